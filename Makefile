@@ -1,0 +1,88 @@
+# make quickstart   train, pretrain, fine-tune and compare on the English text that every Python carries (6 minutes)
+# make test         the tests on one backend: JAX, or what KERAS_BACKEND says
+# make test-all     the tests on JAX, TensorFlow and PyTorch, one after another
+# make lint         ruff: lint and format
+# make bench        the comparisons in benchmarks/
+# The plain commands behind them are in README.md.
+
+VENV ?= .venv
+WORKERS ?= 2
+BACKEND := $(or $(KERAS_BACKEND),jax)
+BACKENDS := jax tensorflow torch
+
+PYTHON := $(VENV)/bin/python
+INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --progress-bar off --retries 10 --timeout 120
+PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile
+
+# The package `tensorflow` carries GPU code that tests on Linux do without.
+ifeq ($(shell uname -sm),Linux x86_64)
+PACKAGE_tensorflow := tensorflow-cpu
+else
+PACKAGE_tensorflow := tensorflow
+endif
+PACKAGE_jax := jax
+PACKAGE_torch := torch
+
+.PHONY: quickstart test test-all lint format bench clean
+.SECONDARY:
+
+quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
+	KERAS_BACKEND=$(BACKEND) $(PYTHON) -m pipelines.quickstart
+
+test: $(VENV)/has-dev $(VENV)/has-$(BACKEND)
+	KERAS_BACKEND=$(BACKEND) $(PYTEST)
+
+# What never looks at the backend runs once.
+test-all: $(VENV)/has-dev $(foreach backend,$(BACKENDS),$(VENV)/has-$(backend))
+	@failed=""; rest=""; \
+	for backend in $(BACKENDS); do \
+	  echo "== tests on $$backend"; \
+	  if KERAS_BACKEND=$$backend $(PYTEST) $$rest; then echo "== $$backend: passed"; \
+	  else echo "== $$backend: FAILED"; failed="$$failed $$backend"; fi; \
+	  rest="--ignore=tests/data --ignore=tests/test_architecture.py"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "== test-all: FAILED on$$failed"; exit 1; fi; \
+	echo "== test-all: passed on $(BACKENDS)"
+
+lint: $(VENV)/has-dev
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+format: $(VENV)/has-dev
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench: $(VENV)/has-dev $(VENV)/has-$(BACKEND)
+	@for script in benchmarks/*.py; do echo "== $$script"; KERAS_BACKEND=$(BACKEND) $(PYTHON) $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV)
+
+# Downloads break: what fails is tried once more.
+$(VENV)/has-jax $(VENV)/has-tensorflow $(VENV)/has-torch: $(VENV)/has-%: constraints.txt | $(VENV)/created
+	@echo "installing $(PACKAGE_$*) into $(VENV)"
+	@$(INSTALL) -c constraints.txt $(PACKAGE_$*) || $(INSTALL) -c constraints.txt $(PACKAGE_$*)
+	@touch $@
+
+$(VENV)/has-pipelines $(VENV)/has-dev: $(VENV)/has-%: pyproject.toml constraints.txt | $(VENV)/created
+	@echo "installing kerasbert[$*] into $(VENV)"
+	@$(INSTALL) -c constraints.txt -e ".[$*]" || $(INSTALL) -c constraints.txt -e ".[$*]"
+	@touch $@
+
+# The first of these Pythons that has the right version and can make environments; a name on the path may be a shim
+# that does not run.
+$(VENV)/created:
+	@right=""; \
+	for python in python3.12 python3.13 python3.11 python3 python; do \
+	  $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 || continue; \
+	  right=$$python; \
+	  $$python -c 'import ensurepip, venv' >/dev/null 2>&1 || continue; \
+	  echo "making $(VENV) with $$($$python --version)"; \
+	  $$python -m venv --clear $(VENV) && touch $@ && exit 0; \
+	done; \
+	if [ -n "$$right" ]; then \
+	  echo "$$right cannot make virtual environments. On Debian and Ubuntu: sudo apt install python3-venv" >&2; \
+	else \
+	  echo "No Python of 3.11 to 3.13 on the path. On Debian and Ubuntu: sudo apt install python3 python3-venv" >&2; \
+	fi; \
+	exit 1

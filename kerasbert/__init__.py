@@ -1,0 +1,80 @@
+"""The BERT family in Keras 3: pretraining, fine-tuning and checkpoints on JAX, TensorFlow and PyTorch.
+
+Keras fixes its backend when it is imported, so importing kerasbert first picks one: `KERAS_BACKEND` if set, else what
+`keras.json` says, else the first installed of JAX, TensorFlow and PyTorch. Everything else is imported on first use.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+_SUBMODULES = (
+    "backend",
+    "checkpoints",
+    "data",
+    "generation",
+    "layers",
+    "metrics",
+    "models",
+    "objectives",
+    "tasks",
+    "training",
+)
+__all__ = [*_SUBMODULES, "load"]
+
+# What Keras writes into keras.json, unasked, when there is none: it says nothing about the user's choice.
+_WRITTEN_BY_KERAS = {
+    "floatx": "float32",
+    "epsilon": 1e-7,
+    "backend": "tensorflow",
+    "image_data_format": "channels_last",
+}
+
+
+def _configured_backend():
+    """Returns the backend that the user asked for, by environment or file, or None."""
+    if os.environ.get("KERAS_BACKEND"):
+        return os.environ["KERAS_BACKEND"]
+    home = Path.home()
+    folder = os.environ.get("KERAS_HOME", (home if os.access(home, os.W_OK) else Path("/tmp")) / ".keras")
+    try:
+        text = (Path(folder).expanduser() / "keras.json").read_text()
+        config = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    if text == json.dumps(_WRITTEN_BY_KERAS, indent=4) or not isinstance(config, dict):
+        return None
+    return config.get("backend")
+
+
+def _pick_backend():
+    if "keras" in sys.modules or _configured_backend():
+        return
+    for backend in ("jax", "tensorflow", "torch"):
+        if importlib.util.find_spec(backend):
+            os.environ["KERAS_BACKEND"] = backend
+            return
+    raise ImportError(
+        "kerasbert needs one of JAX, TensorFlow and PyTorch. Received: an environment with none of them. "
+        "Install one: pip install 'kerasbert[jax]' (or [tensorflow], [torch])."
+    )
+
+
+_pick_backend()
+
+
+def __getattr__(name):
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name == "load":
+        return importlib.import_module(f"{__name__}.checkpoints.presets").load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,43 @@
+"""What every test shares: one backend, seeds, and the path of the shared data."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Two test processes with all cores each take longer than two with one each.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def seeds():
+    """Every test starts from the same seeds, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    if "keras" in sys.modules:
+        from kerasbert.backend import seed_everything
+
+        seed_everything(0)
+
+
+@pytest.fixture(scope="session")
+def repository():
+    """The root of this repository."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of real texts beside the repository; tests that use it skip where it is absent."""
+    folder = REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the shared data is not on this machine")
+    return folder

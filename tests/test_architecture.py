@@ -1,0 +1,249 @@
+"""The rules that keep the package small, read from the source: who imports whom, and how large things get."""
+
+import ast
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(path for folder in ("kerasbert", "pipelines") for path in (ROOT / folder).rglob("*.py"))
+PACKAGE = [path for path in SOURCES if path.is_relative_to(ROOT / "kerasbert")]
+EVERYTHING = SOURCES + sorted(
+    path for folder in ("tests", "benchmarks") if (ROOT / folder).is_dir() for path in (ROOT / folder).rglob("*.py")
+)
+BACKENDS = {"jax", "jaxlib", "flax", "tensorflow", "torch"}
+
+# The rooms below each room. Imports point downwards only.
+BELOW = {
+    "backend": set(),
+    "data": set(),
+    "metrics": set(),
+    "layers": {"backend"},
+    "training": {"backend", "data", "metrics"},
+    "models": {"backend", "data", "layers", "metrics", "training"},
+    "objectives": {"backend", "data", "layers", "metrics", "training", "models"},
+    "tasks": {"backend", "data", "layers", "metrics", "training", "models"},
+    "generation": {"backend", "data", "layers", "models"},
+    "checkpoints": {"backend", "data", "layers", "models", "objectives", "tasks"},
+}
+ABOVE = {"checkpoints", "generation"}
+MAY_IMPORT_UPWARD = {"from_preset", "save_to_preset", "generate"}
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def room_of(path):
+    """The folder of kerasbert/ that a file belongs to; a file that lies in kerasbert/ itself is its own room."""
+    return path.relative_to(ROOT / "kerasbert").parts[0].removesuffix(".py")
+
+
+def imports_of(path):
+    """Yields (absolute dotted name, enclosing function names, line) of every import, relative ones resolved."""
+    package = list(path.relative_to(ROOT).parent.parts)
+
+    def visit(node, functions):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield alias.name, functions, child.lineno
+            elif isinstance(child, ast.ImportFrom):
+                base = package[: len(package) - child.level + 1] if child.level else []
+                base = base + (child.module.split(".") if child.module else [])
+                for alias in child.names:
+                    yield ".".join([*base, alias.name]), functions, child.lineno
+            inner = [*functions, child.name] if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else functions
+            yield from visit(child, inner)
+
+    yield from visit(parsed(path), [])
+
+
+def is_called(dotted, *names):
+    return any(dotted == name or dotted.startswith(name + ".") for name in names)
+
+
+def test_imports_are_resolved():
+    """The reader itself: relative, nested and aliased imports are all seen."""
+    source = ROOT / "kerasbert" / "__init__.py"
+    assert ("importlib", []) in [(name, functions) for name, functions, _ in imports_of(source)]
+    seeding = list(imports_of(ROOT / "kerasbert" / "backend" / "seeding.py"))
+    assert any(name == "torch" and functions == ["seed_everything"] for name, functions, _ in seeding)
+    package = list(imports_of(ROOT / "kerasbert" / "backend" / "__init__.py"))
+    assert package[0][0] == "kerasbert.backend.seeding.seed_everything"
+
+
+def test_imports_point_downwards():
+    wrong = []
+    for path in PACKAGE:
+        room = room_of(path)
+        if room == "__init__":
+            continue
+        assert room in BELOW, f"{name_of(path)}: a new room; say in BELOW what lies under it"
+        for name, functions, line in imports_of(path):
+            if not is_called(name, "kerasbert", "pipelines", "tests", "benchmarks"):
+                continue
+            parts = name.split(".")
+            other = parts[1] if parts[0] == "kerasbert" and len(parts) > 1 else parts[0]
+            upward = other in ABOVE and MAY_IMPORT_UPWARD.intersection(functions)
+            if other != room and other not in BELOW[room] and not upward:
+                wrong.append(f"{name_of(path)}:{line}: {room} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_private_of_keras_is_imported():
+    private = "keras.src"
+    wrong = [
+        f"{name_of(path)}:{line}: {name}"
+        for path in EVERYTHING
+        for name, _, line in imports_of(path)
+        if is_called(name, private)
+    ]
+    assert not wrong, "\n".join(wrong)
+    mentions = [name_of(path) for path in SOURCES if private in path.read_text(encoding="utf-8")]
+    assert not mentions, mentions
+
+
+def test_backends_are_imported_in_one_room_only():
+    wrong = []
+    for path in SOURCES:
+        inside = path.is_relative_to(ROOT / "kerasbert" / "backend")
+        for name, functions, line in imports_of(path):
+            if is_called(name, *BACKENDS) and not (inside and functions):
+                wrong.append(f"{name_of(path)}:{line}: imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_data_and_metrics_know_no_keras():
+    wrong = [
+        f"{name_of(path)}:{line}: imports {name}"
+        for path in PACKAGE
+        if room_of(path) in ("data", "metrics")
+        for name, _, line in imports_of(path)
+        if is_called(name, "keras", *BACKENDS)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_stay_readable():
+    long = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    long = {name: lines for name, lines in long.items() if lines > 400}
+    assert not long, long
+
+
+def test_layers_take_few_arguments():
+    wrong = []
+    for path in PACKAGE:
+        for node in ast.walk(parsed(path)):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            is_layer = room_of(path) == "layers" or any(ast.unparse(base).endswith("Layer") for base in node.bases)
+            for method in node.body:
+                if is_layer and isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    count = len(method.args.posonlyargs + method.args.args + method.args.kwonlyargs) - 1
+                    if count > 7:
+                        wrong.append(f"{name_of(path)}:{method.lineno}: {node.name} takes {count} arguments")
+    assert not wrong, "\n".join(wrong)
+
+
+def family_files():
+    """The files of models/ that describe a family: those with a table of Hugging Face names."""
+    folder = ROOT / "kerasbert" / "models"
+    return [path for path in sorted(folder.glob("*.py")) if "HUGGINGFACE_NAMES" in sections_of(path)]
+
+
+def sections_of(path):
+    """The names of a family file's sections, in their order in the file."""
+    sections = []
+    for node in parsed(path).body:
+        if isinstance(node, ast.ClassDef):
+            bases = [ast.unparse(base) for base in node.bases]
+            if node.name.endswith("Config"):
+                sections.append("Config")
+            elif node.name.endswith("Block"):
+                sections.append("Block")
+            elif any(base.endswith("Backbone") for base in bases):
+                sections.append("Backbone")
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            sections += [
+                name for name in ("SIZES", "HEADS", "HUGGINGFACE_CONFIG", "HUGGINGFACE_NAMES") if name in names
+            ]
+    return sections
+
+
+def test_family_files_have_the_same_sections_in_the_same_order():
+    order = ["Config", "SIZES", "Block", "Backbone", "HEADS", "HUGGINGFACE_CONFIG", "HUGGINGFACE_NAMES"]
+    files = family_files()
+    assert files, "no family of models found"
+    for path in files:
+        sections = list(dict.fromkeys(sections_of(path)))
+        assert sections == sorted(sections, key=order.index), f"{name_of(path)}: {sections}"
+        missing = set(order) - set(sections) - {"Block"}
+        assert not missing, f"{name_of(path)}: no {sorted(missing)}"
+        assert ast.get_docstring(parsed(path)), f"{name_of(path)}: no docstring"
+
+
+def test_families_import_each_other_but_never_subclass():
+    families = {path.stem for path in family_files()}
+    wrong = []
+    for path in family_files():
+        imported = {
+            name.split(".")[-1]
+            for name, _, _ in imports_of(path)
+            if name.startswith("kerasbert.models.") and name.split(".")[2] in families
+        }
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                wrong += [
+                    f"{name_of(path)}: {node.name}({base.id})"
+                    for base in node.bases
+                    if isinstance(base, ast.Name) and base.id in imported
+                ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nobody_asks_which_family_it_holds():
+    wrong = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in PACKAGE
+        if room_of(path) in ("layers", "models", "objectives", "tasks")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.If | ast.IfExp) and "model_type" in ast.unparse(node.test)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def run(code, **environment):
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_importing_costs_little():
+    code = "import time, keras; t = time.perf_counter(); import kerasbert; print(time.perf_counter() - t)"
+    seconds = [float(run(code)) for _ in range(3)]
+    assert statistics.median(seconds) <= 0.3, seconds
+
+
+@pytest.mark.parametrize("module", ["kerasbert", "kerasbert.models, kerasbert.objectives, kerasbert.tasks"])
+def test_importing_brings_no_other_backend(module):
+    code = f"import {module}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    modules = set(run(code, KERAS_BACKEND="jax").split())
+    assert "kerasbert" in modules
+    assert not modules & {"tensorflow", "torch", "transformers", "datasets", "matplotlib", "pandas"}
+
+
+def test_data_does_not_import_keras():
+    modules = run("import kerasbert.data, kerasbert.metrics, sys; print(*sys.modules)").split()
+    assert "kerasbert.data" in modules
+    assert "keras" not in modules
