@@ -1,0 +1,1 @@
+"""Folders of weights: reading and writing them."""

@@ -1,0 +1,222 @@
+"""Configs and weights in the Hugging Face layout, by the tables of each family's file, read both ways."""
+
+import logging
+import re
+import warnings
+
+import keras
+import numpy as np
+
+from ..models.backbone import Backbone
+from ..models.names import Part, Tensor
+
+log = logging.getLogger("kerasbert")
+
+_LEAVES = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "bias": "bias", "beta": "bias"}
+_IGNORED = re.compile(r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq)$")
+
+# === Configs ===
+
+
+def read_config(family, stored):
+    """The family's config fields from the json of a `config.json`.
+
+    Raises: ValueError when the json asks for something the family's file does not have.
+    """
+    stored = {**getattr(family, "HUGGINGFACE_DEFAULTS", {}), **stored}
+    for name, only in getattr(family, "HUGGINGFACE_ONLY", {}).items():
+        if stored.get(name, only) != only:
+            raise ValueError(
+                f"kerasbert has {stored.get('model_type')} with {name}={only!r} only. "
+                f"Received in config.json: {name}={stored[name]!r}."
+            )
+    table = family.HUGGINGFACE_CONFIG
+    return {ours: stored[theirs] for ours, theirs in table.items() if theirs in stored}
+
+
+def write_config(backbone, architecture, extra=()):
+    """The json of `config.json` for a backbone, as transformers 5 and 4 read it."""
+    table = backbone.family().HUGGINGFACE_CONFIG
+    fields = {theirs: getattr(backbone.config, ours) for ours, theirs in table.items()}
+    return {"architectures": [architecture], **fields, "dtype": "float32", "torch_dtype": "float32", **dict(extra)}
+
+
+# === Names ===
+
+
+def parts_of(model):
+    """The backbone of a model, or itself."""
+    return model if isinstance(model, Backbone) else model.backbone
+
+
+def named_variables(model):
+    """{path without the model's own name: variable}: `block_3/attention/query/kernel`, `masked_lm/bias`."""
+    backbone = parts_of(model)
+    variables = list(backbone.weights)
+    known = {id(variable) for variable in variables}
+    variables += [variable for variable in model.weights if id(variable) not in known]
+    return {variable.path.split("/", 1)[1]: variable for variable in variables}
+
+
+def stored_as(family, path):
+    """(entry of the family's table, stored name) of one of our variables; (None, None) when the table lacks it."""
+    layer, _, leaf = path.rpartition("/")
+    for target, suffix in ((path, ""), (layer, "." + _LEAVES.get(leaf, leaf))):
+        for ours, entry in family.HUGGINGFACE_NAMES.items():
+            numbers = _match(ours, target)
+            if numbers is not None:
+                name = entry if isinstance(entry, str) else entry.name
+                suffix = "" if isinstance(entry, Tensor) else suffix
+                return entry, name.format(**numbers) + suffix
+    return None, None
+
+
+def _match(pattern, path):
+    found = re.fullmatch(re.sub(r"\\\{(\w)\\\}", r"(?P<\1>\\d+)", re.escape(pattern)), path)
+    return None if found is None else found.groupdict()
+
+
+def is_head(family, path):
+    """Whether a path belongs to a head or the pooler: those may be new, or be left over."""
+    return path.split("/")[0] in {*family.HEADS, "pooler"}
+
+
+def to_ours(entry, array, leaf):
+    if isinstance(entry, Tensor):
+        return entry.load(array)
+    if leaf == "kernel" and not (isinstance(entry, Part) and not entry.transposed):
+        array = np.moveaxis(array, 0, -1) if array.ndim == 2 else np.transpose(array, (2, 1, 0))
+    if isinstance(entry, Part):
+        array = np.split(array, entry.count, axis=-1)[entry.index]
+    return array
+
+
+def to_theirs(entry, array, leaf):
+    if isinstance(entry, Tensor):
+        return entry.save(array)
+    if leaf == "kernel" and not (isinstance(entry, Part) and not entry.transposed):
+        array = np.moveaxis(array, -1, 0) if array.ndim == 2 else np.transpose(array, (2, 1, 0))
+    return array
+
+
+# === Weights ===
+
+
+class StoredWeights:
+    """A folder's tensors under the names of the family's table: prefixes added, old names and ties resolved."""
+
+    def __init__(self, family, files):
+        self.family = family
+        self.files = files
+        self.prefix = f"{family.HUGGINGFACE_PREFIX}." if family.HUGGINGFACE_PREFIX else ""
+        self.bare = not any(name.startswith(self.prefix) for name in files.keys())
+        self.names = {}
+        for name in files.keys():
+            if not _IGNORED.search(name):
+                self.names[self._canonical(name)] = name
+        self.untied = []
+        for alias, name in getattr(family, "HUGGINGFACE_TIED", {}).items():
+            alias, name = self._canonical(alias), self._canonical(name)
+            stored = self.names.pop(alias, None)
+            if stored is None:
+                continue
+            if name in self.names and not np.array_equal(files.read(stored), files.read(self.names[name])):
+                self.untied.append(stored)
+            self.names.setdefault(name, stored)
+
+    def _canonical(self, name):
+        name = name.removeprefix(self.prefix)
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+        return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+
+    def __contains__(self, name):
+        return name in self.names
+
+    def read(self, name):
+        return self.files.read(self.names[name])
+
+    def has_layer(self, path):
+        """Whether the file holds the layer at one of our paths."""
+        entry = self.family.HUGGINGFACE_NAMES.get(path)
+        return entry is not None and any(name.startswith(f"{entry}.") for name in self.names)
+
+
+def load_weights(model, stored):
+    """Fills a model from a `StoredWeights`.
+
+    Every backbone variable must be filled and every backbone tensor taken. Head tensors that the model has no use for
+    are one log line; heads or poolers that the file lacks are made new, with one warning.
+
+    Raises: ValueError that lists what does not fit.
+    """
+    family = stored.family
+    taken, missing, new, wrong = set(), [], [], []
+    for path, variable in named_variables(model).items():
+        entry, name = stored_as(family, path)
+        if name is None or name not in stored:
+            (new if is_head(family, path) else missing).append((path, name, variable))
+            continue
+        array = to_ours(entry, stored.read(name), path.rpartition("/")[2])
+        taken.add(name)
+        if tuple(array.shape) != tuple(variable.shape):
+            wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {tuple(array.shape)}")
+            continue
+        variable.assign(array)
+    left = [name for name in stored.names if name not in taken]
+    unknown = [name for name in left if not _belongs_to_head(stored, name)]
+    problems = [f"  wrong shape: {line}" for line in wrong]
+    problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
+    problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
+    problems += [f"  untied from the token embeddings, which this head reuses: {n}" for n in stored.untied if not new]
+    if problems:
+        raise ValueError(
+            f"The weights in {stored.files.folder} must be those of this model. Received:\n" + "\n".join(problems)
+        )
+    if new:
+        _make_new(model, [(path, variable) for path, _, variable in new], stored)
+    if len(left) > len(unknown):
+        names = [stored.names[name] for name in left]
+        log.info("%s holds weights that %s has no use for: %s", stored.files.folder, type(model).__name__, names)
+
+
+def _belongs_to_head(stored, name):
+    """Whether a stored name is a head's or the pooler's by the family's table, or lies outside the backbone."""
+    for ours, entry in stored.family.HUGGINGFACE_NAMES.items():
+        theirs = entry if isinstance(entry, str) else entry.name
+        if is_head(stored.family, ours) and (name == theirs or name.startswith(f"{theirs}.")):
+            return True
+    return not stored.bare and not stored.names[name].startswith(stored.prefix)
+
+
+def _make_new(model, variables, stored):
+    initializer = parts_of(model).config.kernel_initializer()
+    for path, variable in variables:
+        if path.endswith("/kernel") and is_head(stored.family, path):
+            variable.assign(initializer(variable.shape, dtype=variable.dtype))
+    layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
+    warnings.warn(
+        f"{stored.files.folder} has no weights for {', '.join(layers)}: made new, to be trained before use.",
+        stacklevel=4,
+    )
+
+
+def export_weights(model):
+    """{stored name: numpy} of a model, as transformers saves it: ties left out, the prefix where a head is."""
+    backbone = parts_of(model)
+    family = backbone.family()
+    prefix = "" if model is backbone or not family.HUGGINGFACE_PREFIX else f"{family.HUGGINGFACE_PREFIX}."
+    tensors, pieces = {}, {}
+    for path, variable in named_variables(model).items():
+        entry, name = stored_as(family, path)
+        if name is None:
+            raise ValueError(f"The layout of {family.HUGGINGFACE_PREFIX} has no name for {path}.")
+        name = name if path.split("/")[0] in family.HEADS else prefix + name
+        array = to_theirs(entry, keras.ops.convert_to_numpy(variable), path.rpartition("/")[2])
+        if isinstance(entry, Part):
+            pieces.setdefault((name, entry.transposed), {})[entry.index] = array
+        else:
+            tensors[name] = array
+    for (name, transposed), parts in pieces.items():
+        arrays = [parts[index] for index in sorted(parts)]
+        tensors[name] = np.concatenate(arrays, axis=0 if transposed else -1)
+    return tensors

@@ -1,0 +1,235 @@
+"""Loading and saving model folders.
+
+A folder holds `config.json` and `model.safetensors` in the Hugging Face layout of its family, the tokenizer's files, and
+`kerasbert.json` for what the layout cannot say.
+"""
+
+import contextlib
+import importlib
+import inspect
+import json
+from pathlib import Path
+
+from ..data.tokenizers import Tokenizer
+from ..models import FAMILIES
+from ..models.backbone import Backbone, zero_weights
+from . import huggingface
+from .tensor_files import TensorFiles, write_json, write_tensors
+
+# === Finding a folder ===
+
+
+def find_folder(path, revision=None, token=None):
+    """A local folder for a path or `hf://org/name`."""
+    if str(path).startswith("hf://"):
+        try:
+            from huggingface_hub import snapshot_download
+        except ImportError:
+            raise ImportError("hf:// paths need huggingface_hub. Install it: pip install huggingface_hub") from None
+        patterns = ["*.json", "*.safetensors", "*.bin", "*.txt", "*.model"]
+        return Path(snapshot_download(str(path)[5:], revision=revision, token=token, allow_patterns=patterns))
+    if not Path(path).is_dir():
+        known = sorted(size for module in _modules() for size in module.SIZES)
+        raise FileNotFoundError(
+            f"A preset is a folder, hf://org/name, or a size ({', '.join(known)}). Received: {str(path)!r}, which is "
+            "none of them."
+        )
+    return Path(path)
+
+
+def read_json(path):
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"A model folder holds {path.name}. Received: {path.parent} without it.") from None
+    except ValueError as error:
+        raise ValueError(f"{path} must be json. Received a file that is not: {error}.") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} must hold a json object. Received: {type(value).__name__}.")
+    return value
+
+
+def _modules():
+    return {id(cls.family()): cls.family() for cls in FAMILIES.values()}.values()
+
+
+def _family_class(cls, stored, folder):
+    model_type = stored.get("model_type")
+    if model_type not in FAMILIES:
+        raise ValueError(
+            f"`model_type` of {folder / 'config.json'} must be one of {', '.join(sorted(FAMILIES))}. "
+            f"Received: {model_type!r}."
+        )
+    found = FAMILIES[model_type]
+    if cls is not None and cls is not Backbone and not issubclass(found, cls):
+        raise ValueError(
+            f"{cls.__name__}.from_preset needs a folder of its family. Received: {folder} with model_type "
+            f"{model_type!r}. Use {found.__name__} or Backbone."
+        )
+    return found
+
+
+# === Loading ===
+
+
+def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token=None, **overrides):
+    """See `Backbone.from_preset`."""
+    sized = _sized(path)
+    if sized is not None:
+        family, size = sized
+        if cls is not Backbone and not issubclass(family, cls):
+            raise ValueError(f"{path!r} is a size of {family.__name__}. Received by: {cls.__name__}.from_preset.")
+        if load_weights:
+            raise ValueError(
+                f"{path!r} is a size of the paper, without weights. Use {family.__name__}.from_preset({path!r}, "
+                "load_weights=False) for random ones, or give a folder."
+            )
+        arguments, fields = _split(family, overrides)
+        return family(family.CONFIG(**{**size, **fields}), dtype=dtype, **arguments)
+    folder = find_folder(path, revision, token)
+    stored = read_json(folder / "config.json")
+    family = _family_class(cls, stored, folder)
+    arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
+    config = _config(family, stored, fields)
+    files = TensorFiles(folder) if load_weights else None
+    with zero_weights() if load_weights else contextlib.nullcontext():
+        backbone = family(config, dtype=dtype, **arguments)
+    if load_weights:
+        huggingface.load_weights(backbone, huggingface.StoredWeights(family.family(), files))
+    return backbone
+
+
+def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, **overrides):
+    """See `Trainable.from_preset`."""
+    if _sized(path) is not None:
+        own, rest = _own_and_rest(cls, overrides)
+        family = _sized(path)[0]
+        pooler = {"pooler": cls.needs_pooler(family.family(), own)} if _takes_pooler(family) else {}
+        return cls(load_backbone(Backbone, path, load_weights, dtype, **{**pooler, **rest}), **own)
+    folder = find_folder(path, revision, token)
+    stored = read_json(folder / "config.json")
+    family = _family_class(None, stored, folder)
+    saved = _saved(folder)
+    own, rest = _own_and_rest(cls, overrides)
+    if saved.get("class") == cls.__name__:
+        own = {**saved.get("arguments", {}), **own}
+    own = cls.arguments_from_config(stored, own)
+    if "tokenizer" not in own:
+        own["tokenizer"] = load_tokenizer(folder)
+    rest = {**_own_arguments(family, folder), **rest}
+    if _takes_pooler(family) and "pooler" not in overrides:
+        rest["pooler"] = cls.needs_pooler(family.family(), own)
+    arguments, fields = _split(family, rest)
+    files = TensorFiles(folder) if load_weights else None
+    with zero_weights() if load_weights else contextlib.nullcontext():
+        backbone = family(_config(family, stored, fields), dtype=dtype, **arguments)
+    model = cls(backbone, **own)
+    if load_weights:
+        huggingface.load_weights(model, huggingface.StoredWeights(family.family(), files))
+    return model
+
+
+def load(path, **arguments):
+    """The model in a folder, of whatever class the folder says it is.
+
+    `kerasbert.json` names the class; without it, `architectures` of `config.json` does.
+    """
+    folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
+    name = _saved(folder).get("class")
+    if name is None:
+        stored = read_json(folder / "config.json")
+        family = _family_class(None, stored, folder)
+        architecture = (stored.get("architectures") or [None])[0]
+        names = {theirs: ours for ours, theirs in family.family().HUGGINGFACE_CLASSES.items()}
+        name = names.get(architecture, "Backbone")
+        name, _, options = name.partition(" with ")
+        if options:
+            arguments = {options: True, **arguments}
+    if name == "Backbone":
+        return Backbone.from_preset(folder, **arguments)
+    for module in ("objectives", "tasks"):
+        cls = getattr(importlib.import_module(f"kerasbert.{module}"), name, None)
+        if cls is not None:
+            return cls.from_preset(folder, **arguments)
+    raise ValueError(f"{folder} says that it holds a {name}, which this version of kerasbert does not have.")
+
+
+def load_tokenizer(folder):
+    """The tokenizer of a folder, or None when it has no tokenizer files."""
+    try:
+        return Tokenizer.load(folder)
+    except FileNotFoundError:
+        return None
+
+
+def _saved(folder):
+    return read_json(folder / "kerasbert.json") if (folder / "kerasbert.json").exists() else {}
+
+
+def _sized(path):
+    for cls in FAMILIES.values():
+        if str(path) in cls.family().SIZES and not Path(path).is_dir():
+            return cls, cls.family().SIZES[str(path)]
+    return None
+
+
+def _takes_pooler(family):
+    return "pooler" in inspect.signature(family.__init__).parameters
+
+
+def _own_arguments(family, folder):
+    """Constructor arguments of a backbone that its folder remembers (all but the pooler, which the file's keys tell)."""
+    saved = _saved(folder).get("backbone", {})
+    return {name: value for name, value in saved.items() if name in inspect.signature(family.__init__).parameters}
+
+
+def _own_and_rest(cls, overrides):
+    names = set(inspect.signature(cls.__init__).parameters) - {"self", "backbone", "kwargs"}
+    own = {name: value for name, value in overrides.items() if name in names}
+    return own, {name: value for name, value in overrides.items() if name not in names}
+
+
+def _split(family, overrides):
+    """Overrides as (arguments of the class, fields of its config)."""
+    own = set(inspect.signature(family.__init__).parameters) - {"self", "config", "kwargs"} | {"name"}
+    fields = set(family.CONFIG.__dataclass_fields__)
+    unknown = set(overrides) - own - fields
+    if unknown:
+        raise ValueError(
+            f"Overrides must be arguments of {family.__name__} ({', '.join(sorted(own))}) or fields of its config "
+            f"({', '.join(sorted(fields))}). Received: {', '.join(sorted(unknown))}."
+        )
+    return (
+        {name: value for name, value in overrides.items() if name in own},
+        {name: value for name, value in overrides.items() if name in fields},
+    )
+
+
+def _config(family, stored, fields):
+    return family.CONFIG(**{**huggingface.read_config(family.family(), stored), **fields})
+
+
+# === Saving ===
+
+
+def save(model, path):
+    """Writes a model folder; files of the same names are replaced, each at once, others are left alone."""
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    backbone = huggingface.parts_of(model)
+    family = backbone.family()
+    name = "Backbone" if model is backbone else type(model).__name__
+    extra = {} if model is backbone else model.config_extras()
+    variant = name if model is backbone else model.variant()
+    architecture = family.HUGGINGFACE_CLASSES.get(variant, family.HUGGINGFACE_CLASSES["Backbone"])
+    write_tensors(folder, huggingface.export_weights(model))
+    write_json(folder / "config.json", huggingface.write_config(backbone, architecture, extra.items()))
+    arguments = {key: value for key, value in backbone.get_config().items() if key not in ("config", "name", "dtype")}
+    saved = {"class": name, "backbone": arguments}
+    if model is not backbone:
+        saved["arguments"] = model.arguments()
+        if model.tokenizer is not None:
+            model.tokenizer.save(folder)
+    write_json(folder / "kerasbert.json", saved)
+
+

@@ -1,0 +1,114 @@
+"""Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, section 3.2), one function for every family.
+
+Einsum letters, package-wide: b batch, q query, k key, h heads, d head size, m model, f feed-forward, v vocabulary,
+r relative.
+"""
+
+import keras
+from keras import ops
+
+from ..backend import kernels
+
+# Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
+HIDDEN_SCORE = -1e30
+
+
+def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
+    """softmax(scale * query key^T + bias) value, over the keys that `mask` allows.
+
+    Scores and softmax are float32 whatever the compute dtype. A query that may attend to nothing gets a finite vector
+    that means nothing.
+
+    Call:
+        query: float (b, q, h, d).
+        key, value: float (b, k, h, d); the head size of `value` may differ.
+        mask: an `AttentionMask`, or None.
+        bias: float, broadcastable to (b, h, q, k), or None.
+        scale: default d ** -0.5.
+        dropout: a function applied to the probabilities, or None (which allows fused kernels).
+
+    Returns: float (b, q, h, d), in the dtype of `value`.
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    if dropout is None:
+        fused = kernels.fused_attention(query, key, value, mask, bias, scale)
+        if fused is not None:
+            return fused
+    probabilities = attention_probabilities(query, key, mask, bias, scale)
+    if dropout is not None:
+        probabilities = dropout(probabilities)
+    return ops.einsum("bhqk,bkhd->bqhd", ops.cast(probabilities, value.dtype), value)
+
+
+def attention_probabilities(query, key, mask=None, bias=None, scale=None):
+    """What `attend` weights the values by, before dropout: float32 (b, h, q, k)."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = ops.cast(ops.einsum("bqhd,bkhd->bhqk", query * scale, key), "float32")
+    if bias is not None:
+        scores = scores + ops.cast(bias, "float32")
+    allowed = None if mask is None else mask.dense(query.shape[1], key.shape[1])
+    if allowed is not None:
+        scores = ops.where(allowed, scores, HIDDEN_SCORE)
+    return ops.softmax(scores, axis=-1)
+
+
+class MultiHeadAttention(keras.layers.Layer):
+    """Attention in `num_heads` subspaces, then a dense output layer.
+
+    Args:
+        hidden_dim: width m of the input and the output.
+        num_heads: must divide `hidden_dim`.
+        dropout: rate on the attention probabilities.
+        kernel_initializer: for the four kernels.
+        use_bias: whether the four dense layers have a bias.
+
+    Call:
+        x: float (b, q, m), where the queries come from.
+        context: float (b, k, m), where keys and values come from; default `x`.
+        attention_mask: an `AttentionMask`.
+        bias: float, broadcastable to (b, h, q, k), added to the scores.
+        return_weights: also return the attention probabilities, before dropout.
+
+    Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k).
+    """
+
+    def __init__(
+        self, hidden_dim, num_heads, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if hidden_dim % num_heads:
+            lower = hidden_dim - hidden_dim % num_heads
+            raise ValueError(
+                f"`hidden_dim` must be a multiple of `num_heads`. Received: hidden_dim={hidden_dim}, "
+                f"num_heads={num_heads}. Use {lower or num_heads} or {lower + num_heads}."
+            )
+        self.num_heads = num_heads
+        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
+        self.key = keras.layers.Dense(hidden_dim, name="key", **dense)
+        self.value = keras.layers.Dense(hidden_dim, name="value", **dense)
+        self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
+        self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
+
+    def call(self, x, context=None, attention_mask=None, bias=None, return_weights=False, training=None):
+        context = x if context is None else context
+        query = split_heads(self.query(x), self.num_heads)
+        key = split_heads(self.key(context), self.num_heads)
+        value = split_heads(self.value(context), self.num_heads)
+        dropout = self.dropout if training and self.dropout.rate > 0 else None
+        y = self.project(merge_heads(attend(query, key, value, attention_mask, bias, dropout=dropout)))
+        if return_weights:
+            return y, attention_probabilities(query, key, attention_mask, bias)
+        return y
+
+
+def split_heads(x, num_heads):
+    """(b, s, h * d) -> (b, s, h, d)."""
+    batch, length, width = x.shape
+    return ops.reshape(x, (-1 if batch is None else batch, length, num_heads, width // num_heads))
+
+
+def merge_heads(x):
+    """(b, s, h, d) -> (b, s, h * d)."""
+    batch, length, num_heads, head_dim = x.shape
+    return ops.reshape(x, (-1 if batch is None else batch, length, num_heads * head_dim))

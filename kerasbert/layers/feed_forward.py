@@ -1,0 +1,62 @@
+"""The position-wise feed-forward network and the activations that checkpoints name."""
+
+import functools
+
+import keras
+
+_TANH_GELU = functools.partial(keras.activations.gelu, approximate=True)
+
+# The names are those of Hugging Face configs, so that a config survives the round trip.
+ACTIVATIONS = {
+    "gelu": functools.partial(keras.activations.gelu, approximate=False),
+    "gelu_new": _TANH_GELU,
+    "gelu_fast": _TANH_GELU,
+    "gelu_pytorch_tanh": _TANH_GELU,
+    "relu": keras.activations.relu,
+    "silu": keras.activations.silu,
+    "swish": keras.activations.silu,
+    "tanh": keras.activations.tanh,
+    "linear": keras.activations.linear,
+}
+
+
+def activation_function(name):
+    """The function a config means by `name`: `gelu` is exact (erf), `gelu_new` and its kin the tanh approximation."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}. Received: {name!r}.")
+    return ACTIVATIONS[name]
+
+
+class FeedForward(keras.layers.Layer):
+    """W2 act(W1 x): two dense layers with an activation between, applied to each position.
+
+    Args:
+        hidden_dim: width of the residual stream.
+        feed_forward_dim: width between the two layers.
+        activation: a name of `ACTIVATIONS`.
+        kernel_initializer: for both kernels.
+        use_bias: whether both layers have a bias.
+
+    Call:
+        x: float (b, s, m).
+
+    Returns: float (b, s, m).
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        feed_forward_dim,
+        activation="gelu",
+        kernel_initializer="glorot_uniform",
+        use_bias=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.activation = activation_function(activation)
+        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        self.inner = keras.layers.Dense(feed_forward_dim, name="inner", **dense)
+        self.outer = keras.layers.Dense(hidden_dim, name="outer", **dense)
+
+    def call(self, x):
+        return self.outer(self.activation(self.inner(x)))

@@ -1,0 +1,106 @@
+"""What sits on top of a backbone: small layers that turn hidden states into scores.
+
+A fine-tuning head is called with the outputs of its backbone; a vocabulary head with hidden states and the token table.
+"""
+
+import keras
+from keras import ops
+
+from .feed_forward import activation_function
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Scores over the vocabulary by the transposed token table: dense, activation, layer norm, table, bias.
+
+    Devlin et al. 2018 (arXiv 1810.04805), as in the official code: the table is tied, the output bias is not.
+
+    Args:
+        vocabulary_size: v, rows of the table.
+        embedding_dim: width e of the table.
+        activation: after the dense layer.
+        epsilon: of the layer norm.
+        kernel_initializer: of the dense layer.
+
+    Call:
+        x: float (b, p, m).
+        table: float (v, e), the token embeddings.
+
+    Returns: logits, float (b, p, v).
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim,
+        activation="gelu",
+        epsilon=1e-12,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.activation = activation_function(activation)
+        self.dense = keras.layers.Dense(
+            embedding_dim, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
+        )
+        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
+        self.bias = self.add_weight(name="bias", shape=(vocabulary_size,), initializer="zeros")
+
+    def call(self, x, table):
+        x = self.norm(self.activation(self.dense(x)))
+        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+
+
+class PooledClassifier(keras.layers.Layer):
+    """Dropout and one dense layer on the pooled sequence (BERT's classifier, its next-sentence and its choice head).
+
+    Args:
+        num_labels: width of the output.
+        dropout: rate before the dense layer.
+        kernel_initializer: of the dense layer.
+
+    Call:
+        outputs: the dict of a backbone; `pooled_output` (b, m) or (b, n, m) is read.
+
+    Returns: logits, float (b, num_labels) or (b, n, num_labels).
+    """
+
+    def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dense = keras.layers.Dense(
+            num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
+        )
+
+    def call(self, outputs):
+        if outputs.get("pooled_output") is None:
+            raise ValueError(
+                "This head reads `pooled_output`. Received a backbone that was built with pooler=False. "
+                "Build or load it with pooler=True."
+            )
+        return self.dense(self.dropout(outputs["pooled_output"]))
+
+
+class TokenHead(keras.layers.Layer):
+    """Dropout and one dense layer on every token (tagging; with two outputs and no dropout, start and end of a span).
+
+    Args:
+        num_labels: width of the output.
+        dropout: rate before the dense layer.
+        kernel_initializer: of the dense layer.
+
+    Call:
+        outputs: the dict of a backbone; `sequence_output` (b, s, m) is read.
+
+    Returns: logits, float (b, s, num_labels).
+    """
+
+    def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dense = keras.layers.Dense(
+            num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
+        )
+
+    def call(self, outputs):
+        return self.dense(self.dropout(outputs["sequence_output"]))

@@ -1,0 +1,78 @@
+"""Attention masks that remember what they are made of.
+
+A dense boolean matrix can no longer be routed to a fused kernel; lengths, windows and causality can. So a mask
+travels as its parts, and only the reference path of `attend` asks for `.dense()`.
+"""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMask:
+    """Which keys a query may attend to: every part that is given must allow it.
+
+    Args:
+        padding_mask: bool (b, k), True where the key is real.
+        lengths: int32 (b,), real keys a row, all at the left (right padding).
+        sequence_ids: int32 (b, k), packed rows: attention stays within equal ids; 0 is padding.
+        causal: True when a query sees no later key. With more keys than queries, the queries are the last ones.
+        window: a query sees keys at most this far away on either side (inclusive).
+        allowed: bool, broadcastable to (b, h, q, k), for everything else.
+    """
+
+    padding_mask: Any = None
+    lengths: Any = None
+    sequence_ids: Any = None
+    causal: bool = False
+    window: int | None = None
+    allowed: Any = None
+
+    @classmethod
+    def from_inputs(cls, inputs, prefix="", **parts):
+        """The mask that a batch asks for by its `padding_mask`, `lengths` and `sequence_ids` (after `prefix`)."""
+        return cls(
+            padding_mask=inputs.get(prefix + "padding_mask"),
+            lengths=inputs.get(prefix + "lengths"),
+            sequence_ids=inputs.get(prefix + "sequence_ids"),
+            **parts,
+        )
+
+    def replace(self, **parts):
+        return dataclasses.replace(self, **parts)
+
+    def dense(self, query_length, key_length):
+        """bool, broadcastable to (b, h, query_length, key_length); None when everything is allowed."""
+        allowed = self.allowed
+        if self.padding_mask is not None:
+            allowed = _both(allowed, ops.cast(self.padding_mask, "bool")[:, None, None, :])
+        if self.lengths is not None:
+            allowed = _both(allowed, (ops.arange(key_length) < self.lengths[:, None])[:, None, None, :])
+        if self.sequence_ids is not None:
+            keys = self.sequence_ids[:, None, None, :]
+            queries = self.sequence_ids[:, None, -query_length:, None]
+            allowed = _both(allowed, (queries == keys) & (keys > 0))
+        if self.causal or self.window is not None:
+            distance = ops.arange(key_length - query_length, key_length)[:, None] - ops.arange(key_length)
+            if self.causal:
+                allowed = _both(allowed, (distance >= 0)[None, None])
+            if self.window is not None:
+                allowed = _both(allowed, (ops.abs(distance) <= self.window)[None, None])
+        return allowed
+
+
+def _both(first, second):
+    return second if first is None else ops.logical_and(first, second)
+
+
+def real_tokens(inputs, prefix=""):
+    """bool (b, s), True at real tokens, from whichever of the padding keys a batch has; None when all are real."""
+    if inputs.get(prefix + "padding_mask") is not None:
+        return ops.cast(inputs[prefix + "padding_mask"], "bool")
+    if inputs.get(prefix + "lengths") is not None:
+        return ops.arange(inputs[prefix + "token_ids"].shape[-1]) < inputs[prefix + "lengths"][:, None]
+    if inputs.get(prefix + "sequence_ids") is not None:
+        return inputs[prefix + "sequence_ids"] > 0
+    return None

@@ -1,0 +1,189 @@
+"""What every backbone has in common: a frozen config, a build on construction, checks of its input, presets."""
+
+import contextlib
+import contextvars
+import dataclasses
+import sys
+
+import keras
+import numpy as np
+
+from ..backend.compilation import concrete_array
+
+_ZERO_WEIGHTS = contextvars.ContextVar("zero_weights", default=False)
+_CHECKED = contextvars.ContextVar("checked", default=False)
+
+
+@contextlib.contextmanager
+def zero_weights():
+    """Kernels and tables made inside are zeros: a file is about to fill them."""
+    token = _ZERO_WEIGHTS.set(True)
+    try:
+        yield
+    finally:
+        _ZERO_WEIGHTS.reset(token)
+
+
+@contextlib.contextmanager
+def checked_inputs():
+    """Calls made inside trust their input: it was checked where its batches were made."""
+    token = _CHECKED.set(True)
+    try:
+        yield
+    finally:
+        _CHECKED.reset(token)
+
+
+def truncated_normal(stddev):
+    """Normal draws, those beyond two standard deviations redrawn; zeros inside `zero_weights`."""
+    return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else keras.initializers.TruncatedNormal(stddev=stddev)
+
+
+def normal(stddev):
+    """Normal draws; zeros inside `zero_weights`."""
+    return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else keras.initializers.RandomNormal(stddev=stddev)
+
+
+class Backbone(keras.Model):
+    """Token ids in, hidden states out. A family subclasses it with `__init__(config, ...)` and `call(inputs, ...)`.
+
+    The family's file holds what the rest of the package asks it for: `SIZES`, `HEADS`, `HUGGINGFACE_CONFIG` and
+    `HUGGINGFACE_NAMES`. A backbone is built at the end of its `__init__`, so its weights exist and keep their paths.
+
+    Args:
+        config: the frozen dataclass of the family.
+        **kwargs: `name` and `dtype`.
+    """
+
+    CONFIG = None  # the config class of the family
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        if self.CONFIG is not None and not isinstance(config, self.CONFIG):
+            raise ValueError(
+                f"`config` must be a {self.CONFIG.__name__}. Received: {config!r}. "
+                f"Use {type(self).__name__}({self.CONFIG.__name__}(...)) or {type(self).__name__}.from_preset(...)."
+            )
+        self.config = config
+
+    def build_now(self):
+        """Creates every weight by one call on a tiny input; the last line of each family's `__init__`."""
+        with checked_inputs():
+            self(self.example_inputs())
+
+    def example_inputs(self):
+        return {"token_ids": np.zeros((1, 2), "int32")}
+
+    # === Calls ===
+
+    def __call__(self, inputs, *args, **kwargs):
+        if not _CHECKED.get():
+            self.check_inputs(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def check_inputs(self, inputs):
+        """Raises a ValueError when a batch holds what compiled code would misread in silence.
+
+        Checks every array whose values are known (numpy, or an eager tensor): ids inside the vocabulary, sequences no
+        longer than the position table, segments inside their table, positions inside the sequence.
+        """
+        if not isinstance(inputs, dict) or "token_ids" not in inputs:
+            received = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+            raise ValueError(
+                f"A backbone is called with a dict that has `token_ids`. Received: {received}. "
+                'Use backbone({"token_ids": ids, "padding_mask": mask}).'
+            )
+        for key, limit, meaning in self.input_limits():
+            array = concrete_array(inputs.get(key))
+            if array is not None and array.size and not (array.min() >= 0 and array.max() < limit):
+                wrong = int(array.max() if array.max() >= limit else array.min())
+                raise ValueError(f"`{key}` must be between 0 and {limit - 1} ({meaning}). Received: {wrong}.")
+        length = inputs["token_ids"].shape[-1]
+        longest = getattr(self.config, "max_length", None)
+        if longest is not None and "position_ids" not in inputs and "sequence_ids" not in inputs:
+            if length is not None and self.learned_positions and length > longest:
+                raise ValueError(
+                    f"Sequences must be no longer than the position table, max_length={longest}. Received: token_ids "
+                    f"of length {length}. Truncate the text, or use a config with a larger max_length."
+                )
+        positions = concrete_array(inputs.get("masked_positions"))
+        if positions is not None and positions.size and (positions.max() >= length or positions.min() < -1):
+            raise ValueError(
+                f"`masked_positions` must be positions of the row, or -1 in unused slots. Received: values from "
+                f"{positions.min()} to {positions.max()} for rows of length {length}."
+            )
+
+    learned_positions = True  # False where any length can be given
+
+    def input_limits(self):
+        """(key, limit, meaning): the values of each input must lie in [0, limit)."""
+        config = self.config
+        limits = [("token_ids", config.vocabulary_size, "vocabulary_size")]
+        if getattr(config, "num_segments", 0):
+            limits.append(("segment_ids", config.num_segments, "num_segments"))
+        if self.learned_positions and getattr(config, "max_length", None):
+            limits.append(("position_ids", config.max_length, "max_length"))
+        return limits
+
+    # === Parts that objectives and tasks use ===
+
+    @classmethod
+    def family(cls):
+        """The module of the family, which holds its tables."""
+        return sys.modules[cls.__module__]
+
+    def make_head(self, kind, **arguments):
+        """The family's head of this kind: masked_lm, sentence_pair, classifier, tagger, span, choice, ..."""
+        heads = self.family().HEADS
+        if kind not in heads:
+            raise ValueError(f"{type(self).__name__} has no head {kind!r}. It has: {', '.join(heads)}.")
+        return heads[kind](self.config, name=kind, dtype=self.dtype_policy, **arguments)
+
+    @property
+    def token_table(self):
+        """float (v, e): the token embeddings, for tied output layers."""
+        return keras.ops.convert_to_tensor(self.token_embedding.embeddings)
+
+    # === Config ===
+
+    def get_config(self):
+        return {
+            "config": dataclasses.asdict(self.config),
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        config["config"] = cls.CONFIG(**config["config"])
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        return cls(**config)
+
+    # === Presets ===
+
+    @classmethod
+    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+        """A backbone from a folder, from a size of the paper (`"bert_base"`, random weights), or from `hf://org/name`.
+
+        Args:
+            path: where to look; see above.
+            load_weights: False leaves the weights random.
+            dtype: a Keras dtype policy.
+            **overrides: fields of the config, arguments of the class, and for the hub `revision` and `token`.
+        """
+        from ..checkpoints import presets
+
+        return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
+
+    def save_to_preset(self, path):
+        """Writes `config.json` and `model.safetensors` in the Hugging Face layout of the family."""
+        from ..checkpoints import presets
+
+        presets.save(self, path)
+
+
+def field(default, help):
+    """A config field whose meaning stands beside it."""
+    return dataclasses.field(default=default, metadata={"help": help})

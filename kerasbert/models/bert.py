@@ -1,0 +1,276 @@
+"""BERT: a bidirectional Transformer encoder, pretrained on masked tokens and sentence pairs.
+
+Devlin, Chang, Lee, Toutanova 2018, arXiv 1810.04805. New in it: attention in both directions, made trainable by hiding
+tokens; one vector for the whole input, pooled from the first token; segments A and B in one sequence. The four small
+sizes are those of Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are checkpoints of this file.
+"""
+
+import dataclasses
+
+import keras
+
+from ..layers.attention import MultiHeadAttention
+from ..layers.embeddings import first_tokens
+from ..layers.feed_forward import FeedForward
+from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
+from ..layers.masks import AttentionMask
+from ..layers.positions import token_positions
+from .backbone import Backbone, truncated_normal
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    vocabulary_size: int = 30_522
+    num_layers: int = 12
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int = 3_072
+    max_length: int = 512  # rows of the position table
+    num_segments: int = 2
+    dropout: float = 0.1  # after the embeddings and after each sublayer
+    attention_dropout: float = 0.1  # on the attention probabilities
+    classifier_dropout: float | None = None  # in front of fine-tuning heads; None: as `dropout`
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
+    pad_id: int = 0
+    model_type: str = "bert"
+
+    def kernel_initializer(self):
+        return truncated_normal(self.initializer_range)
+
+
+# === Sizes ===
+
+SIZES = {
+    "bert_tiny": dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512),
+    "bert_mini": dict(num_layers=4, hidden_dim=256, num_heads=4, feed_forward_dim=1_024),
+    "bert_small": dict(num_layers=4, hidden_dim=512, num_heads=8, feed_forward_dim=2_048),
+    "bert_medium": dict(num_layers=8, hidden_dim=512, num_heads=8, feed_forward_dim=2_048),
+    "bert_base": dict(num_layers=12, hidden_dim=768, num_heads=12, feed_forward_dim=3_072),
+    "bert_large": dict(num_layers=24, hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096),
+    "bert_base_cased": dict(vocabulary_size=28_996),
+    "bert_large_cased": dict(
+        vocabulary_size=28_996, num_layers=24, hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096
+    ),
+    "bert_base_multilingual_cased": dict(vocabulary_size=119_547),
+    "bert_base_multilingual_uncased": dict(vocabulary_size=105_879),
+}
+
+# === Block ===
+
+
+class BertBlock(keras.layers.Layer):
+    """Attention and feed-forward, each added to its input and normalised after (post-norm).
+
+    Args:
+        config: a config with BERT's fields.
+
+    Call:
+        x: float (b, s, m).
+        attention_mask: an `AttentionMask`.
+        return_weights: also return the attention probabilities.
+
+    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        initializer = config.kernel_initializer()
+        own = dict(dtype=self.dtype_policy)
+        self.attention = MultiHeadAttention(
+            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
+        )
+        self.attention_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="attention_norm", **own
+        )
+        self.feed_forward = FeedForward(
+            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
+        )
+        self.feed_forward_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="feed_forward_norm", **own
+        )
+        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+
+    def call(self, x, attention_mask=None, return_weights=False):
+        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = self.attention_norm(x + self.attention_output_dropout(y))
+        y = self.feed_forward(x)
+        x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
+        return (x, weights) if return_weights else x
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Bert(Backbone):
+    """The encoder of BERT.
+
+    Args:
+        config: a `BertConfig`.
+        pooler: whether to build the dense tanh layer over the first token.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
+            `sequence_ids`, `first_positions`.
+        hidden_states: also return the embeddings and the output of every block.
+        attention_weights: also return the attention probabilities of every block.
+
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
+        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
+    """
+
+    CONFIG = BertConfig
+
+    def __init__(self, config, pooler=True, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
+        )
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length, config.hidden_dim, name="position_embedding", **table
+        )
+        self.segment_embedding = keras.layers.Embedding(
+            config.num_segments, config.hidden_dim, name="segment_embedding", **table
+        )
+        self.embedding_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.pooler = None
+        if pooler:
+            self.pooler = keras.layers.Dense(
+                config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **own
+            )
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        token_ids = inputs["token_ids"]
+        segment_ids = inputs.get("segment_ids")
+        segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+        x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)
+        x = x + self.position_embedding(token_positions(inputs))
+        x = self.embedding_dropout(self.embedding_norm(x))
+
+        mask = AttentionMask.from_inputs(inputs)
+        states, weights = [x], []
+        for block in self.blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, block_weights = x
+                weights.append(block_weights)
+            states.append(x)
+
+        outputs = {"sequence_output": x}
+        outputs["pooled_output"] = self.pooler(first_tokens(x, inputs)) if self.pooler else None
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+    def get_config(self):
+        return {**super().get_config(), "pooler": self.pooler is not None}
+
+
+# === Heads ===
+
+
+def _head_dropout(config):
+    return config.dropout if config.classifier_dropout is None else config.classifier_dropout
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: MaskedLMHead(
+        config.vocabulary_size,
+        config.hidden_dim,
+        config.activation,
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        **own,
+    ),
+    "sentence_pair": lambda config, **own: PooledClassifier(2, 0.0, config.kernel_initializer(), **own),
+    "classifier": lambda config, num_labels, **own: PooledClassifier(
+        num_labels, _head_dropout(config), config.kernel_initializer(), **own
+    ),
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, _head_dropout(config), config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: PooledClassifier(1, _head_dropout(config), config.kernel_initializer(), **own),
+}
+
+POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # those that need the pooler
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "feed_forward_dim": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "classifier_dropout": "classifier_dropout",
+    "activation": "hidden_act",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "model_type": "model_type",
+}
+
+# What a config may ask for that this file does not have: any other value is refused.
+HUGGINGFACE_ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "BertModel",
+    "MaskedLM": "BertForMaskedLM",
+    "MaskedLM with sentence_pair": "BertForPreTraining",
+    "TextClassifier": "BertForSequenceClassification",
+    "TokenClassifier": "BertForTokenClassification",
+    "QuestionAnswerer": "BertForQuestionAnswering",
+    "MultipleChoice": "BertForMultipleChoice",
+}
+
+HUGGINGFACE_PREFIX = "bert"
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings.word_embeddings",
+    "position_embedding": "embeddings.position_embeddings",
+    "segment_embedding": "embeddings.token_type_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+    "block_{i}/attention/query": "encoder.layer.{i}.attention.self.query",
+    "block_{i}/attention/key": "encoder.layer.{i}.attention.self.key",
+    "block_{i}/attention/value": "encoder.layer.{i}.attention.self.value",
+    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
+    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
+    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
+    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
+    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
+    "pooler": "pooler.dense",
+    "masked_lm/dense": "cls.predictions.transform.dense",
+    "masked_lm/norm": "cls.predictions.transform.LayerNorm",
+    "masked_lm/bias": "cls.predictions.bias",
+    "sentence_pair/dense": "cls.seq_relationship",
+    "classifier/dense": "classifier",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "classifier",
+}
+
+# Names for the same tensor: files hold one or both.
+HUGGINGFACE_TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}

@@ -1,0 +1,43 @@
+"""Entries of a family's `HUGGINGFACE_NAMES` for tensors that are stored otherwise than their layer's kind says.
+
+A plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight transposed), of a norm,
+of an embedding. `{i}` and `{j}` stand for numbers.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+
+def _same(array):
+    return array
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor, named whole, with the two functions between its stored form and ours.
+
+    Args:
+        name: the full name, with `weight` or `bias` if it has one.
+        load: stored numpy array -> ours.
+        save: ours -> stored.
+    """
+
+    name: str
+    load: Callable = _same
+    save: Callable = _same
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A dense layer stored as one of several that are fused side by side.
+
+    Args:
+        name: of the fused layer, without `weight` or `bias`.
+        index, count: this is part `index` of `count` equal ones along the output axis.
+        transposed: whether the file holds (out, in), as torch's Linear does; its Conv1D holds (in, out).
+    """
+
+    name: str
+    index: int
+    count: int
+    transposed: bool = True

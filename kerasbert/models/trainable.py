@@ -1,0 +1,390 @@
+"""What objectives and tasks have in common: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
+
+import os
+
+import keras
+import numpy as np
+
+from ..data.batches import Batches, ExampleBatches
+from ..data.tokenizers import Tokenizer
+from ..training.checkpointing import Checkpoints
+from ..training.optimizers import adamw
+from ..training.reporting import Progress
+from .backbone import Backbone, checked_inputs
+
+
+class Feed(keras.utils.PyDataset):
+    """Steps `first` to `first + steps` of a run, as Keras wants to see one epoch. Checks every batch in numpy."""
+
+    def __init__(self, batches, steps, check):
+        super().__init__()
+        self.batches = batches
+        self.steps = steps
+        self.check = check
+        self.first = 0
+
+    def __len__(self):
+        return self.steps
+
+    def __getitem__(self, index):
+        batch = self.batches[self.first + index]
+        self.check(*batch)
+        return batch
+
+
+class _Epochs(keras.callbacks.Callback):
+    """Moves the feed to the steps of each epoch."""
+
+    def __init__(self, feed):
+        super().__init__()
+        self.feed = feed
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.feed.first = epoch * self.feed.steps
+
+
+class Trainable(keras.Model):
+    """Base of objectives and tasks.
+
+    Args:
+        backbone: a `Backbone`.
+        tokenizer: a `Tokenizer`; without one, text is refused.
+        **kwargs: `name` and `dtype` (default: the backbone's).
+    """
+
+    default_learning_rate = 5e-5
+
+    def __init__(self, backbone, tokenizer=None, **kwargs):
+        if not isinstance(backbone, Backbone):
+            raise ValueError(
+                f"`backbone` must be a Backbone, such as Bert(BertConfig(...)). Received: {type(backbone).__name__}."
+            )
+        kwargs["dtype"] = kwargs.get("dtype") or backbone.dtype_policy
+        super().__init__(**kwargs)
+        if tokenizer is not None and tokenizer.vocabulary_size > backbone.config.vocabulary_size:
+            raise ValueError(
+                "A tokenizer's ids must all be in the backbone's vocabulary. Received: a tokenizer of "
+                f"{tokenizer.vocabulary_size} pieces, a backbone of {backbone.config.vocabulary_size}. "
+                "Use the tokenizer the backbone was trained with."
+            )
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+
+    def build_now(self):
+        """Creates every weight; the last line of each subclass's `__init__`."""
+        with checked_inputs():
+            self(self.backbone.example_inputs())
+
+    def __call__(self, inputs, *args, **kwargs):
+        if isinstance(inputs, dict):
+            self.backbone.check_inputs(inputs)
+        with checked_inputs():
+            return super().__call__(inputs, *args, **kwargs)
+
+    # === What a subclass says of itself ===
+
+    def arguments(self):
+        """Constructor arguments besides backbone and tokenizer, as json can hold them."""
+        return {}
+
+    def variant(self):
+        """The row of the family's HUGGINGFACE_CLASSES that this model is saved as."""
+        return type(self).__name__
+
+    def config_extras(self):
+        """What this model adds to the config.json of its backbone."""
+        return {}
+
+    @classmethod
+    def arguments_from_config(cls, stored, own):
+        """Constructor arguments: those given (`own`), completed from a config.json."""
+        return own
+
+    @classmethod
+    def needs_pooler(cls, family, own):
+        """Whether the backbone must have its pooler for this model."""
+        return False
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """The run over texts `x`; a subclass that takes text overrides it."""
+        raise ValueError(f"{type(self).__name__} takes batches or arrays. Received: text.")
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        """Raises a ValueError when a batch holds what compiled code would misread in silence."""
+        self.backbone.check_inputs(x)
+
+    # === Training and prediction ===
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=32,
+        epochs=1,
+        verbose="auto",
+        callbacks=None,
+        validation_split=0.0,
+        validation_data=None,
+        class_weight=None,
+        sample_weight=None,
+        steps_per_epoch=None,
+        seed=0,
+        **kwargs,
+    ):
+        """Trains on `Batches` (a whole run), on arrays, or on text.
+
+        Args:
+            x: a `Batches`; or texts; or a dict of arrays as DESIGN's batch contract has it; or whatever Keras takes.
+            y, sample_weight, batch_size, epochs, validation_split, class_weight: as in Keras; for texts and arrays.
+            steps_per_epoch: with `Batches`, how many steps a report, a validation and a checkpoint are apart. It must
+                divide the run; default: the largest number up to 1,000 that does.
+            callbacks: a `Checkpoints` among them resumes the run where its folder left it, to the bit.
+            validation_data: a `Batches`, or (x, y) or (x, y, sample_weight) of arrays or texts.
+            seed: orders texts and arrays.
+
+        Returns: the Keras History.
+        """
+        callbacks = list(callbacks or [])
+        ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
+        if validation_split:
+            if not self._is_ours(x) or isinstance(x, Batches):
+                raise ValueError("`validation_split` needs arrays or texts. Give validation_data instead.")
+            x, ours, validation_data = _split_last(x, ours, validation_split)
+        if not self._is_ours(x):
+            if not self.compiled:
+                raise ValueError("Call `compile(optimizer)` before `fit` on a data set of unknown length.")
+            validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
+            with checked_inputs():
+                return super().fit(
+                    x,
+                    epochs=epochs,
+                    verbose=verbose,
+                    callbacks=callbacks,
+                    validation_data=validation_data,
+                    class_weight=class_weight,
+                    steps_per_epoch=steps_per_epoch,
+                    **kwargs,
+                )
+        if isinstance(x, Batches):
+            if epochs != 1 or y is not None:
+                raise ValueError(
+                    "A Batches is a whole run with its targets: its length is the number of steps. Received: "
+                    f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and drop `epochs` and `y`."
+                )
+            steps_per_epoch = _report_interval(len(x), steps_per_epoch)
+        else:
+            x = self._batches(x, epochs=epochs, seed=seed, shuffle=True, **ours)
+            steps_per_epoch = len(x) // epochs
+        if not self.compiled:
+            steps = -(-len(x) // x.accumulation)
+            rate = self.default_learning_rate
+            self.compile(adamw(rate, warmup=steps // 10, steps=steps, accumulation=x.accumulation))
+        feed = Feed(x, steps_per_epoch, self.check_batch)
+        feed.first = self._resume(callbacks, steps_per_epoch)
+        if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
+            callbacks.append(Progress(len(x), x.tokens_per_step))
+        with checked_inputs():
+            return super().fit(
+                feed,
+                epochs=len(x) // steps_per_epoch,
+                initial_epoch=feed.first // steps_per_epoch,
+                verbose=0 if verbose == "auto" else verbose,
+                callbacks=[_Epochs(feed), *callbacks],
+                validation_data=None if validation_data is None else self._feed(validation_data, batch_size),
+                shuffle=False,
+                **kwargs,
+            )
+
+    def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
+        """As Keras's `evaluate`, on `Batches`, arrays or texts as well."""
+        with checked_inputs():
+            if not self._is_ours(x):
+                return super().evaluate(x, y, batch_size=batch_size, sample_weight=sample_weight, **kwargs)
+            return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
+
+    def predict(self, x, batch_size=32, **kwargs):
+        """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input."""
+        with checked_inputs():
+            if not self._is_ours(x):
+                return super().predict(x, batch_size=batch_size, **kwargs)
+            rows = None if isinstance(x, Batches) else _num_rows(x)
+            if rows == 0:
+                raise ValueError("`predict` needs at least one example. Received: none.")
+            outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
+        return keras.tree.map_structure(lambda array: array[:rows], outputs)
+
+    def _resume(self, callbacks, steps_per_epoch):
+        """Restores from a `Checkpoints` callback, if there is one; the first step of the rest of the run."""
+        step = 0
+        for callback in callbacks:
+            if isinstance(callback, Checkpoints):
+                step = callback.restore(self)
+        if step % steps_per_epoch:
+            raise ValueError(
+                f"A run resumes where an interval of steps_per_epoch={steps_per_epoch} begins. Received: a checkpoint "
+                f"at step {step}. Use the steps_per_epoch of the first part of the run."
+            )
+        return step
+
+    def _is_ours(self, x):
+        return isinstance(x, (Batches, dict, list, tuple)) or _is_text(x)
+
+    def _feed(self, data, batch_size):
+        """A whole `Batches`, or (x, y, sample_weight) of arrays or texts once through in order, for Keras."""
+        if isinstance(data, tuple):
+            x, y, sample_weight = (*data, None, None)[:3]
+            if not self._is_ours(x):
+                return data
+            data = x
+            if not isinstance(x, Batches):
+                data = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
+        if not isinstance(data, Batches):
+            return data
+        return Feed(data, len(data), self.check_batch)
+
+    def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
+        if _is_text(x):
+            batches = self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
+        elif isinstance(x, dict):
+            batches = ExampleBatches(
+                x, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle
+            )
+        else:
+            raise ValueError(
+                f"Data must be Batches, a dict of arrays with `token_ids`, or text. Received: {type(x).__name__}."
+            )
+        return batches if class_weight is None else _ClassWeighted(batches, class_weight)
+
+    # === Saving ===
+
+    def get_config(self):
+        return {
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            **self.arguments(),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        config["backbone"] = keras.saving.deserialize_keras_object(config["backbone"])
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        return cls(**config)
+
+    def save_assets(self, folder):
+        """The tokenizer inside a `.keras` file."""
+        if self.tokenizer is not None:
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+                file.write(self.tokenizer.to_json())
+
+    def load_assets(self, folder):
+        path = os.path.join(folder, "tokenizer.json") if folder else None
+        if path and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                self.tokenizer = Tokenizer.from_json(file.read())
+
+    @classmethod
+    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+        """A model from a folder of its backbone's family, from a size name, or from `hf://org/name`.
+
+        Heads that the folder lacks are made new, with a warning.
+
+        Args:
+            path: see `Backbone.from_preset`.
+            load_weights: False leaves the weights random.
+            dtype: a Keras dtype policy.
+            **overrides: arguments of this class, of the backbone, or fields of its config.
+        """
+        from ..checkpoints import presets
+
+        return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
+
+    def save_to_preset(self, path):
+        """Writes weights, config and tokenizer in the Hugging Face layout, heads included where it has a place."""
+        from ..checkpoints import presets
+
+        presets.save(self, path)
+
+    def require_tokenizer(self):
+        if self.tokenizer is None:
+            raise ValueError(
+                f"Text needs a tokenizer. Received text by a {type(self).__name__} without one: its folder has no "
+                "tokenizer files. Pass tokenizer=Tokenizer.load(...), or give token ids."
+            )
+        return self.tokenizer
+
+
+class _ClassWeighted(Batches):
+    """Batches whose weights are multiplied by the weight of each target's class."""
+
+    def __init__(self, batches, class_weight):
+        self.batches = batches
+        self.class_weight = class_weight
+        self.batch_size, self.length, self.seed = batches.batch_size, batches.length, batches.seed
+        self.accumulation = batches.accumulation
+
+    def __len__(self):
+        return len(self.batches)
+
+    @property
+    def tokens_per_step(self):
+        return self.batches.tokens_per_step
+
+    def __getitem__(self, step):
+        x, y, sample_weight = self.batches[step]
+        weights = np.ones(y.shape[:1], "float32") if sample_weight is None else sample_weight.copy()
+        for label, weight in self.class_weight.items():
+            weights[y == label] *= weight
+        return x, y, weights
+
+
+def _report_interval(steps, steps_per_epoch):
+    if steps_per_epoch is None:
+        return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
+    if steps % steps_per_epoch:
+        near = [d for d in range(1, steps + 1) if steps % d == 0]
+        near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
+        raise ValueError(
+            f"`steps_per_epoch` must divide the run. Received: steps_per_epoch={steps_per_epoch} for {steps} steps. "
+            f"Use {', '.join(map(str, sorted(near)))}."
+        )
+    return steps_per_epoch
+
+
+def _is_text(x):
+    """Whether x is a sequence of texts, or of tuples and lists that begin with one."""
+    if isinstance(x, (dict, str, bytes)) or not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
+        return False
+    if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
+        return isinstance(x, (list, tuple))
+    first = x.iloc[0] if hasattr(x, "iloc") else x[0]
+    return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
+
+
+def _num_rows(x):
+    return len(x["token_ids"]) if isinstance(x, dict) else len(x)
+
+
+def _take(x, rows):
+    if x is None:
+        return None
+    if isinstance(x, dict):
+        return {key: _take(value, rows) for key, value in x.items()}
+    return x[rows]
+
+
+def _split_last(x, ours, share):
+    """Keras's rule: the last part of the data is for validation."""
+    rows = _num_rows(x)
+    cut = int(rows * (1 - share))
+    if not 0 < cut < rows:
+        raise ValueError(
+            f"`validation_split` must leave examples on both sides. Received: {share} of {rows} examples."
+        )
+    first, last = slice(0, cut), slice(cut, None)
+    held_out = tuple(_take(part, last) for part in (x, ours["y"], ours["sample_weight"]))
+    ours = {**ours, "y": _take(ours["y"], first), "sample_weight": _take(ours["sample_weight"], first)}
+    return _take(x, first), ours, held_out

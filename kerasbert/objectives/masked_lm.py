@@ -1,0 +1,158 @@
+"""Masked language modelling, with BERT's optional sentence-pair target beside it."""
+
+import tempfile
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..data.batches import MaskedLMBatches
+from ..data.corpora import Corpus
+from ..data.examples import encode_texts
+from ..layers.embeddings import gather_positions
+from .objective import Objective, Perplexity, cross_entropy, weighted_mean
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class MaskedLM(Objective):
+    """Predicts hidden tokens from both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
+
+    Hidden states are gathered at `masked_positions` before they meet the vocabulary, and the output layer is the token
+    table transposed. With `sentence_pair` it also says, from the pooled output, whether B follows A (label 0) or not:
+    next-sentence prediction in BERT, sentence order in ALBERT. The loss is the sum of the two means.
+
+    Args:
+        backbone: a backbone with a `masked_lm` head, and a `sentence_pair` head if wanted.
+        sentence_pair: whether there is a second target.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch; without `masked_positions` every position is predicted.
+
+    Returns: logits, float (b, p, v); with `sentence_pair` a dict of `tokens` (b, p, v) and `sentence_pair` (b, 2).
+    """
+
+    def __init__(self, backbone, sentence_pair=False, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.masked_lm = backbone.make_head("masked_lm")
+        self.sentence_pair = backbone.make_head("sentence_pair") if sentence_pair else None
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.perplexity = Perplexity(name="perplexity")
+        if sentence_pair:
+            self.sentence_pair_loss = keras.metrics.Mean(name="sentence_pair_loss")
+            self.sentence_pair_accuracy = keras.metrics.Mean(name="sentence_pair_accuracy")
+        self.build_now()
+
+    def call(self, inputs):
+        outputs = self.backbone(inputs)
+        x = outputs["sequence_output"]
+        if inputs.get("masked_positions") is not None:
+            x = gather_positions(x, inputs["masked_positions"])
+        logits = self.masked_lm(x, self.backbone.token_table)
+        if self.sentence_pair is None:
+            return logits
+        return {"tokens": logits, "sentence_pair": self.sentence_pair(outputs)}
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        logits, labels, weights = y_pred, y, sample_weight
+        if self.sentence_pair is not None:
+            logits, labels = y_pred["tokens"], y["tokens"]
+            weights = None if sample_weight is None else sample_weight["tokens"]
+        if weights is None:
+            positions = x.get("masked_positions")
+            weights = ops.ones_like(labels) if positions is None else positions >= 0
+        weights = ops.cast(weights, "float32")
+        losses = cross_entropy(logits, labels)
+        right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
+        self.perplexity.update_state(losses, weights)
+        self.accuracy.update_state(ops.cast(right, "float32"), weights)
+        loss = self.mean_loss(x, losses, weights, "tokens")
+        if self.sentence_pair is not None:
+            pair_weights = None if sample_weight is None else sample_weight["sentence_pair"]
+            loss = loss + self._pair_loss(x, y["sentence_pair"], y_pred["sentence_pair"], pair_weights)
+        return loss
+
+    def _pair_loss(self, x, labels, logits, weights):
+        losses = cross_entropy(logits, labels)
+        weights = ops.ones_like(losses) if weights is None else ops.cast(weights, "float32")
+        right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
+        self.sentence_pair_loss.update_state(losses, weights)
+        self.sentence_pair_accuracy.update_state(ops.cast(right, "float32"), weights)
+        normalizer = x.get("loss_normalizer")
+        if normalizer is not None and not isinstance(normalizer, dict):
+            return weighted_mean(losses, weights)
+        return self.mean_loss(x, losses, weights, "sentence_pair")
+
+    # === Text ===
+
+    def fill_mask(self, texts, top_k=5):
+        """The likeliest tokens in the place of every mask token of each text.
+
+        Args:
+            texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the [MASK] of France."
+            top_k: candidates a mask.
+
+        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for one str, its
+            list alone.
+        """
+        tokenizer = self.require_tokenizer()
+        if isinstance(texts, str):
+            return self.fill_mask([texts], top_k)[0]
+        x = encode_texts(tokenizer, texts, self.backbone.config.max_length)
+        masks = [np.flatnonzero(row == tokenizer.mask_id) for row in x["token_ids"]]
+        without = [text for text, found in zip(texts, masks, strict=True) if not len(found)]
+        if without:
+            raise ValueError(
+                f"Every text must have the mask token {tokenizer.token(tokenizer.mask_id)} within its first "
+                f"{self.backbone.config.max_length} tokens. Received: {without[0][:80]!r}."
+            )
+        positions = np.full((len(texts), max(map(len, masks))), -1, "int32")
+        for row, found in enumerate(masks):
+            positions[row, : len(found)] = found
+        logits = self.predict({**x, "masked_positions": positions}, verbose=0)
+        logits = logits["tokens"] if isinstance(logits, dict) else logits
+        logits = logits[..., : tokenizer.vocabulary_size].astype("float64")
+        scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+        best = np.argsort(-scores, axis=-1)[..., :top_k]
+        return [
+            [
+                [
+                    {"token": tokenizer.token(int(i)), "score": float(scores[row, slot, i]), "id": int(i)}
+                    for i in best[row, slot]
+                ]
+                for slot in range(len(masks[row]))
+            ]
+            for row in range(len(texts))
+        ]
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""
+        if y is not None:
+            raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus.write(folder, x, self.require_tokenizer())
+            length = min(self.backbone.config.max_length, 128)
+            options = dict(length=length, seed=seed, sentence_pairs=self.sentence_pair is not None)
+            once = MaskedLMBatches(corpus, batch_size, steps=1, **options)
+            steps = max(1, -(-once.num_rows // batch_size)) * epochs
+            return MaskedLMBatches(corpus, batch_size, steps=steps, **options)
+
+    # === What this objective says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        labels = y["tokens"] if isinstance(y, dict) else y
+        size = self.backbone.config.vocabulary_size
+        if labels is not None and labels.size and not (labels.min() >= 0 and labels.max() < size):
+            wrong = labels.max() if labels.max() >= size else labels.min()
+            raise ValueError(f"Labels must be between 0 and {size - 1} (vocabulary_size). Received: {wrong}.")
+
+    def arguments(self):
+        return {"sentence_pair": self.sentence_pair is not None}
+
+    def variant(self):
+        return "MaskedLM with sentence_pair" if self.sentence_pair is not None else "MaskedLM"
+
+    @classmethod
+    def needs_pooler(cls, family, own):
+        return own.get("sentence_pair", False) and "sentence_pair" in family.POOLED_HEADS

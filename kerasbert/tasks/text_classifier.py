@@ -1,0 +1,162 @@
+"""Classification, multi-label classification and regression of texts and pairs of texts."""
+
+import keras
+import numpy as np
+
+from ..data.batches import ExampleBatches
+from ..data.examples import encode_texts
+from .task import Task
+
+_PROBLEMS = {
+    "classes": "single_label_classification",
+    "labels": "multi_label_classification",
+    "score": "regression",
+}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class TextClassifier(Task):
+    """A label, several labels or a score for a text or a pair of texts (Devlin et al. 2018, section 4.1).
+
+    Args:
+        backbone: a backbone with a `classifier` head.
+        labels: the names of the labels in the order of the outputs, or how many there are.
+        problem: `"classes"` (one of the labels), `"labels"` (any of them) or `"score"` (a number; one output).
+        max_length: tokens to which text is cut; default: as many as the backbone takes, up to 512.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch.
+
+    Returns: logits, float (b, number of labels); (b, 1) of the score.
+    """
+
+    def __init__(self, backbone, labels=2, problem="classes", max_length=None, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        if problem not in _PROBLEMS:
+            raise ValueError(f"`problem` must be one of {', '.join(_PROBLEMS)}. Received: {problem!r}.")
+        if problem == "score":
+            labels = ["score"]
+        elif isinstance(labels, int):
+            labels = [f"LABEL_{i}" for i in range(labels)]
+        self.labels = [str(label) for label in labels]
+        if len(set(self.labels)) != len(self.labels) or (problem == "classes" and len(self.labels) < 2):
+            raise ValueError(f"`labels` must be two or more different names. Received: {self.labels}.")
+        self.problem = problem
+        self.max_length = max_length or min(getattr(backbone.config, "max_length", None) or 512, 512)
+        self.classifier = backbone.make_head("classifier", num_labels=len(self.labels))
+        self.build_now()
+
+    def call(self, inputs):
+        return self.classifier(self.backbone(inputs))
+
+    # === Loss and metrics ===
+
+    def default_loss(self):
+        if self.problem == "classes":
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        if self.problem == "labels":
+            return keras.losses.BinaryCrossentropy(from_logits=True)
+        return keras.losses.MeanSquaredError()
+
+    def default_metrics(self):
+        if self.problem == "classes":
+            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        if self.problem == "labels":
+            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]
+        return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        encoded = encode_texts(self.require_tokenizer(), list(x), self.max_length)
+        y = None if y is None else self.encode_labels(y)
+        return ExampleBatches(
+            encoded, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle
+        )
+
+    def encode_labels(self, labels):
+        """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1)."""
+        if self.problem == "score":
+            return np.asarray(labels, "float32").reshape(-1, 1)
+        ids = {name: i for i, name in enumerate(self.labels)}
+        try:
+            if self.problem == "labels":
+                if getattr(labels, "ndim", 1) == 2:
+                    return np.asarray(labels, "float32")
+                rows = np.zeros((len(labels), len(self.labels)), "float32")
+                for row, names in zip(rows, labels, strict=True):
+                    row[[ids[name] if isinstance(name, str) else int(name) for name in names]] = 1.0
+                return rows
+            return np.asarray([ids[n] if isinstance(n, str) else int(n) for n in labels], "int32")
+        except KeyError as error:
+            raise ValueError(f"Labels must be among {self.labels}. Received: {error.args[0]!r}.") from None
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        if y is None:
+            return
+        if self.problem == "classes" and y.size and not (y.min() >= 0 and y.max() < len(self.labels)):
+            wrong = y.max() if y.max() >= len(self.labels) else y.min()
+            raise ValueError(
+                f"Labels must be between 0 and {len(self.labels) - 1}, for {self.labels}. Received: {wrong}."
+            )
+        if self.problem != "classes" and not np.isfinite(y).all():
+            raise ValueError("Targets must be finite numbers. Received: NaN or infinity.")
+
+    def classify(self, texts, batch_size=32):
+        """Labels with scores.
+
+        Args:
+            texts: a str, a pair (tuple of two str), or a list of them.
+
+        Returns: for each text {"label", "score", "scores"}: the best label and its probability, and all of them by
+            name; with problem="labels", {"labels", "scores"} of those above one half; with "score", {"score"}.
+        """
+        if isinstance(texts, (str, tuple)):
+            return self.classify([texts], batch_size)[0]
+        logits = self.predict(texts, batch_size=batch_size, verbose=0).astype("float64")
+        if self.problem == "score":
+            return [{"score": float(row[0])} for row in logits]
+        if self.problem == "labels":
+            scores = 1.0 / (1.0 + np.exp(-logits))
+        else:
+            scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+        answers = []
+        for row in scores:
+            named = {label: float(score) for label, score in zip(self.labels, row, strict=True)}
+            if self.problem == "labels":
+                answers.append({"labels": [label for label in named if named[label] > 0.5], "scores": named})
+            else:
+                best = max(named, key=named.get)
+                answers.append({"label": best, "score": named[best], "scores": named})
+        return answers
+
+    # === What this task says of itself ===
+
+    def arguments(self):
+        return {"labels": self.labels, "problem": self.problem, "max_length": self.max_length}
+
+    def config_extras(self):
+        return {
+            "id2label": {str(i): label for i, label in enumerate(self.labels)},
+            "label2id": {label: i for i, label in enumerate(self.labels)},
+            "problem_type": _PROBLEMS[self.problem],
+        }
+
+    @classmethod
+    def arguments_from_config(cls, stored, own):
+        own = dict(own)
+        names = stored.get("id2label") or {}
+        if "labels" not in own and names:
+            own["labels"] = [names[key] for key in sorted(names, key=int)]
+        problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
+        if "problem" not in own and stored.get("problem_type") in problems:
+            own["problem"] = problems[stored["problem_type"]]
+        elif "problem" not in own and len(own.get("labels", "ab")) == 1:
+            own["problem"] = "score"
+        return own
+
+    @classmethod
+    def needs_pooler(cls, family, own):
+        return "classifier" in family.POOLED_HEADS
