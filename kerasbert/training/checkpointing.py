@@ -1,0 +1,286 @@
+"""Checkpoints from which a run resumes exactly.
+
+A checkpoint is two files: `step_00001000.safetensors` with every variable, and `step_00001000.json`, which describes
+it (step, backend, versions, recipe, size, checksum) and is written last: without it, a checkpoint does not exist.
+"""
+
+import errno
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import warnings
+import zlib
+from pathlib import Path
+
+import keras
+import numpy as np
+import safetensors
+import safetensors.numpy
+from keras import ops
+
+from kerasbert.backend.random_state import get_random_state, set_random_state
+
+from .counting import RunCallback, TrainingDiverged
+
+
+class Checkpoints(RunCallback):
+    """Saves the whole state of a run at the end of every epoch, and restores it bit for bit.
+
+    The state is every variable of the model (weights, memory, the seed generators of dropout) and of the optimizer in
+    their order, the step, and torch's own generators. Metrics start anew every epoch and are not part of it.
+
+    Args:
+        folder: of the run; created when missing.
+        keep: how many of the newest checkpoints to keep, None for all.
+        recipe: what identifies the run, as a dict that JSON can hold. A folder of another recipe is refused.
+    """
+
+    def __init__(self, folder, keep=3, recipe=None):
+        super().__init__()
+        if keep is not None and keep < 1:
+            raise ValueError(f"`keep` must be at least 1, or None for all checkpoints. Received: keep={keep}.")
+        self.folder, self.keep, self.recipe = Path(folder), keep, recipe
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._resumable = not self._steps()
+
+    @property
+    def newest(self):
+        """Path of the newest complete checkpoint, or None."""
+        return self._path(self._steps()[-1]) if self._steps() else None
+
+    def restore(self, model) -> int:
+        """Puts the newest intact checkpoint into `model` and its optimizer; returns its step, 0 without any."""
+        if getattr(model, "optimizer", None) is None or not model.built:
+            raise ValueError(
+                "Only a built and compiled model can be restored: its variables must exist. "
+                f"Received: built={model.built}, optimizer={getattr(model, 'optimizer', None)}."
+            )
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        step, state = self._newest_intact()
+        if state is not None:
+            _assign(_variables(model), state, self._path(step))
+            set_random_state({key.removeprefix("random/"): x for key, x in state.items() if key.startswith("random/")})
+        self.step = model.initial_step = step
+        self._resumable = True
+        return step
+
+    def set_model(self, model):
+        # Before any callback's `on_train_begin`, whatever their order.
+        super().set_model(model)
+        model.initial_step = self.step
+
+    def on_train_begin(self, logs=None):
+        _plain(self.recipe)
+        if not self._resumable:
+            raise ValueError(
+                f"The folder {self.folder} holds checkpoints of a run, up to step {self._steps()[-1]}, which this "
+                "training would not continue. Call `restore(model)` before `fit`, or use another folder."
+            )
+        super().on_train_begin(logs)
+        needed = sum(math.prod(v.shape) * _itemsize(v) for v in _variables(self.model).values())
+        free = shutil.disk_usage(self.folder).free
+        if free < needed:
+            raise OSError(
+                errno.ENOSPC,
+                f"The disk of {self.folder} is too full for one checkpoint: {free:,} bytes are free, {needed:,} "
+                "needed. Free some space or use another folder",
+            )
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.save(self.model)
+
+    def save(self, model):
+        """Writes the checkpoint of `self.step`, then removes those that `keep` does not cover."""
+        state = {key: _array(variable) for key, variable in _variables(model).items()}
+        broken = [key for key, x in state.items() if not _finite(x)]
+        if broken:
+            raise TrainingDiverged(
+                f"After step {self.step}, {len(broken)} variables are not finite, {broken[0].split('/', 2)[2]} among "
+                f"them; this state is not saved. {self.describe_newest()}",
+                checkpoint=self.newest,
+            )
+        state |= {f"random/{name}": x for name, x in get_random_state().items()}
+        path, temporary = self._path(self.step), self.folder / f".step_{self.step:08d}.{os.getpid()}.temporary"
+        try:
+            safetensors.numpy.save_file(state, temporary)
+            record = {
+                "step": self.step,
+                "backend": keras.backend.backend(),
+                "versions": _versions(),
+                "recipe": _plain(self.recipe),
+                **_fingerprint(temporary),
+            }
+            path.with_suffix(".json").unlink(missing_ok=True)
+            _publish(temporary, path)
+            temporary.write_text(json.dumps(record, indent=2))
+            _publish(temporary, path.with_suffix(".json"))
+        except (OSError, safetensors.SafetensorError) as error:
+            temporary.unlink(missing_ok=True)
+            if not path.with_suffix(".json").exists():
+                path.unlink(missing_ok=True)
+            full = getattr(error, "errno", None) == errno.ENOSPC or "os error 28" in str(error)
+            raise OSError(
+                errno.ENOSPC if full else getattr(error, "errno", None) or errno.EIO,
+                f"The checkpoint of step {self.step} could not be written to {self.folder} ({error}). "
+                f"{self.describe_newest()} {'Free some space' if full else 'Repair the folder'}, then start the run "
+                "again: it resumes there",
+            ) from error
+        self._prune()
+
+    def describe_newest(self):
+        """A sentence for error messages."""
+        return f"The newest good checkpoint is {self.newest}." if self.newest else "There is no checkpoint yet."
+
+    def _path(self, step):
+        return self.folder / f"step_{step:08d}.safetensors"
+
+    def _steps(self):
+        names = (re.fullmatch(r"step_(\d+)\.json", path.name) for path in self.folder.glob("step_*.json"))
+        return sorted(int(name[1]) for name in names if name)
+
+    def _prune(self):
+        # Checkpoints beyond this step were found damaged when the run resumed: they must not crowd out good ones.
+        steps = [step for step in self._steps() if step <= self.step]
+        for step in steps[: -self.keep] if self.keep else ():
+            self._path(step).with_suffix(".json").unlink()
+            self._path(step).unlink(missing_ok=True)
+        for path in self.folder.glob(".step_*.temporary"):
+            path.unlink(missing_ok=True)
+
+    def _newest_intact(self):
+        steps = self._steps()
+        for step in reversed(steps):
+            try:
+                record, state = self._read(step)
+            except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+                warnings.warn(f"The checkpoint {self._path(step)} is damaged and passed over: {error}", stacklevel=3)
+                continue
+            self._compare(record)
+            return step, state
+        if steps:
+            raise ValueError(
+                f"All checkpoints in {self.folder} are damaged (steps {', '.join(map(str, steps))}). Restore the "
+                "files from a copy, or start again in another folder."
+            )
+        return 0, None
+
+    def _read(self, step):
+        path = self._path(step)
+        record = json.loads(path.with_suffix(".json").read_text())
+        expected, found = {key: record[key] for key in ("bytes", "crc32")}, _fingerprint(path)
+        if found != expected or record["step"] != step:
+            raise ValueError(f"expected step {step} and {expected}, found step {record['step']} and {found}.")
+        return record, safetensors.numpy.load_file(path)
+
+    def _compare(self, record):
+        if record["backend"] != keras.backend.backend():
+            raise ValueError(
+                f"The run in {self.folder} was made on the backend {record['backend']}, and its random state is of no "
+                f"use on {keras.backend.backend()}. Set KERAS_BACKEND={record['backend']} or use another folder."
+            )
+        if self.recipe is None or record["recipe"] is None:
+            return
+        here, there = (dict(_fields(recipe)) for recipe in (_plain(self.recipe), record["recipe"]))
+        differing = [
+            f"  {name}: {there.get(name, 'absent')} in the folder, {here.get(name, 'absent')} now"
+            for name in sorted(here.keys() | there.keys())
+            if here.get(name, "absent") != there.get(name, "absent")
+        ]
+        if differing:
+            raise ValueError(
+                f"The folder {self.folder} holds a run of another recipe:\n" + "\n".join(differing) + "\n"
+                "Use another folder, or the recipe of the run."
+            )
+
+
+def _variables(model):
+    """{key: variable} in the order of creation; the index makes keys unique, the path makes them readable."""
+    groups = {"model": model.variables, "optimizer": model.optimizer.variables}
+    return {f"{group}/{i:05d}/{v.path}": v for group, variables in groups.items() for i, v in enumerate(variables)}
+
+
+def _assign(variables, state, path):
+    """Assigns after everything was compared, so that an error leaves the model as it was."""
+    saved = {_stable(key): x for key, x in state.items() if not key.startswith("random/")}
+    current = {_stable(key): variable for key, variable in variables.items()}
+    problems = [f"  only in the checkpoint: {key}" for key in saved.keys() - current.keys()]
+    problems += [f"  only in the model: {key}" for key in current.keys() - saved.keys()]
+    for key in saved.keys() & current.keys():
+        x, variable = saved[key], current[key]
+        if x.shape != tuple(variable.shape) or x.dtype.name != variable.dtype:
+            problems.append(f"  {key}: {x.dtype.name}{list(x.shape)} saved, {variable.dtype}{list(variable.shape)} now")
+    if problems:
+        shown = "\n".join(sorted(problems)[:20])
+        raise ValueError(
+            f"The checkpoint {path} belongs to another model or optimizer; {len(problems)} variables differ:\n{shown}"
+        )
+    for key, variable in current.items():
+        variable.assign(saved[key])
+
+
+def _stable(key):
+    """`model/00003/dense_7/kernel` without the 7: Keras numbers names by process, the index says which one it is."""
+    group, index, path = key.split("/", 2)
+    return f"{group}/{index}/{re.sub(r'_[0-9]+(?=[/_]|$)', '', path)}"
+
+
+def _array(variable):
+    return np.ascontiguousarray(ops.convert_to_numpy(variable)).reshape(variable.shape)
+
+
+def _itemsize(variable):
+    return 2 if "16" in variable.dtype else 8 if "64" in variable.dtype else 4
+
+
+def _finite(x):
+    return np.issubdtype(x.dtype, np.integer) or x.dtype == bool or bool(np.isfinite(x).all())
+
+
+def _fingerprint(path):
+    """Length and checksum of a file, read in pieces of 16 MB."""
+    checksum = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 24):
+            checksum = zlib.crc32(piece, checksum)
+        return {"bytes": file.tell(), "crc32": checksum}
+
+
+def _publish(temporary, path):
+    """Gives a finished file its name, once its bytes have reached the disk."""
+    _flush(temporary)
+    os.replace(temporary, path)
+    if os.name == "posix":
+        _flush(path.parent)
+
+
+def _flush(path):
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _versions():
+    return {name: sys.modules[name].__version__ for name in ("keras", "numpy", keras.backend.backend())}
+
+
+def _plain(recipe):
+    """`recipe` as it reads after a trip through JSON."""
+    try:
+        return json.loads(json.dumps(recipe))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`recipe` must be a dict that JSON can hold ({error}). Received: {recipe!r}.") from None
+
+
+def _fields(recipe, prefix=""):
+    """("optimizer.learning_rate", 0.001) for every leaf."""
+    for name, value in recipe.items():
+        if isinstance(value, dict):
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

@@ -1,0 +1,305 @@
+"""What a run reports while it trains: progress, logs, curves, and the step at which it broke."""
+
+import csv
+import json
+import math
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import keras
+
+from .counting import RunCallback, TrainingDiverged
+
+
+class Progress(RunCallback):
+    """Step, loss, speed and remaining time: a bar in a terminal that has `rich`, plain lines elsewhere.
+
+    Use it with `fit(verbose=0)`, or Keras draws a bar of its own.
+
+    Args:
+        interval: seconds between two plain lines.
+        quiet: reports nothing.
+    """
+
+    def __init__(self, interval=10.0, quiet=False):
+        super().__init__()
+        self.interval, self.quiet = interval, quiet
+        self._bar = None
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self._total = None
+        self._printed = time.perf_counter()
+        if not self.quiet and sys.stdout.isatty():
+            self._bar = _rich_bar()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+        if self._total is None and self.params.get("steps"):
+            self._total = self.step + (self.params["epochs"] - epoch) * self.params["steps"]
+        if self._bar and not self._bar.tasks:
+            self._bar.add_task("", total=self._total, completed=self.step, facts="")
+            self._bar.start()
+            # Nobody tells callbacks of an error: leave nothing that would have to be put right.
+            self._bar.console.show_cursor()
+
+    def on_steps(self, logs):
+        if self.quiet or time.perf_counter() - self._printed < (0.2 if self._bar else self.interval):
+            return
+        if self._bar:
+            self._printed = time.perf_counter()
+            self._bar.update(self._bar.tasks[0].id, completed=self.step, facts=self._facts(logs), refresh=True)
+        else:
+            self._print(logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._bar:
+            self._bar.console.print(self._line(logs))
+        elif not self.quiet:
+            self._print(logs)
+
+    def on_train_end(self, logs=None):
+        if self._bar:
+            self._bar.update(self._bar.tasks[0].id, completed=self.step, facts="", refresh=True)
+            self._bar.stop()
+            self._bar = None
+
+    def _print(self, logs):
+        self._printed = time.perf_counter()
+        print(self._line(logs), flush=True)
+
+    def _line(self, logs):
+        return f"step {self.step:,}{f'/{self._total:,}' if self._total else ''}  {self._facts(logs)}"
+
+    def _facts(self, logs):
+        facts = [f"{name} {value:.4g}" for name, value in (logs or {}).items() if isinstance(value, float)]
+        if self.tokens_per_second:
+            facts.append(f"{self.tokens_per_second:,.0f} tokens/s")
+        if speed := self.steps_per_second:
+            facts.append(f"{speed:.3g} steps/s")
+            if self._total:
+                facts.append(f"{_duration((self._total - self.step) / speed)} left")
+        return "  ".join(facts)
+
+
+class RunLog(RunCallback):
+    """Appends a row to `log.jsonl` and `log.csv` at the end of every epoch.
+
+    Columns: step, epoch, seconds and tokens (both of the whole run so far), tokens_per_second, learning_rate (of the
+    next update), and all metrics. A resumed run continues the files behind its first step; rows of steps that were
+    lost and will be trained again are removed. A run that starts at step 0 puts the files of an earlier one aside.
+
+    Args:
+        folder: of the run; created when missing.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = Path(folder)
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.rows = read_log(self.folder)
+        if self.rows and not self.initial_step:
+            self._put_aside()
+        self.rows = [row for row in self.rows if row["step"] <= self.initial_step]
+        self._write_all()
+        self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
+        self._begin = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        tokens = getattr(self.model, "tokens_per_step", None)
+        row = {
+            "step": self.step,
+            "epoch": epoch + 1,
+            "seconds": round(self._seconds_before + time.perf_counter() - self._begin, 3),
+            "tokens": tokens * self.step if tokens else None,
+            "tokens_per_second": self.tokens_per_second and round(self.tokens_per_second, 1),
+            "learning_rate": _learning_rate(self.model),
+            **(logs or {}),
+        }
+        new_columns = not self.rows or self.rows[-1].keys() != row.keys()
+        self.rows.append(row)
+        if new_columns:
+            self._write_all()
+            return
+        with open(self.folder / "log.jsonl", "a") as file:
+            file.write(json.dumps(row) + "\n")
+        with open(self.folder / "log.csv", "a", newline="") as file:
+            csv.DictWriter(file, self._columns()).writerow(row)
+
+    def _columns(self):
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def _write_all(self):
+        for name in ("log.jsonl", "log.csv"):
+            temporary = self.folder / f".{name}.temporary"
+            with open(temporary, "w", newline="") as file:
+                if name == "log.jsonl":
+                    file.writelines(json.dumps(row) + "\n" for row in self.rows)
+                elif self.rows:
+                    writer = csv.DictWriter(file, self._columns())
+                    writer.writeheader()
+                    writer.writerows(self.rows)
+            os.replace(temporary, self.folder / name)
+
+    def _put_aside(self):
+        number = 1
+        while (self.folder / f"log.{number}.jsonl").exists():
+            number += 1
+        for suffix in ("jsonl", "csv"):
+            if (self.folder / f"log.{suffix}").exists():
+                os.replace(self.folder / f"log.{suffix}", self.folder / f"log.{number}.{suffix}")
+        self.rows = []
+
+
+def read_log(folder) -> list:
+    """The rows of `log.jsonl` as dicts; [] without a file. A last line that was cut off is left out."""
+    path = Path(folder) / "log.jsonl"
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def plot_curves(folder) -> Path:
+    """Draws `curves.png` from the log in `folder`: one panel for each metric, one for the learning rate."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('Drawing curves needs matplotlib: pip install "kerasbert[plots]".') from error
+    rows = read_log(folder)
+    if not rows:
+        raise ValueError(f"{Path(folder) / 'log.jsonl'} has no rows to draw. Train with RunLog first.")
+    bookkeeping = {"step", "epoch", "seconds", "tokens", "tokens_per_second"}
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in bookkeeping]
+    panels = [name for name in names if not (name.startswith("val_") and name.removeprefix("val_") in names)]
+    panels.sort(key=lambda name: (name == "learning_rate", name != "loss"))
+    columns = min(len(panels), 3)
+    lines = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(5 * columns, 3.5 * lines), layout="constrained")
+    for index, panel in enumerate(panels):
+        axes = figure.add_subplot(lines, columns, index + 1)
+        for name in (panel, f"val_{panel}"):
+            points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker="." if len(points) < 30 else None, label=name)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    path = Path(folder) / "curves.png"
+    FigureCanvasAgg(figure).print_png(path)
+    return path
+
+
+class TensorBoardLog(RunCallback):
+    """Writes every epoch's metrics for TensorBoard, with the package `tensorboard` alone.
+
+    Keras's own callback, and the writers of torch, import TensorFlow wherever it is installed.
+
+    Args:
+        folder: for the event files.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        try:
+            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.summary.writer.record_writer import RecordWriter
+        except ImportError as error:
+            raise ImportError("TensorBoardLog needs the package tensorboard: pip install tensorboard.") from error
+        self.folder = Path(folder)
+        self._event, self._summary, self._record_writer = event_pb2.Event, summary_pb2.Summary, RecordWriter
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._file = open(self.folder / name, "wb")
+        self._records = self._record_writer(self._file)
+        self._write(file_version="brain.Event:2")
+        # Tells TensorBoard to forget what a run that was cut off had written beyond this step.
+        self._write(step=self.initial_step + 1, session_log={"status": "START"})
+
+    def on_epoch_end(self, epoch, logs=None):
+        scalars = dict(logs or {}, learning_rate=_learning_rate(self.model), tokens_per_second=self.tokens_per_second)
+        values = [
+            self._summary.Value(tag=name, simple_value=value)
+            for name, value in scalars.items()
+            if isinstance(value, float)
+        ]
+        self._write(step=self.step, summary=self._summary(value=values))
+
+    def on_train_end(self, logs=None):
+        self._file.close()
+
+    def _write(self, **fields):
+        self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+        self._records.flush()
+
+
+class StopOnNaN(RunCallback):
+    """Stops the run with `TrainingDiverged` at the first loss that is not finite, before anything is saved.
+
+    Args:
+        checkpoints: the run's `Checkpoints`, to name the newest good one.
+    """
+
+    def __init__(self, checkpoints=None):
+        super().__init__()
+        self.checkpoints = checkpoints
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self._running, self._first = set(), None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        with self._lock:
+            self._running.add(batch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        super().on_train_batch_end(batch, logs)
+        # Reports arrive in any order: the first bad one is known when no earlier step is still running.
+        with self._lock:
+            self._running.discard(max(begun for begun in self._running if begun <= batch))
+            if not math.isfinite((logs or {}).get("loss", 0.0)) and (self._first is None or batch < self._first):
+                self._first = batch
+            if self._first is None or any(begun < self._first for begun in self._running):
+                return
+            step = self._epoch_start + self._first
+        newest = self.checkpoints.describe_newest() if self.checkpoints else "The run keeps no checkpoints."
+        raise TrainingDiverged(
+            f"The loss became {logs['loss']} at step {step + 1} of the run, `batches[{step}]`. {newest} Check that "
+            "batch; a lower learning rate, a longer warm-up, or bfloat16 in the place of float16 often helps.",
+            step=step,
+            checkpoint=self.checkpoints.newest if self.checkpoints else None,
+        )
+
+
+def _learning_rate(model):
+    return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+
+
+def _duration(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _rich_bar():
+    """A bar that is not started yet, or None where `rich` is missing."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    except ImportError:
+        return None
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}")
+    return Progress(*columns, console=Console(), auto_refresh=False)

@@ -1,0 +1,65 @@
+"""Learning-rate schedules, counted in updates; step 0 is the first update.
+
+One class a shape, each registered, so that a saved optimizer brings its schedule along.
+"""
+
+import operator
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from 0 to `peak`, then a polynomial decay to `final`, which the rate keeps after `steps`.
+
+    `decay_from="warmup"` decays over the updates that follow the warm-up: the rate is continuous, and with power 1 and
+    final 0 it is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` is the official code of BERT
+    (Devlin et al., 2018, arXiv 1810.04805): the decay counts from update 0, the warm-up only hides its beginning, and
+    the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends.
+
+    Args:
+        peak: the rate at the end of the warm-up.
+        warmup: updates of the warm-up, 0 for none.
+        steps: updates of the run, warm-up included.
+        power: of the decay; 1 is linear.
+        decay_from: "warmup" or "start".
+        final: the rate from update `steps` on; `final=peak` keeps it constant after the warm-up.
+    """
+
+    def __init__(self, peak, warmup, steps, power=1.0, decay_from="warmup", final=0.0):
+        warmup, steps = _count("warmup", warmup), _count("steps", steps)
+        if not peak > 0 or not power > 0 or final < 0:
+            raise ValueError(
+                "`peak` and `power` must be above 0, `final` at least 0. "
+                f"Received: peak={peak}, power={power}, final={final}."
+            )
+        if steps < 1 or not 0 <= warmup <= steps:
+            raise ValueError(
+                "`warmup` must lie between 0 and `steps`, both counted in updates. "
+                f"Received: warmup={warmup}, steps={steps}. For a tenth of the run use warmup={max(steps, 0) // 10}."
+            )
+        if decay_from not in ("warmup", "start"):
+            raise ValueError(f'`decay_from` must be "warmup" or "start". Received: decay_from={decay_from!r}.')
+        self.peak, self.warmup, self.steps = float(peak), warmup, steps
+        self.power, self.decay_from, self.final = float(power), decay_from, float(final)
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        begin = self.warmup if self.decay_from == "warmup" else 0
+        remaining = ops.clip((self.steps - step) / max(self.steps - begin, 1), 0.0, 1.0)
+        if self.power != 1.0:
+            remaining = ops.power(remaining, self.power)
+        decayed = self.final + (self.peak - self.final) * remaining
+        return ops.where(step < self.warmup, self.peak * (step / max(self.warmup, 1)), decayed)
+
+    def get_config(self):
+        names = ("peak", "warmup", "steps", "power", "decay_from", "final")
+        return {name: getattr(self, name) for name in names}
+
+
+def _count(name, value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"`{name}` must be a whole number of updates. Received: {name}={value!r}.") from None
