@@ -2,13 +2,14 @@
 
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
-from .optimizers import NO_DECAY, TransformerAdamW, adamw
+from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
 from .reporting import Progress, RunLog, StopOnNaN, TensorBoardLog, plot_curves, read_log
 from .schedules import WarmupDecay
 
 __all__ = [
     "NO_DECAY",
     "Checkpoints",
+    "LossScale",
     "Progress",
     "RunCallback",
     "RunLog",

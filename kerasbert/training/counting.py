@@ -10,8 +10,7 @@ class RunCallback(keras.callbacks.Callback):
     """Counts the steps of the run, across resumes.
 
     A step is one batch handed to the model (with gradient accumulation, one micro-batch): step n of a run is done when
-    `batches[n - 1]` is. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit` set; tokens
-    are counted where `model.tokens_per_step` is set.
+    `batches[n - 1]` is. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit` set.
 
     On JAX and torch, Keras calls the batch hooks of callbacks that declare `async_safe` from threads, in any order and
     after the fact, so that the training loop never waits for them: `on_steps` is called under a lock and only ever
@@ -20,14 +19,16 @@ class RunCallback(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self):
+    def __init__(self, tokens_per_step=None):
         super().__init__()
+        self.tokens_per_step = tokens_per_step
         self._lock = threading.Lock()
         self.step = 0
 
     def on_train_begin(self, logs=None):
         self.initial_step = getattr(self.model, "initial_step", 0)
         self.step = self._epoch_start = self.initial_step
+        self.tokens_per_step = self.tokens_per_step or getattr(self.model, "tokens_per_step", None)
         self._warm = False
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -58,8 +59,8 @@ class RunCallback(keras.callbacks.Callback):
     @property
     def tokens_per_second(self):
         """None where the tokens of a step are not known."""
-        tokens, speed = getattr(self.model, "tokens_per_step", None), self.steps_per_second
-        return tokens * speed if tokens and speed else None
+        speed = self.steps_per_second
+        return self.tokens_per_step * speed if self.tokens_per_step and speed else None
 
 
 class TrainingDiverged(ArithmeticError):

@@ -75,6 +75,18 @@ def adamw(
 
 
 @keras.saving.register_keras_serializable("kerasbert")
+class LossScale(keras.optimizers.LossScaleOptimizer):
+    """`keras.optimizers.LossScaleOptimizer` that misses no overflow: what float16 needs around its optimizer.
+
+    On TensorFlow the gradient of an embedding comes in pieces, and Keras's check of it forgets all pieces of a row but
+    the last: an infinity among the others reaches the weights.
+    """
+
+    def apply(self, grads, trainable_variables=None):
+        super().apply(updates.dense(grads), trainable_variables)
+
+
+@keras.saving.register_keras_serializable("kerasbert")
 class TransformerAdamW(keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with four differences; `adamw` is the short way to make one.
 

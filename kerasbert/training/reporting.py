@@ -20,18 +20,20 @@ class Progress(RunCallback):
     Use it with `fit(verbose=0)`, or Keras draws a bar of its own.
 
     Args:
+        steps: of the whole run; default: what Keras knows.
+        tokens_per_step: for the speed in tokens; default: `model.tokens_per_step`.
         interval: seconds between two plain lines.
         quiet: reports nothing.
     """
 
-    def __init__(self, interval=10.0, quiet=False):
-        super().__init__()
-        self.interval, self.quiet = interval, quiet
+    def __init__(self, steps=None, tokens_per_step=None, interval=10.0, quiet=False):
+        super().__init__(tokens_per_step)
+        self.steps, self.interval, self.quiet = steps, interval, quiet
         self._bar = None
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
-        self._total = None
+        self._total = self.steps
         self._printed = time.perf_counter()
         if not self.quiet and sys.stdout.isatty():
             self._bar = _rich_bar()
@@ -94,10 +96,11 @@ class RunLog(RunCallback):
 
     Args:
         folder: of the run; created when missing.
+        tokens_per_step: default: `model.tokens_per_step`.
     """
 
-    def __init__(self, folder):
-        super().__init__()
+    def __init__(self, folder, tokens_per_step=None):
+        super().__init__(tokens_per_step)
         self.folder = Path(folder)
 
     def on_train_begin(self, logs=None):
@@ -112,7 +115,7 @@ class RunLog(RunCallback):
         self._begin = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
-        tokens = getattr(self.model, "tokens_per_step", None)
+        tokens = self.tokens_per_step
         row = {
             "step": self.step,
             "epoch": epoch + 1,
@@ -207,10 +210,11 @@ class TensorBoardLog(RunCallback):
 
     Args:
         folder: for the event files.
+        tokens_per_step: default: `model.tokens_per_step`.
     """
 
-    def __init__(self, folder):
-        super().__init__()
+    def __init__(self, folder, tokens_per_step=None):
+        super().__init__(tokens_per_step)
         try:
             from tensorboard.compat.proto import event_pb2, summary_pb2
             from tensorboard.summary.writer.record_writer import RecordWriter

@@ -1,0 +1,77 @@
+"""The learning rate at named updates."""
+
+import keras
+import numpy as np
+import pytest
+
+from kerasbert.training import WarmupDecay
+
+
+def rate(schedule, step):
+    return float(keras.ops.convert_to_numpy(schedule(keras.ops.convert_to_tensor(step, "int32"))))
+
+
+def test_bert_official_code():
+    """Numbers of the paper's run: 1e-4, 10,000 of 1,000,000 updates."""
+    schedule = WarmupDecay(1e-4, 10_000, 1_000_000, decay_from="start")
+    expected = {0: 0.0, 5_000: 5.0e-5, 9_999: 9.999e-5, 10_000: 9.90e-5, 500_000: 5.0e-5, 1_000_000: 0.0}
+    for step, value in expected.items():
+        assert rate(schedule, step) == pytest.approx(value, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("warmup, steps", [(0, 7), (3, 10), (10, 10), (1, 2)])
+def test_linear_decay_is_that_of_transformers(warmup, steps):
+    schedule = WarmupDecay(3e-4, warmup, steps)
+    for step in range(steps + 5):
+        factor = step / max(1, warmup) if step < warmup else max(0.0, (steps - step) / max(1, steps - warmup))
+        assert rate(schedule, step) == pytest.approx(3e-4 * factor, rel=1e-6, abs=1e-12)
+
+
+def test_live_transformers():
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+    linear = transformers.get_linear_schedule_with_warmup(optimizer, 4, 20)
+    schedule = WarmupDecay(0.5, 4, 20)
+    for step in range(25):
+        assert rate(schedule, step) == pytest.approx(linear.get_last_lr()[0], rel=1e-6)
+        optimizer.step()
+        linear.step()
+
+
+def test_power_and_final():
+    schedule = WarmupDecay(1.0, 2, 12, power=2.0, final=0.1)
+    assert rate(schedule, 1) == 0.5
+    assert rate(schedule, 2) == pytest.approx(1.0)
+    assert rate(schedule, 7) == pytest.approx(0.1 + 0.9 * 0.25)
+    assert rate(schedule, 100) == pytest.approx(0.1)
+    constant = WarmupDecay(1.0, 4, 8, final=1.0)
+    assert [rate(constant, step) for step in (0, 2, 4, 6, 8, 99)] == [0.0, 0.5, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_survives_serialization():
+    schedule = WarmupDecay(1e-4, 10, 100, power=2.0, decay_from="start", final=1e-6)
+    restored = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(schedule))
+    assert isinstance(restored, WarmupDecay) and restored.get_config() == schedule.get_config()
+    assert restored.decay_from == "start" and restored.steps == 100
+
+
+def test_accepts_numpy_counts():
+    assert WarmupDecay(1e-4, np.int64(3), np.int32(9)).get_config()["steps"] == 9
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((1e-4, 11, 10), "between 0 and `steps`"),
+        ((1e-4, -1, 10), "between 0 and `steps`"),
+        ((1e-4, 0, 0), "between 0 and `steps`"),
+        ((1e-4, 0.1, 10), "whole number"),
+        ((0.0, 1, 10), "above 0"),
+        ((1e-4, 1, 10, 0.0), "above 0"),
+        ((1e-4, 1, 10, 1.0, "end"), "decay_from"),
+    ],
+)
+def test_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        WarmupDecay(*arguments)
