@@ -1,0 +1,17 @@
+"""Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
+
+from .batches import Batches, ExampleBatches, MaskedLMBatches
+from .corpora import Corpus
+from .documents import read_documents
+from .examples import encode_texts
+from .tokenizers import Tokenizer
+
+__all__ = [
+    "Batches",
+    "Corpus",
+    "ExampleBatches",
+    "MaskedLMBatches",
+    "Tokenizer",
+    "encode_texts",
+    "read_documents",
+]
