@@ -1,9 +1,10 @@
 """Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
 
-from .batches import Batches, ExampleBatches, MaskedLMBatches
+from .batches import Batches, ExampleBatches
 from .corpora import Corpus
 from .documents import read_documents
 from .examples import encode_texts
+from .masked_lm import MaskedLMBatches
 from .tokenizers import Tokenizer
 
 __all__ = [

@@ -10,19 +10,6 @@ import numpy as np
 _MAX_KEY = np.uint32(0xFFFFFFFF)
 
 
-def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: int) -> np.ndarray:
-    """uint32 (rows, draws) for the rows from `first` on of one step; row r is the same whatever `first` is.
-
-    A Philox generator keyed by (seed, step); row r owns a range of its counter.
-    """
-    blocks = -(-draws // 8)  # one count of Philox gives 256 bits
-    generator = np.random.Philox(
-        key=np.array([seed, step], dtype=np.uint64),
-        counter=np.array([first * blocks, 0, 0, stream], dtype=np.uint64),
-    )
-    return generator.random_raw(rows * blocks * 4).view(np.uint32).reshape(rows, blocks * 8)
-
-
 def num_to_predict(lengths: np.ndarray, rate: float, slots: int) -> np.ndarray:
     """How many tokens a row predicts: min(slots, max(1, round(rate * length))), exact halves to the even side.
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .sampling import PLAN, Uniform
+
 LANES = 1 << 18  # documents that are cut up at the same time; decides memory, and the order of the draws
 
 
@@ -49,7 +51,7 @@ def segment_pairs(
     Yields:
         int64 (n, 6): start and length of A, start and length of B, label (0: B follows A, 1: B is random), pass.
     """
-    draw = _Uniform(seed)
+    draw = Uniform(seed, PLAN)
     documents = len(document_starts) - 1
     for first in range(0, passes * documents, LANES):
         lanes = np.arange(first, min(first + LANES, passes * documents))
@@ -57,25 +59,8 @@ def segment_pairs(
         yield _truncated(plan, max_tokens, draw)
 
 
-class _Uniform:
-    """Draws from [0, 1) that are the same with every version of numpy: raw bits of a Philox generator."""
-
-    def __init__(self, seed: int):
-        self._philox = np.random.Philox(key=np.array([seed, 0], dtype=np.uint64), counter=[0, 0, 0, 3])
-
-    def __call__(self, size: int) -> np.ndarray:
-        return (self._philox.random_raw(size) >> np.uint64(11)) * 2.0**-53
-
-    def below(self, limit: np.ndarray) -> np.ndarray:
-        """Integers from [0, limit)."""
-        return (self(len(limit)) * limit).astype(np.int64)
-
-    def bits(self, size: int) -> np.ndarray:
-        return np.unpackbits(self._philox.random_raw(-(-size // 64)).view(np.uint8))[:size]
-
-
 def _cut_up(
-    sentences: np.ndarray, documents: np.ndarray, lanes: np.ndarray, max_tokens: int, short_rate: float, draw: _Uniform
+    sentences: np.ndarray, documents: np.ndarray, lanes: np.ndarray, max_tokens: int, short_rate: float, draw: Uniform
 ) -> np.ndarray:
     """Lines of a block before truncation; one round of the loop makes one chunk of every unfinished document."""
     num_documents = len(documents) - 1
@@ -116,7 +101,7 @@ def _cut_up(
     return plan
 
 
-def _truncated(plan: np.ndarray, max_tokens: int, draw: _Uniform) -> np.ndarray:
+def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
     """Drops single tokens from the longer segment (B on a tie), front or back by a coin each, until the pair fits."""
     drops_a, drops_b = truncation(plan[:, 1], plan[:, 3], max_tokens)
     drops = np.concatenate([drops_a, drops_b])

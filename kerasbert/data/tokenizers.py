@@ -8,40 +8,15 @@ about BERT cannot smuggle separators into a training row.
 import functools
 import hashlib
 import json
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import tokenizers as hf
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from .documents import checked_documents, lines_of
 from .files import write_text
-
-ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-
-# In the order of their ids; byte_bpe puts the mask behind the learnt pieces, as RoBERTa does.
-SPECIAL_TOKENS = {
-    "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    "byte_bpe": {
-        **{"bos": "<s>", "cls": "<s>", "pad": "<pad>", "eos": "</s>", "sep": "</s>", "unk": "<unk>"},
-        "mask": "<mask>",
-    },
-    "unigram": {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-}
-
-# What the tokens of published files are called where their configuration does not say.
-_USUAL_NAMES = {
-    "pad": ("[PAD]", "<pad>"),
-    "unk": ("[UNK]", "<unk>"),
-    "cls": ("[CLS]", "<cls>", "<s>"),
-    "sep": ("[SEP]", "<sep>", "</s>"),
-    "mask": ("[MASK]", "<mask>"),
-    "bos": ("<s>",),
-    "eos": ("</s>", "<|endoftext|>"),
-}
-_MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
+from .tokenizer_files import READERS, ROLES, read_settings, special_roles
+from .tokenizer_training import SPECIAL_TOKENS, train_backend
 
 
 class Tokenizer:
@@ -95,26 +70,8 @@ class Tokenizer:
         Raises:
             ValueError: no text, or a vocabulary that is larger than the text supports or smaller than its alphabet.
         """
-        if kind not in _TRAINERS:
-            raise ValueError(f"`kind` must be one of {', '.join(_TRAINERS)}. Received: {kind!r}.")
-        roles = dict(special_tokens or SPECIAL_TOKENS[kind])
-        lines = (line for document in checked_documents(documents) for line in lines_of(document))
-        backend = _TRAINERS[kind](_first_checked(lines), vocabulary_size, lowercase, roles)
-        reached = backend.get_vocab_size(with_added_tokens=True)
-        if reached < vocabulary_size:
-            raise ValueError(
-                f"`vocabulary_size` must be one that the text supports. Received: {vocabulary_size}, but training "
-                f"ran out of pieces at {reached}. Use at most {reached}, or more text."
-            )
-        if reached > vocabulary_size:
-            raise ValueError(
-                f"`vocabulary_size` must hold the alphabet and the special tokens. Received: {vocabulary_size}, "
-                f"they alone are {reached}. Use more than {reached}, or kind='byte_bpe'."
-            )
-        ids = backend.get_vocab(with_added_tokens=True)
-        if "cls" in roles and "sep" in roles:
-            backend.post_processor = (_roberta_template if kind == "byte_bpe" else _bert_template)(roles, ids)
-        return cls(backend, roles)
+        roles = dict(special_tokens or SPECIAL_TOKENS.get(kind, {}))
+        return cls(train_backend(kind, documents, vocabulary_size, lowercase, roles), roles)
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -128,11 +85,11 @@ class Tokenizer:
         """
         path = Path(path)
         folder = path if path.is_dir() else path.parent
-        for name, read in _READERS.items():
+        for name, read in READERS.items():
             if (folder / name).is_file() and (path.is_dir() or path.name == name):
-                settings = _settings(folder)
+                settings = read_settings(folder)
                 backend = read(folder / name, settings)
-                roles = _roles(settings, backend.get_vocab(with_added_tokens=True))
+                roles = special_roles(settings, backend.get_vocab(with_added_tokens=True))
                 length = settings.get("model_max_length")
                 return cls(
                     backend,
@@ -140,7 +97,7 @@ class Tokenizer:
                     max_length=int(length) if length and length < 1e9 else None,
                     padding_side=settings.get("padding_side", "right"),
                 )
-        raise FileNotFoundError(f"There are no tokenizer files at {path}. Known are: {', '.join(_READERS)}.")
+        raise FileNotFoundError(f"There are no tokenizer files at {path}. Known are: {', '.join(READERS)}.")
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
@@ -294,217 +251,3 @@ class Tokenizer:
     @functools.cached_property
     def _content(self) -> dict:
         return json.loads(self.backend.to_str())
-
-
-# ---------------------------------------------------------------------- training
-
-
-def _first_checked(lines: Iterator[str]) -> Iterator[str]:
-    first = next(lines, None)
-    if first is None:
-        raise ValueError("`documents` must hold text to learn from. Received none.")
-    yield first
-    yield from lines
-
-
-def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
-    backend = hf.Tokenizer(models.WordPiece(unk_token=roles["unk"]))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = list(dict.fromkeys(roles.values()))
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
-        characters: set[str] = set()
-        for line in lines:
-            characters.update(line)
-            spool.write(line + "\n")
-        spool.seek(0)
-        # The trainer numbers "##" letters in the order of a hash map that is new in every process, and breaks ties
-        # by number. Given beforehand they are the same every time, and no known letter can be unknown inside a word.
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=vocabulary_size,
-            min_frequency=_MIN_FREQUENCY,
-            show_progress=False,
-            special_tokens=special + [f"##{letter}" for letter in _inner_letters(backend, characters)],
-        )
-        backend.train_from_iterator((line.rstrip("\n") for line in spool), trainer)
-    trained = hf.Tokenizer(models.WordPiece(vocab=backend.get_vocab(), unk_token=roles["unk"]))
-    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
-    trained.decoder = decoders.WordPiece(prefix="##")
-    trained.add_special_tokens([hf.AddedToken(token, special=True, normalized=False) for token in special])
-    return trained
-
-
-def _inner_letters(backend: hf.Tokenizer, characters: Iterable[str]) -> list[str]:
-    """Letters that can continue a word: neither punctuation nor ideographs, which stand alone."""
-    inner: set[str] = set()
-    for character in characters:
-        words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{character}a"))
-        for word, _ in words:
-            inner.update(word[1:])
-    return sorted(inner)
-
-
-def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
-    backend = hf.Tokenizer(models.BPE())
-    if lowercase:
-        backend.normalizer = normalizers.Lowercase()
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.ByteLevel(trim_offsets=True)
-    mask = roles.get("mask")
-    special = [token for token in dict.fromkeys(roles.values()) if token != mask]
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary_size - (mask is not None),
-        min_frequency=_MIN_FREQUENCY,
-        show_progress=False,
-        special_tokens=special,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )
-    backend.train_from_iterator(lines, trainer)
-    if mask is not None:  # swallows the blank before it, which belongs to the word that it stands for
-        backend.add_special_tokens([hf.AddedToken(mask, lstrip=True, special=True, normalized=False)])
-    return backend
-
-
-def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
-    backend = hf.Tokenizer(models.Unigram())
-    steps = [normalizers.Nmt(), normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
-    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(hf.Regex(r"\s+"), " ")])
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    special = list(dict.fromkeys(roles.values()))
-    trainer = trainers.UnigramTrainer(
-        vocab_size=vocabulary_size, special_tokens=special, unk_token=roles["unk"], show_progress=False
-    )
-    try:
-        backend.train_from_iterator(lines, trainer)
-    except Exception as error:
-        if "ocab" not in str(error):
-            raise
-        raise ValueError(f"`vocabulary_size`={vocabulary_size} is too small for this text: {error}") from None
-    pieces = _in_fixed_order(json.loads(backend.to_str())["model"]["vocab"], special)
-    trained = hf.Tokenizer(models.Unigram(pieces, unk_id=special.index(roles["unk"])))
-    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
-    trained.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    swallow = roles.get("mask")
-    trained.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
-    return trained
-
-
-def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
-    """Undoes what the trainer leaves to the order of a hash map.
-
-    Letters that did not survive the pruning get the lowest score plus 0, 1e-4, 2e-4... in no fixed order: here they
-    get them in the order of their code points. Scores are rounded, which hides the order of summation.
-    """
-    scores = {piece: score for piece, score in pieces if piece not in special}
-    lowest = min(scores.values(), default=0.0)
-    steps = {piece: (score - lowest) / 1e-4 for piece, score in scores.items() if len(piece) == 1}
-    late = sorted(p for p, step in steps.items() if step < len(steps) and abs(step - round(step)) < 1e-6)
-    values = sorted(scores[piece] for piece in late)
-    scores |= dict(zip(late, values, strict=True))
-    ordered = sorted(((piece, round(score, 8)) for piece, score in scores.items()), key=lambda p: (-p[1], p[0]))
-    return [(token, 0.0) for token in special] + ordered
-
-
-_TRAINERS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
-
-
-# ---------------------------------------------------------------------- templates
-
-
-def _bert_template(roles: dict, ids: dict[str, int]) -> processors.PostProcessor:
-    first, last = roles["cls"], roles["sep"]
-    return processors.TemplateProcessing(
-        single=f"{first}:0 $A:0 {last}:0",
-        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-        special_tokens=[(first, ids[first]), (last, ids[last])],
-    )
-
-
-def _roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcessor:
-    first, last = roles["cls"], roles["sep"]
-    return processors.RobertaProcessing((last, ids[last]), (first, ids[first]), add_prefix_space=False)
-
-
-# ---------------------------------------------------------------------- reading files
-
-
-def _settings(folder: Path) -> dict:
-    settings: dict = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (folder / name).is_file():
-            settings |= json.loads((folder / name).read_text(encoding="utf-8"))
-    return settings
-
-
-def _roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
-    roles = {}
-    for role in ROLES:
-        token = settings.get(f"{role}_token")
-        token = token.get("content") if isinstance(token, dict) else token
-        if token in vocabulary:
-            roles[role] = token
-    if not roles:
-        for role, names in _USUAL_NAMES.items():
-            known = [name for name in names if name in vocabulary]
-            if known and not (role == "sep" and known[0] == "</s>" and "<s>" not in vocabulary):
-                roles[role] = known[0]
-    return roles
-
-
-def _read_tokenizer_json(path: Path, settings: dict) -> hf.Tokenizer:
-    try:
-        return hf.Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise ValueError(f"{path} is not a tokenizer file: {error}") from None
-
-
-def _read_wordpiece(path: Path, settings: dict) -> hf.Tokenizer:
-    lines = path.read_text(encoding="utf-8").split("\n")
-    vocabulary = {token.rstrip("\r"): index for index, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
-    roles = _roles(settings, vocabulary)
-    if "unk" not in roles:
-        raise ValueError(f"{path} must hold the token [UNK], or name it in tokenizer_config.json.")
-    backend = hf.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token=roles["unk"]))
-    backend.normalizer = normalizers.BertNormalizer(
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix="##")
-    _add_special_tokens(backend, roles)
-    if "cls" in roles and "sep" in roles:
-        backend.post_processor = _bert_template(roles, vocabulary)
-    return backend
-
-
-def _read_byte_bpe(path: Path, settings: dict) -> hf.Tokenizer:
-    merges = path.with_name("merges.txt")
-    if not merges.is_file():
-        raise FileNotFoundError(f"{path} must have a merges.txt beside it. There is none.")
-    vocabulary = json.loads(path.read_text(encoding="utf-8"))
-    if any(token.endswith("</w>") for token in vocabulary):
-        raise ValueError(f"{path} is a BPE that marks the ends of words; from vocab.json only byte-level BPE is read.")
-    backend = hf.Tokenizer(models.BPE.from_file(str(path), str(merges)))
-    prefix = settings.get("add_prefix_space", False)
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.ByteLevel(trim_offsets=True)
-    roles = _roles(settings, vocabulary)
-    _add_special_tokens(backend, roles, swallow=roles.get("mask"))
-    if roles.get("cls") == "<s>":
-        backend.post_processor = _roberta_template(roles, vocabulary)
-    elif "cls" in roles and "sep" in roles:
-        backend.post_processor = _bert_template(roles, vocabulary)
-    return backend
-
-
-def _add_special_tokens(backend: hf.Tokenizer, roles: dict, swallow: str | None = None) -> None:
-    vocabulary = backend.get_vocab()
-    special = sorted(set(roles.values()), key=vocabulary.__getitem__)
-    backend.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
-
-
-# One small function a kind of file; the first that is there is read.
-_READERS = {"tokenizer.json": _read_tokenizer_json, "vocab.txt": _read_wordpiece, "vocab.json": _read_byte_bpe}

@@ -1,0 +1,75 @@
+"""Random numbers that depend on where they are used and on nothing that ran before.
+
+Everything is made of raw bits of Philox, a counter-based generator: they are the same on every machine and with every
+version of numpy, and any of them can be had without the ones before it.
+"""
+
+import numpy as np
+
+DYNAMIC, STATIC, ORDER, PLAN = range(4)  # streams: masks of a step, masks of a row, orders of passes, plans
+
+
+def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Philox:
+    return np.random.Philox(
+        key=np.array([seed, step], dtype=np.uint64), counter=np.array([count, 0, 0, stream], dtype=np.uint64)
+    )
+
+
+def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: int) -> np.ndarray:
+    """uint32 (rows, draws) for the rows from `first` on of one step; row r is the same whatever `first` is.
+
+    A Philox generator keyed by (seed, step); row r owns a range of its counter.
+    """
+    blocks = -(-draws // 8)  # one count of Philox gives 256 bits
+    return (
+        _philox(seed, step, stream, first * blocks)
+        .random_raw(rows * blocks * 4)
+        .view(np.uint32)
+        .reshape(rows, blocks * 8)
+    )
+
+
+class Uniform:
+    """Draws from [0, 1) that are the same with every version of numpy: raw bits of a Philox generator."""
+
+    def __init__(self, seed: int, stream: int):
+        self._philox = _philox(seed, 0, stream)
+
+    def __call__(self, size: int) -> np.ndarray:
+        return (self._philox.random_raw(size) >> np.uint64(11)) * 2.0**-53
+
+    def below(self, limit: np.ndarray) -> np.ndarray:
+        """Integers from [0, limit)."""
+        return (self(len(limit)) * limit).astype(np.int64)
+
+    def bits(self, size: int) -> np.ndarray:
+        return np.unpackbits(self._philox.random_raw(-(-size // 64)).view(np.uint8))[:size]
+
+
+def shuffled(places: np.ndarray, size: int, seed: int, number: int) -> np.ndarray:
+    """Where `places` of [0, size) go in permutation `number`, computed for these places alone.
+
+    A Feistel network over a grid of about sqrt(size) x sqrt(size) cells; places that it puts beyond `size` are sent
+    through again. `shuffled(np.arange(n), n, ...)` is a permutation of 0...n-1.
+    """
+    width = int(np.ceil(np.sqrt(size)))
+    height = -(-size // width)
+    keys = _philox(seed, number, ORDER).random_raw(12)
+    places = np.asarray(places, dtype=np.int64)
+    result = places.copy()
+    moving = np.arange(len(places))
+    while len(moving):
+        high, low = np.divmod(result[moving], width)
+        for turn in range(0, len(keys), 2):
+            high = (high + _scrambled(low, keys[turn]) % np.uint64(height)).astype(np.int64) % height
+            low = (low + _scrambled(high, keys[turn + 1]) % np.uint64(width)).astype(np.int64) % width
+        result[moving] = high * width + low
+        moving = moving[result[moving] >= size]
+    return result
+
+
+def _scrambled(values: np.ndarray, key: np.uint64) -> np.ndarray:
+    mixed = (values.astype(np.uint64) + key) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    return mixed ^ (mixed >> np.uint64(32))

@@ -1,0 +1,156 @@
+"""Learning vocabularies: the same text always gives the same one."""
+
+import itertools
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import tokenizers as hf
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from .documents import checked_documents, lines_of
+from .tokenizer_files import bert_template, roberta_template
+
+# In the order of their ids; byte_bpe puts the mask behind the learnt pieces, as RoBERTa does.
+SPECIAL_TOKENS = {
+    "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    "byte_bpe": {
+        **{"bos": "<s>", "cls": "<s>", "pad": "<pad>", "eos": "</s>", "sep": "</s>", "unk": "<unk>"},
+        "mask": "<mask>",
+    },
+    "unigram": {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+}
+
+_MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
+
+
+def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    backend = hf.Tokenizer(models.WordPiece(unk_token=roles["unk"]))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = list(dict.fromkeys(roles.values()))
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
+        characters: set[str] = set()
+        for line in lines:
+            characters.update(line)
+            spool.write(line + "\n")
+        spool.seek(0)
+        # The trainer numbers "##" letters in the order of a hash map that is new in every process, and breaks ties
+        # by number. Given beforehand they are the same every time, and no known letter can be unknown inside a word.
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocabulary_size,
+            min_frequency=_MIN_FREQUENCY,
+            show_progress=False,
+            special_tokens=special + [f"##{letter}" for letter in _inner_letters(backend, characters)],
+        )
+        backend.train_from_iterator((line.rstrip("\n") for line in spool), trainer)
+    trained = hf.Tokenizer(models.WordPiece(vocab=backend.get_vocab(), unk_token=roles["unk"]))
+    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trained.decoder = decoders.WordPiece(prefix="##")
+    trained.add_special_tokens([hf.AddedToken(token, special=True, normalized=False) for token in special])
+    return trained
+
+
+def _inner_letters(backend: hf.Tokenizer, characters: Iterable[str]) -> list[str]:
+    """Letters that can continue a word: neither punctuation nor ideographs, which stand alone."""
+    inner: set[str] = set()
+    for character in characters:
+        words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{character}a"))
+        for word, _ in words:
+            inner.update(word[1:])
+    return sorted(inner)
+
+
+def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    backend = hf.Tokenizer(models.BPE())
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.ByteLevel(trim_offsets=True)
+    mask = roles.get("mask")
+    special = [token for token in dict.fromkeys(roles.values()) if token != mask]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size - (mask is not None),
+        min_frequency=_MIN_FREQUENCY,
+        show_progress=False,
+        special_tokens=special,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    backend.train_from_iterator(lines, trainer)
+    if mask is not None:  # swallows the blank before it, which belongs to the word that it stands for
+        backend.add_special_tokens([hf.AddedToken(mask, lstrip=True, special=True, normalized=False)])
+    return backend
+
+
+def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    backend = hf.Tokenizer(models.Unigram())
+    steps = [normalizers.Nmt(), normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(hf.Regex(r"\s+"), " ")])
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    special = list(dict.fromkeys(roles.values()))
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocabulary_size, special_tokens=special, unk_token=roles["unk"], show_progress=False
+    )
+    try:
+        backend.train_from_iterator(lines, trainer)
+    except Exception as error:
+        if "ocab" not in str(error):
+            raise
+        raise ValueError(f"`vocabulary_size`={vocabulary_size} is too small for this text: {error}") from None
+    pieces = _in_fixed_order(json.loads(backend.to_str())["model"]["vocab"], special)
+    trained = hf.Tokenizer(models.Unigram(pieces, unk_id=special.index(roles["unk"])))
+    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trained.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    swallow = roles.get("mask")
+    trained.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
+    return trained
+
+
+def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
+    """Undoes what the trainer leaves to the order of a hash map.
+
+    Letters that did not survive the pruning get the lowest score plus 0, 1e-4, 2e-4... in no fixed order: here they
+    get them in the order of their code points. Scores are rounded, which hides the order of summation.
+    """
+    scores = {piece: score for piece, score in pieces if piece not in special}
+    lowest = min(scores.values(), default=0.0)
+    steps = {piece: (score - lowest) / 1e-4 for piece, score in scores.items() if len(piece) == 1}
+    late = sorted(p for p, step in steps.items() if step < len(steps) and abs(step - round(step)) < 1e-6)
+    values = sorted(scores[piece] for piece in late)
+    scores |= dict(zip(late, values, strict=True))
+    ordered = sorted(((piece, round(score, 8)) for piece, score in scores.items()), key=lambda p: (-p[1], p[0]))
+    return [(token, 0.0) for token in special] + ordered
+
+
+TRAINERS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
+
+
+def train_backend(
+    kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict[str, str]
+) -> hf.Tokenizer:
+    """Trains, puts the template of the kind on top, and refuses a size that the text does not give."""
+    if kind not in TRAINERS:
+        raise ValueError(f"`kind` must be one of {', '.join(TRAINERS)}. Received: {kind!r}.")
+    if "unk" not in roles and kind != "byte_bpe":
+        raise ValueError(f"`special_tokens` must name one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
+    lines = (line for document in checked_documents(documents) for line in lines_of(document))
+    first = next(lines, None)
+    if first is None:
+        raise ValueError("`documents` must hold text to learn from. Received none.")
+    backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size, lowercase, roles)
+    reached = backend.get_vocab_size(with_added_tokens=True)
+    if reached < vocabulary_size:
+        raise ValueError(
+            f"`vocabulary_size` must be one that the text supports. Received: {vocabulary_size}, but training ran out "
+            f"of pieces at {reached}. Use at most {reached}, or more text."
+        )
+    if reached > vocabulary_size:
+        raise ValueError(
+            f"`vocabulary_size` must hold the alphabet and the special tokens. Received: {vocabulary_size}, they alone "
+            f"are {reached}. Use more than {reached}, or less varied text."
+        )
+    if "cls" in roles and "sep" in roles:
+        template = roberta_template if kind == "byte_bpe" else bert_template
+        backend.post_processor = template(roles, backend.get_vocab(with_added_tokens=True))
+    return backend
