@@ -44,7 +44,9 @@ class MaskedLMHead(keras.layers.Layer):
             embedding_dim, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
         )
         self.norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
-        self.bias = self.add_weight(name="bias", shape=(vocabulary_size,), initializer="zeros")
+
+    def build(self, x_shape, table_shape=None):
+        self.bias = self.add_weight(name="bias", shape=(self.vocabulary_size,), initializer="zeros")
 
     def call(self, x, table):
         x = self.norm(self.activation(self.dense(x)))

@@ -34,6 +34,10 @@ def checked_inputs():
         _CHECKED.reset(token)
 
 
+def inputs_are_checked():
+    return _CHECKED.get()
+
+
 def truncated_normal(stddev):
     """Normal draws, those beyond two standard deviations redrawn; zeros inside `zero_weights`."""
     return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else keras.initializers.TruncatedNormal(stddev=stddev)
@@ -77,7 +81,7 @@ class Backbone(keras.Model):
     # === Calls ===
 
     def __call__(self, inputs, *args, **kwargs):
-        if not _CHECKED.get():
+        if not inputs_are_checked():
             self.check_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)
 

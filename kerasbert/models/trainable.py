@@ -10,7 +10,7 @@ from ..data.tokenizers import Tokenizer
 from ..training.checkpointing import Checkpoints
 from ..training.optimizers import adamw
 from ..training.reporting import Progress
-from .backbone import Backbone, checked_inputs
+from .backbone import Backbone, checked_inputs, inputs_are_checked
 
 
 class Feed(keras.utils.PyDataset):
@@ -76,8 +76,8 @@ class Trainable(keras.Model):
             self(self.backbone.example_inputs())
 
     def __call__(self, inputs, *args, **kwargs):
-        if isinstance(inputs, dict):
-            self.backbone.check_inputs(inputs)
+        if not inputs_are_checked():
+            self.check_batch(inputs)
         with checked_inputs():
             return super().__call__(inputs, *args, **kwargs)
 

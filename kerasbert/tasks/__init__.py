@@ -1,5 +1,8 @@
 """Fine-tuning tasks: a backbone, a head, a loss, text in and answers out."""
 
+from .multiple_choice import MultipleChoice
+from .question_answerer import QuestionAnswerer
 from .text_classifier import TextClassifier
+from .token_classifier import TokenClassifier
 
-__all__ = ["TextClassifier"]
+__all__ = ["MultipleChoice", "QuestionAnswerer", "TextClassifier", "TokenClassifier"]

@@ -14,10 +14,13 @@ class Task(Trainable):
     def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
         """As Keras's `compile`. Losses are means over the sum of the weights, and metrics count by weight, too: the
         last batch of a pass is filled with rows of weight 0."""
-        loss = self.default_loss() if loss is None else keras.losses.get(loss)
+        loss = self.default_loss() if loss is None else loss
+        if not isinstance(loss, (dict, list, tuple)):
+            loss = keras.losses.get(loss)
         if isinstance(loss, keras.losses.Loss) and loss.reduction == "sum_over_batch_size":
             loss.reduction = "mean_with_sample_weight"
         if metrics is None and weighted_metrics is None:
             metrics = self.default_metrics()
-        weighted_metrics = [*(metrics or []), *(weighted_metrics or [])]
-        super().compile(optimizer, loss=loss, weighted_metrics=weighted_metrics, **kwargs)
+        if metrics is not None and weighted_metrics is None:
+            metrics, weighted_metrics = None, metrics
+        super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)

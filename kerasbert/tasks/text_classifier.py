@@ -6,6 +6,7 @@ import numpy as np
 from ..data.batches import ExampleBatches
 from ..data.examples import encode_texts
 from .task import Task
+from .token_classifier import label_names, with_stored_labels
 
 _PROBLEMS = {
     "classes": "single_label_classification",
@@ -138,18 +139,11 @@ class TextClassifier(Task):
         return {"labels": self.labels, "problem": self.problem, "max_length": self.max_length}
 
     def config_extras(self):
-        return {
-            "id2label": {str(i): label for i, label in enumerate(self.labels)},
-            "label2id": {label: i for i, label in enumerate(self.labels)},
-            "problem_type": _PROBLEMS[self.problem],
-        }
+        return {**label_names(self.labels), "problem_type": _PROBLEMS[self.problem]}
 
     @classmethod
     def arguments_from_config(cls, stored, own):
-        own = dict(own)
-        names = stored.get("id2label") or {}
-        if "labels" not in own and names:
-            own["labels"] = [names[key] for key in sorted(names, key=int)]
+        own = dict(with_stored_labels(stored, own))
         problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
         if "problem" not in own and stored.get("problem_type") in problems:
             own["problem"] = problems[stored["problem_type"]]

@@ -1,0 +1,218 @@
+"""Comparison with transformers, family by family: outputs both ways, and the invariances every encoder must have.
+
+A family's test calls these with a tiny config whose sizes are all distinct and awkward.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.models import Backbone
+from kerasbert.objectives import MaskedLM
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
+
+BATCH, LENGTH, CHOICES = 2, 11, 3
+PADDINGS = ("none", "right", "left")
+
+# Which class of ours reads which of theirs, and how theirs names its outputs.
+HEADS = {
+    "Model": (Backbone, {}, {"sequence_output": "last_hidden_state"}),
+    "ForMaskedLM": (MaskedLM, {}, {"": "logits"}),
+    "ForPreTraining": (
+        MaskedLM,
+        {"sentence_pair": True},
+        {"tokens": "prediction_logits", "sentence_pair": "seq_relationship_logits"},
+    ),
+    "ForSequenceClassification": (TextClassifier, {}, {"": "logits"}),
+    "ForTokenClassification": (TokenClassifier, {}, {"": "logits"}),
+    "ForQuestionAnswering": (QuestionAnswerer, {}, {"start": "start_logits", "end": "end_logits"}),
+    "ForMultipleChoice": (MultipleChoice, {}, {"": "logits"}),
+}
+
+
+def to_numpy(tensor):
+    return tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else keras.ops.convert_to_numpy(tensor)
+
+
+def their_model(class_name, config, folder, std=0.2, seed=0):
+    """A transformers model whose every parameter is drawn anew with `std`, written to `folder`."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(seed)
+    model = getattr(transformers, class_name)(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * std)
+    model.set_attn_implementation("eager")
+    model.eval().save_pretrained(folder)
+    return model
+
+
+def example(vocabulary_size, padding, num_segments=0, choices=0, pad_id=0, length=LENGTH):
+    """(our inputs, their inputs, bool (b, s) of the real tokens), as numpy. Padded tokens have the id of padding."""
+    rng = np.random.default_rng(1)
+    shape = (BATCH, choices, length) if choices else (BATCH, length)
+    ids = rng.integers(0, vocabulary_size - 1, shape).astype("int32")
+    ids = np.where(ids >= pad_id, ids + 1, ids).astype("int32")
+    lengths = np.full(shape[:-1], length)
+    if padding != "none":
+        lengths[1] = length - 4
+    columns = np.arange(length)
+    real = columns < lengths[..., None] if padding != "left" else columns >= length - lengths[..., None]
+    ids = np.where(real, ids, pad_id).astype("int32")
+    ours = {"token_ids": ids}
+    theirs = {"input_ids": ids, "attention_mask": real.astype("int64")}
+    if padding != "none":
+        ours["padding_mask"] = real
+    if num_segments:
+        segments = rng.integers(0, num_segments, shape).astype("int32")
+        ours["segment_ids"] = segments
+        theirs["token_type_ids"] = segments
+    return ours, theirs, real
+
+
+def check_outputs(ours, theirs, config, names, padding, tolerance=1e-5, choices=0, num_segments=0, extra=None):
+    """Our outputs on real tokens equal theirs."""
+    import torch
+
+    pad_id = getattr(config, "pad_token_id", None) or 0
+    our_inputs, their_inputs, real = example(config.vocab_size, padding, num_segments, choices, pad_id)
+    if extra is not None:
+        our_extra, their_extra = extra(our_inputs["token_ids"].shape)
+        our_inputs, their_inputs = {**our_inputs, **our_extra}, {**their_inputs, **their_extra}
+    with torch.no_grad():
+        expected = theirs(**{key: torch.from_numpy(np.asarray(value, "int64")) for key, value in their_inputs.items()})
+    outputs = ours(our_inputs)
+    for our_name, their_name in names.items():
+        found = to_numpy(outputs[our_name] if our_name else outputs)
+        wanted = to_numpy(expected[their_name])
+        assert found.shape == wanted.shape
+        if found.shape[:2] == real.shape and found.shape != real.shape[:1] and not choices:
+            found, wanted = found[real], wanted[real]
+        np.testing.assert_allclose(found, wanted, atol=tolerance, rtol=tolerance, err_msg=f"{padding} {our_name}")
+
+
+def check_way_back(ours, theirs, folder):
+    """What we write, transformers loads without a missing or an unexpected key, bit-equal; and we load it, too."""
+    import torch
+
+    ours.save_to_preset(folder)
+    again, report = type(theirs).from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"], report
+    expected, found = theirs.state_dict(), again.state_dict()
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+    for name in ("hidden_size", "num_labels", "vocab_size"):
+        assert getattr(theirs.config, name, None) == getattr(again.config, name, None)
+    loaded = kerasbert.load(folder)
+    assert type(loaded) is type(ours)
+    assert loaded.backbone.config == ours.backbone.config if hasattr(ours, "backbone") else True
+
+
+def check_head(prefix, head, config, tmp_path, num_segments=0, tolerance=1e-5, arguments=None, extra=None):
+    """One class of transformers: outputs under three paddings, and the way back."""
+    cls, defaults, names = HEADS[head]
+    theirs = their_model(prefix + head, config, tmp_path / "theirs")
+    ours = cls.from_preset(tmp_path / "theirs", **{**defaults, **(arguments or {})})
+    choices = CHOICES if head == "ForMultipleChoice" else 0
+    for padding in PADDINGS:
+        check_outputs(ours, theirs, config, names, padding, tolerance, choices, num_segments, extra)
+    check_way_back(ours, theirs, tmp_path / "ours")
+    return ours, theirs
+
+
+# === Invariances, which need no reference ===
+
+
+def randomize(model, std=0.2, seed=0):
+    """Every weight drawn anew: fresh biases and norms hide errors."""
+    rng = np.random.default_rng(seed)
+    for variable in model.weights:
+        if "seed" not in variable.path:
+            variable.assign(rng.normal(0.0, std, variable.shape).astype("float32"))
+    return model
+
+
+def check_batch_invariance(backbone, tolerance=1e-5):
+    """A row's outputs do not depend on the other rows."""
+    inputs, _, real = example(backbone.config.vocabulary_size, "right", pad_id=backbone.config.pad_id)
+    together = to_numpy(backbone(inputs)["sequence_output"])
+    for row in range(BATCH):
+        alone = to_numpy(backbone({key: array[row : row + 1] for key, array in inputs.items()})["sequence_output"])
+        np.testing.assert_allclose(together[row][real[row]], alone[0][real[row]], atol=tolerance)
+
+
+def check_padding_invariance(backbone, left=False, tolerance=1e-5):
+    """More padding, and other ids under it, change nothing on real tokens. `left` for families that promise it."""
+    config = backbone.config
+    inputs, _, _ = example(config.vocabulary_size, "none", pad_id=config.pad_id)
+    ids = inputs["token_ids"]
+    plain = to_numpy(backbone({"token_ids": ids})["sequence_output"])
+    junk = np.random.default_rng(3).integers(0, config.vocabulary_size, (BATCH, 5)).astype("int32")
+    real = np.concatenate([np.ones_like(ids, bool), np.zeros_like(junk, bool)], axis=1)
+    padded = {"token_ids": np.concatenate([ids, junk], axis=1), "padding_mask": real}
+    found = to_numpy(backbone(padded)["sequence_output"])[:, :LENGTH]
+    np.testing.assert_allclose(found, plain, atol=tolerance)
+    by_lengths = {"token_ids": padded["token_ids"], "lengths": np.full(BATCH, LENGTH, "int32")}
+    found = to_numpy(backbone(by_lengths)["sequence_output"])[:, :LENGTH]
+    np.testing.assert_allclose(found, plain, atol=tolerance)
+    if left:
+        padded = {"token_ids": np.concatenate([junk, ids], axis=1), "padding_mask": real[:, ::-1].copy()}
+        found = to_numpy(backbone(padded)["sequence_output"])[:, -LENGTH:]
+        np.testing.assert_allclose(found, plain, atol=tolerance)
+
+
+def check_packing(backbone, tolerance=1e-5):
+    """Two sequences in one row give what each gives alone."""
+    inputs, _, _ = example(backbone.config.vocabulary_size, "none", pad_id=backbone.config.pad_id)
+    first, second = inputs["token_ids"][:1, :7], inputs["token_ids"][1:, :4]
+    packed = {
+        "token_ids": np.concatenate([first, second, np.zeros((1, 2), "int32")], axis=1),
+        "sequence_ids": np.array([[1] * 7 + [2] * 4 + [0] * 2], "int32"),
+        "first_positions": np.array([[0, 7]], "int32"),
+    }
+    outputs = backbone(packed)
+    found = to_numpy(outputs["sequence_output"])
+    for start, ids in ((0, first), (7, second)):
+        alone = to_numpy(backbone({"token_ids": ids})["sequence_output"])
+        np.testing.assert_allclose(found[:, start : start + ids.shape[1]], alone, atol=tolerance)
+
+
+def check_half_precision(make_backbone):
+    """Finite in float16 and bfloat16, a row of nothing but padding included."""
+    for dtype in ("float16", "bfloat16", "mixed_float16", "mixed_bfloat16"):
+        backbone = make_backbone(dtype)
+        inputs, _, _ = example(backbone.config.vocabulary_size, "right", pad_id=backbone.config.pad_id)
+        mask = inputs["padding_mask"].copy()
+        mask[1] = False
+        outputs = backbone({**inputs, "padding_mask": mask})
+        assert np.isfinite(to_numpy(keras.ops.cast(outputs["sequence_output"], "float32"))).all(), dtype
+
+
+def check_gradients(model, batch, without=()):
+    """Every weight moves in one step of training, but those whose path ends in one of `without` (key biases)."""
+    before = {v.path: to_numpy(v).copy() for v in model.trainable_variables}
+    model.compile(keras.optimizers.SGD(1.0), **({} if isinstance(model, MaskedLM) else {"loss": model.default_loss()}))
+    model.train_on_batch(*batch)
+    still = [path for path, value in before.items() if np.array_equal(value, to_numpy(_by_path(model, path)))]
+    assert not [path for path in still if not path.endswith(tuple(without))], still
+
+
+def _by_path(model, path):
+    return next(variable for variable in model.trainable_variables if variable.path == path)
+
+
+def check_keras_file(model, tmp_path):
+    """`model.save` and `keras.saving.load_model` give the same outputs, bit for bit."""
+    config = (model.backbone if hasattr(model, "backbone") else model).config
+    inputs, _, _ = example(config.vocabulary_size, "right", pad_id=config.pad_id)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    again = keras.saving.load_model(path)
+    found, expected = again(inputs), model(inputs)
+    for one, other in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
