@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data.batches import MaskedLMBatches
+from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
 from ..data.examples import encode_texts
 from ..layers.embeddings import gather_positions
