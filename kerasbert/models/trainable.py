@@ -109,6 +109,10 @@ class Trainable(keras.Model):
         """The run over texts `x`; a subclass that takes text overrides it."""
         raise ValueError(f"{type(self).__name__} takes batches or arrays. Received: text.")
 
+    def encode_labels(self, labels):
+        """Targets as an array."""
+        return np.asarray(labels)
+
     def check_batch(self, x, y=None, sample_weight=None):
         """Raises a ValueError when a batch holds what compiled code would misread in silence."""
         self.backbone.check_inputs(x)
@@ -176,13 +180,14 @@ class Trainable(keras.Model):
             x = self._batches(x, epochs=epochs, seed=seed, shuffle=True, **ours)
             steps_per_epoch = len(x) // epochs
         if not self.compiled:
-            steps = -(-len(x) // x.accumulation)
+            steps = len(x) // x.accumulation
             rate = self.default_learning_rate
             self.compile(adamw(rate, warmup=steps // 10, steps=steps, accumulation=x.accumulation))
+        self.tokens_per_step = x.tokens_per_step
         feed = Feed(x, steps_per_epoch, self.check_batch)
         feed.first = self._resume(callbacks, steps_per_epoch)
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
-            callbacks.append(Progress(len(x), x.tokens_per_step))
+            callbacks.append(Progress(len(x)))
         with checked_inputs():
             return super().fit(
                 feed,
@@ -215,10 +220,10 @@ class Trainable(keras.Model):
 
     def _resume(self, callbacks, steps_per_epoch):
         """Restores from a `Checkpoints` callback, if there is one; the first step of the rest of the run."""
-        step = 0
+        step = self.initial_step = 0
         for callback in callbacks:
             if isinstance(callback, Checkpoints):
-                step = callback.restore(self)
+                step = self.initial_step = callback.restore(self)
         if step % steps_per_epoch:
             raise ValueError(
                 f"A run resumes where an interval of steps_per_epoch={steps_per_epoch} begins. Received: a checkpoint "
@@ -243,17 +248,15 @@ class Trainable(keras.Model):
         return Feed(data, len(data), self.check_batch)
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
+        if class_weight is not None:
+            sample_weight = _class_weighted(self.encode_labels(y), sample_weight, class_weight)
         if _is_text(x):
-            batches = self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
-        elif isinstance(x, dict):
-            batches = ExampleBatches(
-                x, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle
-            )
-        else:
-            raise ValueError(
-                f"Data must be Batches, a dict of arrays with `token_ids`, or text. Received: {type(x).__name__}."
-            )
-        return batches if class_weight is None else _ClassWeighted(batches, class_weight)
+            return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
+        if isinstance(x, dict):
+            return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
+        raise ValueError(
+            f"Data must be Batches, a dict of arrays with `token_ids`, or text. Received: {type(x).__name__}."
+        )
 
     # === Saving ===
 
@@ -317,28 +320,13 @@ class Trainable(keras.Model):
         return self.tokenizer
 
 
-class _ClassWeighted(Batches):
-    """Batches whose weights are multiplied by the weight of each target's class."""
-
-    def __init__(self, batches, class_weight):
-        self.batches = batches
-        self.class_weight = class_weight
-        self.batch_size, self.length, self.seed = batches.batch_size, batches.length, batches.seed
-        self.accumulation = batches.accumulation
-
-    def __len__(self):
-        return len(self.batches)
-
-    @property
-    def tokens_per_step(self):
-        return self.batches.tokens_per_step
-
-    def __getitem__(self, step):
-        x, y, sample_weight = self.batches[step]
-        weights = np.ones(y.shape[:1], "float32") if sample_weight is None else sample_weight.copy()
-        for label, weight in self.class_weight.items():
-            weights[y == label] *= weight
-        return x, y, weights
+def _class_weighted(y, sample_weight, class_weight):
+    """Weights of examples multiplied by the weight of their class."""
+    y = np.asarray(y)
+    weights = np.ones(len(y), "float32") if sample_weight is None else np.array(sample_weight, "float32")
+    for label, weight in class_weight.items():
+        weights[y == label] *= weight
+    return weights
 
 
 def _report_interval(steps, steps_per_epoch):

@@ -133,9 +133,8 @@ class MaskedLM(Objective):
             corpus = Corpus.write(folder, x, self.require_tokenizer())
             length = min(self.backbone.config.max_length, 128)
             options = dict(length=length, seed=seed, sentence_pairs=self.sentence_pair is not None)
-            once = MaskedLMBatches(corpus, batch_size, steps=1, **options)
-            steps = max(1, -(-once.num_rows // batch_size)) * epochs
-            return MaskedLMBatches(corpus, batch_size, steps=steps, **options)
+            once = MaskedLMBatches(corpus, batch_size, **options)
+            return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 
     # === What this objective says of itself ===
 

@@ -72,9 +72,7 @@ class TextClassifier(Task):
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         encoded = encode_texts(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
-        return ExampleBatches(
-            encoded, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle
-        )
+        return ExampleBatches(encoded, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
 
     def encode_labels(self, labels):
         """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1)."""
