@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from ..models.backbone import Backbone
-from ..models.names import Part, Tensor
+from ..models.names import Field, Part, Tensor
 
 log = logging.getLogger("kerasbert")
 
@@ -18,26 +18,41 @@ _IGNORED = re.compile(r"(^|\.)(position_ids|token_type_ids|embeddings\.token_typ
 # === Configs ===
 
 
+def table_of(family, name, model_type):
+    """A table of the family's file; a file of several model types may hold it once for each of them."""
+    table = getattr(family, name, {})
+    return table.get(model_type, table)
+
+
 def read_config(family, stored):
     """The family's config fields from the json of a `config.json`.
 
     Raises: ValueError when the json asks for something the family's file does not have.
     """
-    stored = {**getattr(family, "HUGGINGFACE_DEFAULTS", {}), **stored}
+    stored = {**table_of(family, "HUGGINGFACE_DEFAULTS", stored.get("model_type")), **stored}
     for name, only in getattr(family, "HUGGINGFACE_ONLY", {}).items():
         if stored.get(name, only) != only:
             raise ValueError(
                 f"kerasbert has {stored.get('model_type')} with {name}={only!r} only. "
                 f"Received in config.json: {name}={stored[name]!r}."
             )
-    table = family.HUGGINGFACE_CONFIG
-    return {ours: stored[theirs] for ours, theirs in table.items() if theirs in stored}
+    fields = {}
+    for ours, entry in family.HUGGINGFACE_CONFIG.items():
+        if isinstance(entry, Field) and entry.name in stored:
+            fields[ours] = entry.load(stored)
+        elif entry in stored:
+            fields[ours] = stored[entry]
+    return fields
 
 
 def write_config(backbone, architecture, extra=()):
     """The json of `config.json` for a backbone, as transformers 5 and 4 read it."""
-    table = backbone.family().HUGGINGFACE_CONFIG
-    fields = {theirs: getattr(backbone.config, ours) for ours, theirs in table.items()}
+    config, fields = backbone.config, {}
+    for ours, entry in backbone.family().HUGGINGFACE_CONFIG.items():
+        if isinstance(entry, Field):
+            fields[entry.name] = entry.save(config)
+        else:
+            fields[entry] = getattr(config, ours)
     return {"architectures": [architecture], **fields, "dtype": "float32", "torch_dtype": "float32", **dict(extra)}
 
 

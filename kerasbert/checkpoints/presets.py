@@ -140,7 +140,8 @@ def load(path, **arguments):
         stored = read_json(folder / "config.json")
         family = _family_class(None, stored, folder)
         architecture = (stored.get("architectures") or [None])[0]
-        names = {theirs: ours for ours, theirs in family.family().HUGGINGFACE_CLASSES.items()}
+        classes = huggingface.table_of(family.family(), "HUGGINGFACE_CLASSES", stored["model_type"])
+        names = {theirs: ours for ours, theirs in classes.items()}
         name = names.get(architecture, "Backbone")
         name, _, options = name.partition(" with ")
         if options:
@@ -221,7 +222,8 @@ def save(model, path):
     name = "Backbone" if model is backbone else type(model).__name__
     extra = {} if model is backbone else model.config_extras()
     variant = name if model is backbone else model.variant()
-    architecture = family.HUGGINGFACE_CLASSES.get(variant, family.HUGGINGFACE_CLASSES["Backbone"])
+    classes = huggingface.table_of(family, "HUGGINGFACE_CLASSES", backbone.config.model_type)
+    architecture = classes.get(variant, classes["Backbone"])
     write_tensors(folder, huggingface.export_weights(model))
     write_json(folder / "config.json", huggingface.write_config(backbone, architecture, extra.items()))
     arguments = {key: value for key, value in backbone.get_config().items() if key not in ("config", "name", "dtype")}

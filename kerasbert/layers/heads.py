@@ -83,6 +83,54 @@ class PooledClassifier(keras.layers.Layer):
         return self.dense(self.dropout(outputs["pooled_output"]))
 
 
+class FirstTokenClassifier(keras.layers.Layer):
+    """A dense layer and its activation on the first token in place of a pooler, then dropout and the output layer.
+
+    RoBERTa's classifier (tanh), ELECTRA's (gelu) and DistilBERT's (ReLU).
+
+    Args:
+        num_labels: width of the output.
+        hidden_dim: width of the first dense layer.
+        activation: after the first dense layer.
+        dropout: rate before the output layer.
+        input_dropout: rate before the first dense layer.
+        kernel_initializer: of both dense layers.
+
+    Call:
+        outputs: the dict of a backbone; `first_output` (b, m) or (b, n, m) is read.
+
+    Returns: logits, float (b, num_labels) or (b, n, num_labels).
+    """
+
+    def __init__(
+        self,
+        num_labels,
+        hidden_dim,
+        activation,
+        dropout=0.0,
+        input_dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        dense = dict(kernel_initializer=kernel_initializer, **own)
+        self.activation = activation_function(activation)
+        self.input_dropout = keras.layers.Dropout(input_dropout, name="input_dropout", **own)
+        self.dense = keras.layers.Dense(hidden_dim, name="dense", **dense)
+        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.project = keras.layers.Dense(num_labels, name="project", **dense)
+
+    def call(self, outputs):
+        if outputs.get("first_output") is None:
+            raise ValueError(
+                "This head reads the first token of each sequence. Received packed rows (`sequence_ids`) without "
+                "`first_positions`. Add `first_positions` (b, n)."
+            )
+        x = self.activation(self.dense(self.input_dropout(outputs["first_output"])))
+        return self.project(self.dropout(x))
+
+
 class TokenHead(keras.layers.Layer):
     """Dropout and one dense layer on every token (tagging; with two outputs and no dropout, start and end of a span).
 

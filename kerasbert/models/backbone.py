@@ -48,6 +48,16 @@ def normal(stddev):
     return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else keras.initializers.RandomNormal(stddev=stddev)
 
 
+def with_zero_row(initializer, row):
+    """A table's initializer whose `row`, the one of padding, starts at zero."""
+
+    def initialize(shape, dtype=None):
+        others = keras.ops.arange(shape[0])[:, None] != row
+        return keras.ops.where(others, initializer(shape, dtype), keras.ops.zeros((), dtype))
+
+    return initialize
+
+
 class Backbone(keras.Model):
     """Token ids in, hidden states out. A family subclasses it with `__init__(config, ...)` and `call(inputs, ...)`.
 

@@ -1,7 +1,7 @@
-"""Entries of a family's `HUGGINGFACE_NAMES` for tensors that are stored otherwise than their layer's kind says.
+"""Entries of a family's Hugging Face tables for what is stored otherwise than a plain name can say.
 
-A plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight transposed), of a norm,
-of an embedding. `{i}` and `{j}` stand for numbers.
+In `HUGGINGFACE_NAMES` a plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight transposed), of a norm,
+of an embedding. `{i}` and `{j}` stand for numbers. In `HUGGINGFACE_CONFIG` it names a value that is stored as it is.
 """
 
 import dataclasses
@@ -41,3 +41,18 @@ class Part:
     index: int
     count: int
     transposed: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A config field whose stored value means something else than ours.
+
+    Args:
+        name: of the stored value.
+        load: the stored config (a dict) -> our value.
+        save: our config -> the stored value.
+    """
+
+    name: str
+    load: Callable
+    save: Callable
