@@ -45,6 +45,7 @@ class Corpus:
         self.folder = prefix.parent
         self.facts = facts
         self.summary = summary
+        self._tokenizer: Tokenizer | None = None
         index, binary = prefix.with_name(prefix.name + ".idx"), prefix.with_name(prefix.name + ".bin")
         self.lengths, pointers, self.document_starts, dtype = _read_index(index)
         expected = int(pointers[-1]) + int(self.lengths[-1]) * dtype.itemsize
@@ -153,9 +154,10 @@ class Corpus:
         else:
             facts = tokenizer.facts if tokenizer else None
         corpus = cls(prefix, facts, summary)
-        corpus._tokenizer = tokenizer
         if tokenizer is not None:
-            corpus.check_tokenizer(tokenizer)
+            if path.is_dir():
+                corpus.check_tokenizer(tokenizer)
+            corpus._tokenizer = tokenizer
         return corpus
 
     # ------------------------------------------------------------------ asking

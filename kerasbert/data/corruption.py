@@ -5,9 +5,11 @@ Three choices make an objective: a noise shape (`choose_tokens`, `choose_words`)
 32-bit draws, a fixed number a row, so that rows can be made anywhere in any order.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-_MAX_KEY = np.uint32(0xFFFFFFFF)
+_LARGEST = np.uint32(0xFFFFFFFF)
 
 
 def num_to_predict(lengths: np.ndarray, rate: float, slots: int) -> np.ndarray:
@@ -25,29 +27,23 @@ def choose_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws:
 
     Args:
         candidates: bool (b, s).
-        counts: int (b,); a row with fewer candidates gives all of them.
-        slots: width of the result, at least `counts`.
-        draws: uint32 (b, s + 1).
+        counts: int (b,), at most `slots`; a row with fewer candidates gives all of them.
+        slots: width of the result.
+        draws: uint32 (b, at least s // 2 + 2).
     """
-    rows, length = candidates.shape
-    bits = max(1, (length - 1).bit_length())
-    low = np.uint32((1 << bits) - 1)
-    # One sort key a token: random bits above, the position below. The position is scrambled by a number of the row,
-    # so that equal random bits favour neither of two positions.
-    scramble = draws[:, length : length + 1] & low
-    keys = draws[:, :length] & ~low
-    keys |= np.arange(length, dtype=np.uint32) ^ scramble
-    np.maximum(keys, candidates.astype(np.uint32) - np.uint32(1), out=keys)  # others get the largest key
-    lowest = keys if slots >= length else np.partition(keys, slots - 1, axis=1)[:, :slots]
-    lowest = np.sort(lowest, axis=1)
-    counts = np.minimum(counts, np.count_nonzero(candidates, axis=1))
-    positions = (lowest & low) ^ scramble
-    positions[np.arange(lowest.shape[1]) >= counts[:, None]] = _MAX_KEY
+    length = candidates.shape[1]
+    keys, low, scramble = _sort_keys(length, draws)
+    np.copyto(keys, _LARGEST, where=~candidates)
+    if slots < length:
+        keys.partition(slots - 1, axis=1)
+        keys = keys[:, :slots].copy()
+    keys.sort(axis=1)
+    unused = (np.arange(keys.shape[1]) >= counts[:, None]) | (keys == _LARGEST)
+    positions = (keys & low) ^ scramble
+    positions[unused] = _LARGEST
     positions.sort(axis=1)
     positions = positions.view(np.int32)  # the largest key is -1
-    if slots > length:
-        positions = np.pad(positions, ((0, 0), (0, slots - length)), constant_values=-1)
-    return positions
+    return positions if slots <= length else np.pad(positions, ((0, 0), (0, slots - length)), constant_values=-1)
 
 
 def choose_words(
@@ -56,7 +52,7 @@ def choose_words(
     """Positions of whole words in random order, at most `counts` a row; ascending, -1 in unused slots.
 
     A word is a candidate that starts one and the candidates up to the next start. A word that would exceed the count
-    is skipped, not cut, so fewer may result.
+    is skipped, not cut, and the next one tried, so fewer may result.
 
     Args:
         candidates: bool (b, s).
@@ -64,45 +60,63 @@ def choose_words(
         counts, slots, draws: as in `choose_tokens`.
     """
     rows, length = candidates.shape
-    order = np.cumsum(candidates, axis=1, dtype=np.int32)
-    starts = candidates & (starts | (order == 1))
-    words = np.cumsum(starts, axis=1, dtype=np.int32) - 1  # of every candidate; -1 before the first
-    num_words = words[:, -1] + 1
-    flat = (words + np.arange(rows, dtype=np.int32)[:, None] * length)[candidates]
-    sizes = np.bincount(flat, minlength=rows * length).reshape(rows, length)
+    positions = np.full((rows, slots), -1, dtype=np.int32)
+    flat = np.flatnonzero(candidates)
+    if not len(flat):
+        return positions
+    # Words of all rows in one line: sizes[offsets[row] + number of the word in its row].
+    ends = np.cumsum(np.count_nonzero(candidates, axis=1))
+    begins = starts.reshape(-1).take(flat)
+    begins[np.append(0, ends[:-1][ends[:-1] < len(flat)])] = True
+    begins = np.flatnonzero(begins)
+    sizes = np.diff(begins, append=len(flat))
+    offsets = np.searchsorted(begins, np.append(0, ends))
+    num_words, offsets = np.diff(offsets), offsets[:-1]
 
-    bits = max(1, (length - 1).bit_length())
-    low = np.uint32((1 << bits) - 1)
-    columns = np.arange(length, dtype=np.uint32)
-    scramble = draws[:, length : length + 1] & low
-    keys = (draws[:, :length] & ~low) | (columns ^ scramble)
-    keys[columns >= num_words[:, None]] = _MAX_KEY
+    keys, low, scramble = _sort_keys(length, draws)
+    keys[np.arange(length) >= num_words[:, None]] = _LARGEST
     keys.sort(axis=1)
-    # Words in random order, one column a place; behind the last word every size is 0.
-    shuffled = (((keys & low) ^ scramble) & low).T.astype(np.int64)
+    order = offsets[:, None] + ((keys & low) ^ scramble)  # the words of a row, shuffled; nonsense behind the last
+
+    # Words are taken while they fit, all rows at once; from the first that does not fit, one by one.
     row = np.arange(rows)
-    taken = np.zeros((rows, length), dtype=bool)
-    left = counts.astype(np.int64).copy()
-    for place in range(int(num_words.max(initial=0))):
-        word = shuffled[place]
-        size = sizes[row, word]
-        fits = (size <= left) & (place < num_words)
-        taken[row, word] |= fits
-        left -= size * fits
-        if not left.any():
-            break
-    chosen = candidates & np.take_along_axis(taken, np.maximum(words, 0), axis=1)
-    return _positions(chosen, slots)
+    first = np.minimum(order[:, :slots], len(sizes) - 1)
+    sums = np.cumsum(sizes[first], axis=1)
+    fits = (sums <= counts[:, None]) & (np.arange(first.shape[1]) < num_words[:, None])
+    taken = np.zeros(len(sizes), dtype=bool)
+    taken[first[fits]] = True
+    place = np.count_nonzero(fits, axis=1)
+    left = counts - np.where(place > 0, sums[row, place - 1], 0)
+    while len(row := row[(left[row] > 0) & (place[row] < num_words[row])]):
+        word = order[row, place[row]]
+        fit = sizes[word] <= left[row]
+        taken[word[fit]] = True
+        left[row] -= sizes[word] * fit
+        place[row] += 1
 
-
-def _positions(chosen: np.ndarray, slots: int) -> np.ndarray:
-    """bool (b, s) -> the positions of True, int32 (b, slots), -1 in unused slots."""
-    rows, columns = np.nonzero(chosen)
-    counts = np.count_nonzero(chosen, axis=1)
-    slot = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
-    positions = np.full((len(chosen), slots), -1, dtype=np.int32)
-    positions[rows, slot] = columns
+    row, column = np.divmod(flat[np.repeat(taken, sizes)], length)
+    counts = np.bincount(row, minlength=rows)
+    positions[row, np.arange(len(row)) - (np.cumsum(counts) - counts)[row]] = column
     return positions
+
+
+def _sort_keys(length: int, draws: np.ndarray) -> tuple[np.ndarray, np.uint32, np.ndarray]:
+    """One key a place of a row to sort by, uint32: 16 random bits, and the place below them.
+
+    The place is scrambled with a number of the row, so that of two places with equal random bits either may come
+    first. Returns the keys, and mask and scramble to read the places off: `(keys & mask) ^ scramble`.
+    """
+    bits = max(1, (length - 1).bit_length())
+    if bits > 15:
+        raise ValueError(f"Rows to be masked must have at most 32768 tokens. Received: {length}.")
+    half = -(-length // 2)
+    low = np.uint32((1 << bits) - 1)
+    scramble = draws[:, half : half + 1] & low
+    keys = draws[:, :half].view(np.uint16)[:, :length].astype(np.uint32)
+    keys <<= np.uint32(bits)
+    keys ^= np.arange(length, dtype=np.uint32)
+    keys ^= scramble
+    return keys, low, scramble
 
 
 def replace_tokens(
@@ -124,17 +138,69 @@ def replace_tokens(
         draws: uint32 (b, p).
     """
     rows, length = token_ids.shape
-    flat = positions + np.arange(0, rows * length, length, dtype=np.int64)[:, None]
+    flat = positions + np.arange(0, rows * length, length)[:, None]
     used = positions >= 0
     flat, draws = flat[used], draws[used]
     tokens = token_ids.reshape(-1)
-    originals = tokens[flat]
+    originals = tokens.take(flat)
     targets = np.zeros(positions.shape, dtype=np.int32)
     targets[used] = originals
-    keep_from, swap_from = (round(share * 2**32) for share in (shares[0], shares[0] + shares[1]))
-    tokens[flat] = np.where(draws < keep_from, np.int32(mask_id), originals)
-    swap = draws >= swap_from
+    keep_from, swap_from = round(shares[0] * 2**32), round((shares[0] + shares[1]) * 2**32)
+    replaced = np.where(draws < keep_from, np.int32(mask_id), originals)
+    swap = np.flatnonzero(draws >= swap_from)
     # One draw decides, and what it exceeds the threshold by is uniform again: that picks the token.
     excess = draws[swap].astype(np.uint64) - np.uint64(swap_from)
-    tokens[flat[swap]] = excess * np.uint64(vocabulary_size) // np.uint64(max(1, 2**32 - swap_from))
+    replaced[swap] = excess * np.uint64(vocabulary_size) // np.uint64(max(1, 2**32 - swap_from))
+    tokens[flat] = replaced
     return targets
+
+
+@dataclass(frozen=True)
+class TokenMasking:
+    """BERT's rule: hide `rate` of a row's tokens, special tokens excepted, or of its words.
+
+    Args:
+        mask_id: the token that hides others.
+        vocabulary_size: random tokens come from [0, vocabulary_size).
+        special_ids: tokens that are never hidden.
+        rate: share of the row's length to predict.
+        slots: most tokens to predict a row.
+        word_starts: bool (vocabulary,), to hide whole words; None hides pieces.
+        shares: of hidden tokens that become the mask, and that stay.
+    """
+
+    mask_id: int
+    vocabulary_size: int
+    special_ids: tuple[int, ...]
+    slots: int
+    rate: float = 0.15
+    word_starts: np.ndarray | None = None
+    shares: tuple[float, float] = (0.8, 0.1)
+
+    def num_draws(self, length: int) -> int:
+        """32-bit draws a row needs: half a one for each place, one to scramble, one for each slot."""
+        return -(-length // 2) + 1 + self.slots
+
+    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray, left_padding: bool = False):
+        """Corrupts int32 `token_ids` (b, s) in place.
+
+        Args:
+            lengths: (b,), tokens of each row, special tokens included.
+            draws: uint32 (b, at least `num_draws(s)`).
+            left_padding: rows end, rather than begin, with their tokens.
+
+        Returns: positions and targets, int32 (b, slots).
+        """
+        length = token_ids.shape[1]
+        columns = np.arange(length, dtype=np.int32)
+        candidates = columns >= length - lengths[:, None] if left_padding else columns < lengths[:, None]
+        for special in self.special_ids:
+            candidates &= token_ids != special
+        counts = num_to_predict(lengths, self.rate, self.slots)
+        if self.word_starts is None:
+            positions = choose_tokens(candidates, counts, self.slots, draws)
+        else:
+            positions = choose_words(candidates, self.word_starts.take(token_ids), counts, self.slots, draws)
+        choices = draws[:, self.num_draws(length) - self.slots : self.num_draws(length)]
+        targets = replace_tokens(token_ids, positions, choices, self.mask_id, self.vocabulary_size, self.shares)
+        return positions, targets

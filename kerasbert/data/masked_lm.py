@@ -1,12 +1,13 @@
 """Batches for masked language modelling."""
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
 import numpy as np
 
 from .batches import Batches
 from .corpora import Corpus
-from .corruption import choose_tokens, choose_words, num_to_predict, replace_tokens
+from .corruption import TokenMasking, num_to_predict
 from .examples import fill_rows
 from .packing import document_chunks, segment_pairs
 from .sampling import DYNAMIC, STATIC, row_draws, shuffled
@@ -62,8 +63,10 @@ class MaskedLMBatches(Batches):
             raise ValueError("Masked language modelling needs a tokenizer with a mask and a pad token.")
         if not 0 < mask_rate < 1:
             raise ValueError(f"`mask_rate` must be between 0 and 1. Received: {mask_rate}.")
-        if dupe_factor < 1:
-            raise ValueError(f"`dupe_factor` must be at least 1. Received: {dupe_factor}.")
+        if dupe_factor < 1 or (max_predictions or 1) < 1:
+            raise ValueError(
+                f"`dupe_factor` and `max_predictions` must be at least 1. Received: {dupe_factor}, {max_predictions}."
+            )
         template = facts["pair" if sentence_pairs else "single"]
         room = length - sum(item not in ("A", "B") for item, _ in template)
         if room < 1 + sentence_pairs:
@@ -72,29 +75,17 @@ class MaskedLMBatches(Batches):
         self.sentence_pairs, self.whole_words, self.static_masks = sentence_pairs, whole_words, static_masks
         self.dupe_factor, self.mask_rate, self.short_sequence_rate = dupe_factor, mask_rate, short_sequence_rate
         self.max_predictions = max_predictions or int(num_to_predict(np.array(length), mask_rate, length))
-        self._word_starts = corpus.word_starts if whole_words else None
-        self._special = sorted({item for item, _ in template if item not in ("A", "B")})
+        self._masking = TokenMasking(
+            mask_id=facts["mask_id"],
+            vocabulary_size=facts["vocabulary_size"],
+            special_ids=tuple(sorted({item for item, _ in template if item not in ("A", "B")})),
+            slots=self.max_predictions,
+            rate=mask_rate,
+            word_starts=corpus.word_starts if whole_words else None,
+        )
 
-        starts = corpus.sequence_starts
-        starts = np.append(starts, corpus.num_tokens) if sentence_pairs else starts
-        if sentence_pairs:
-            settings = {"tokens": room, "passes": dupe_factor, "seed": seed, "short_rate": short_sequence_rate}
-            documents = _without_repeats(corpus.document_starts)
-            self._plan = corpus.plan(
-                f"segment_pairs_{length}",
-                settings,
-                lambda: segment_pairs(starts, documents, room, dupe_factor, seed, short_sequence_rate),
-            )
-            bounds = [bisect_left(_Column(self._plan, 5), number) for number in range(dupe_factor)]
-            self._bounds = np.array([*bounds, len(self._plan)])
-        else:
-            self._plan = corpus.plan(
-                f"chunks_{length}",
-                {"tokens": room},
-                lambda: [document_chunks(np.append(starts, corpus.num_tokens)[corpus.document_starts], room)],
-            )
-            self._bounds = np.array([0, len(self._plan)])
-        self._last_row = None if steps is not None else int(self._bounds[1])
+        self._plan, self._bounds = (self._pairs if sentence_pairs else self._chunks)(room, seed)
+        self._last_row = None if steps is not None else self.num_rows
         updates = -(-self._last_row // batch_size) if steps is None else steps
         super().__init__(batch_size, updates, seed, accumulation)
 
@@ -116,15 +107,15 @@ class MaskedLMBatches(Batches):
             for line, there in zip(plan.tolist(), real.tolist(), strict=True)
         ]
         x = fill_rows(self.corpus.facts, rows, self.length, segments=self.sentence_pairs)
+        draws = self._masking.num_draws(self.length)
         if self.static_masks:
-            draws = [
-                row_draws(self.seed, int(duplicate), STATIC, int(instance), 1, self._draws)
-                for instance, duplicate in zip(instances.clip(0), duplicates, strict=True)
-            ]
-            draws = np.concatenate(draws)
+            marks = zip(instances.clip(0).tolist(), duplicates.tolist(), strict=True)
+            draws = np.concatenate([row_draws(self.seed, d, STATIC, i, 1, draws) for i, d in marks])
         else:
-            draws = row_draws(self.seed, update, DYNAMIC, first, last - first, self._draws)
-        x["masked_positions"], targets = self._mask(x, draws)
+            draws = row_draws(self.seed, update, DYNAMIC, first, last - first, draws)
+        left = "padding_mask" in x
+        lengths = x["padding_mask"].sum(axis=1) if left else x["lengths"]
+        x["masked_positions"], targets = self._masking(x["token_ids"], lengths, draws, left)
         weights = (x["masked_positions"] >= 0).astype(np.float32)
         if not self.sentence_pairs:
             return x, targets, weights
@@ -136,24 +127,33 @@ class MaskedLMBatches(Batches):
         )
 
     @property
-    def _draws(self) -> int:
-        return self.length + 1 + self.max_predictions
+    def num_rows(self) -> int:
+        """Rows of one pass over the text."""
+        return int(self._bounds[1])
 
-    def _mask(self, x: dict, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        token_ids, facts, slots = x["token_ids"], self.corpus.facts, self.max_predictions
-        if "lengths" in x:
-            lengths, candidates = x["lengths"], np.arange(self.length, dtype=np.int32) < x["lengths"][:, None]
-        else:
-            lengths, candidates = x["padding_mask"].sum(axis=1), x["padding_mask"].copy()
-        for special in self._special:
-            candidates &= token_ids != special
-        counts = num_to_predict(lengths, self.mask_rate, slots)
-        if self.whole_words:
-            positions = choose_words(candidates, self._word_starts[token_ids], counts, slots, draws)
-        else:
-            positions = choose_tokens(candidates, counts, slots, draws)
-        choices = draws[:, self.length + 1 : self.length + 1 + slots]
-        return positions, replace_tokens(token_ids, positions, choices, facts["mask_id"], facts["vocabulary_size"])
+    def _chunks(self, room: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The plan, and where each of the passes that differ begins in it."""
+        corpus = self.corpus
+
+        def build() -> list[np.ndarray]:
+            starts = np.append(corpus.sequence_starts, corpus.num_tokens)
+            return [document_chunks(starts[corpus.document_starts], room)]
+
+        plan = corpus.plan(f"chunks_{self.length}", {"tokens": room}, build)
+        return plan, np.array([0, len(plan)])
+
+    def _pairs(self, room: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        corpus, passes, short_rate = self.corpus, self.dupe_factor, self.short_sequence_rate
+
+        def build() -> Iterator[np.ndarray]:
+            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
+            documents = np.unique(corpus.document_starts)  # other writers may have documents without sentences
+            return segment_pairs(sentences, documents, room, passes, seed, short_rate)
+
+        settings = {"tokens": room, "passes": passes, "seed": seed, "short_rate": short_rate}
+        plan = corpus.plan(f"segment_pairs_{self.length}", settings, build)
+        bounds = [bisect_left(range(len(plan)), number, key=lambda line: plan[line, 5]) for number in range(passes)]
+        return plan, np.array([*bounds, len(plan)])
 
     def _instances(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Plan lines of rows counted from the start of the run, -1 behind the end, and their duplicate."""
@@ -170,21 +170,3 @@ class MaskedLMBatches(Batches):
         if self._last_row is not None:
             instances[places >= self._last_row] = -1
         return instances, passes % self.dupe_factor
-
-
-class _Column:
-    """One column of a table, for a search that reads only the lines it compares."""
-
-    def __init__(self, table: np.ndarray, column: int):
-        self._table, self._column = table, column
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, line: int) -> int:
-        return int(self._table[line, self._column])
-
-
-def _without_repeats(document_starts: np.ndarray) -> np.ndarray:
-    """Leaves out documents without sequences, which other writers may have."""
-    return document_starts[np.append(True, np.diff(document_starts) > 0)]
