@@ -1,5 +1,6 @@
 """Where a token stands in its sequence."""
 
+import numpy as np
 from keras import ops
 
 from .masks import real_tokens
@@ -30,3 +31,15 @@ def token_positions(inputs, prefix="", counted=False):
         if real is not None:
             return ops.cumsum(ops.cast(real, "int32"), axis=-1) - 1
     return columns
+
+
+def sinusoidal_table(length, dim):
+    """Sines in the even columns, cosines in the odd ones, of wavelengths from 2 pi to 10,000 * 2 pi.
+
+    Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
+
+    Returns: numpy float32 (length, dim).
+    """
+    columns = np.arange(dim)
+    angles = np.arange(length)[:, None] / 10_000 ** (2 * (columns // 2) / dim)
+    return np.where(columns % 2 == 0, np.sin(angles), np.cos(angles)).astype("float32")

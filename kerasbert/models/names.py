@@ -1,7 +1,8 @@
 """Entries of a family's Hugging Face tables for what is stored otherwise than a plain name can say.
 
-In `HUGGINGFACE_NAMES` a plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight transposed), of a norm,
-of an embedding. `{i}` and `{j}` stand for numbers. In `HUGGINGFACE_CONFIG` it names a value that is stored as it is.
+In `HUGGINGFACE_NAMES` a plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight
+transposed), of a norm, of an embedding; `{i}` and `{j}` stand for numbers. In `HUGGINGFACE_CONFIG` it names a value
+that is stored as it is.
 """
 
 import dataclasses

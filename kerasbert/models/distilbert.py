@@ -1,0 +1,253 @@
+"""DistilBERT: BERT with every second layer, taught by BERT.
+
+Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. New in it: the student starts from layers of its teacher and learns
+from the teacher's probabilities and hidden states. Segments and the pooler are gone, and so is the dropout between
+attention and its residual.
+"""
+
+import dataclasses
+
+import keras
+
+from ..layers.attention import MultiHeadAttention
+from ..layers.embeddings import first_tokens
+from ..layers.feed_forward import FeedForward
+from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
+from ..layers.masks import AttentionMask
+from ..layers.positions import sinusoidal_table, token_positions
+from .backbone import Backbone, normal
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class DistilBertConfig:
+    vocabulary_size: int = 30_522
+    num_layers: int = 6
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int = 3_072
+    max_length: int = 512  # rows of the position table
+    sinusoidal_positions: bool = False  # sines and cosines that are not trained, instead of a learned table
+    dropout: float = 0.1  # after the embeddings and after the feed-forward network
+    attention_dropout: float = 0.1  # on the attention probabilities
+    classifier_dropout: float = 0.2  # inside the classification and the choice head
+    span_dropout: float = 0.1  # in front of the question answering head
+    activation: str = "gelu"
+    initializer_range: float = 0.02  # of the normal
+    pad_id: int = 0
+    model_type: str = "distilbert"
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+
+LAYER_NORM_EPSILON = 1e-12  # fixed in this family: its files have no field for it
+
+# === Sizes ===
+
+SIZES = {
+    "distilbert_base": dict(),
+    "distilbert_base_cased": dict(vocabulary_size=28_996),
+    "distilbert_base_multilingual_cased": dict(vocabulary_size=119_547),
+}
+
+# === Block ===
+
+
+class DistilBertBlock(keras.layers.Layer):
+    """BERT's post-norm block without dropout on the output of attention.
+
+    Args:
+        config: a `DistilBertConfig`.
+
+    Call:
+        x: float (b, s, m).
+        attention_mask: an `AttentionMask`.
+        return_weights: also return the attention probabilities.
+
+    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        initializer = config.kernel_initializer()
+        own = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=LAYER_NORM_EPSILON, **own)
+        self.attention = MultiHeadAttention(
+            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
+        )
+        self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
+        self.feed_forward = FeedForward(
+            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
+        )
+        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
+
+    def call(self, x, attention_mask=None, return_weights=False):
+        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = self.attention_norm(x + y)
+        y = self.feed_forward(x)
+        x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
+        return (x, weights) if return_weights else x
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class DistilBert(Backbone):
+    """The encoder of DistilBERT.
+
+    Args:
+        config: a `DistilBertConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
+            `first_positions`.
+        hidden_states: also return the embeddings and the output of every block.
+        attention_weights: also return the attention probabilities of every block.
+
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and on request `hidden_states`
+        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)). In packed rows
+        `first_output` is (b, n, m), and without `first_positions` None.
+    """
+
+    CONFIG = DistilBertConfig
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        initializer = config.kernel_initializer()
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size,
+            config.hidden_dim,
+            embeddings_initializer=initializer,
+            name="token_embedding",
+            **own,
+        )
+        if config.sinusoidal_positions:
+            initializer = keras.initializers.Constant(sinusoidal_table(config.max_length, config.hidden_dim))
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length,
+            config.hidden_dim,
+            embeddings_initializer=initializer,
+            trainable=not config.sinusoidal_positions,
+            name="position_embedding",
+            **own,
+        )
+        self.embedding_norm = keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name="embedding_norm", **own)
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.blocks = [DistilBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        x = self.token_embedding(inputs["token_ids"]) + self.position_embedding(token_positions(inputs))
+        x = self.embedding_dropout(self.embedding_norm(x))
+
+        mask = AttentionMask.from_inputs(inputs)
+        states, weights = [x], []
+        for block in self.blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, block_weights = x
+                weights.append(block_weights)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs, required=False)}
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+
+# === Heads ===
+
+
+def _first_token_classifier(config, num_labels, **own):
+    return FirstTokenClassifier(
+        num_labels,
+        config.hidden_dim,
+        "relu",
+        config.classifier_dropout,
+        kernel_initializer=config.kernel_initializer(),
+        **own,
+    )
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: MaskedLMHead(
+        config.vocabulary_size,
+        config.hidden_dim,
+        config.activation,
+        LAYER_NORM_EPSILON,
+        config.kernel_initializer(),
+        **own,
+    ),
+    "classifier": _first_token_classifier,
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, config.dropout, config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, config.span_dropout, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: _first_token_classifier(config, 1, **own),
+}
+
+POOLED_HEADS = set()
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "n_layers",
+    "num_heads": "n_heads",
+    "hidden_dim": "dim",
+    "feed_forward_dim": "hidden_dim",
+    "max_length": "max_position_embeddings",
+    "sinusoidal_positions": "sinusoidal_pos_embds",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "classifier_dropout": "seq_classif_dropout",
+    "span_dropout": "qa_dropout",
+    "activation": "activation",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "model_type": "model_type",
+}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "DistilBertModel",
+    "MaskedLM": "DistilBertForMaskedLM",
+    "TextClassifier": "DistilBertForSequenceClassification",
+    "TokenClassifier": "DistilBertForTokenClassification",
+    "QuestionAnswerer": "DistilBertForQuestionAnswering",
+    "MultipleChoice": "DistilBertForMultipleChoice",
+}
+
+HUGGINGFACE_PREFIX = "distilbert"
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings.word_embeddings",
+    "position_embedding": "embeddings.position_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+    "block_{i}/attention/query": "transformer.layer.{i}.attention.q_lin",
+    "block_{i}/attention/key": "transformer.layer.{i}.attention.k_lin",
+    "block_{i}/attention/value": "transformer.layer.{i}.attention.v_lin",
+    "block_{i}/attention/project": "transformer.layer.{i}.attention.out_lin",
+    "block_{i}/attention_norm": "transformer.layer.{i}.sa_layer_norm",
+    "block_{i}/feed_forward/inner": "transformer.layer.{i}.ffn.lin1",
+    "block_{i}/feed_forward/outer": "transformer.layer.{i}.ffn.lin2",
+    "block_{i}/feed_forward_norm": "transformer.layer.{i}.output_layer_norm",
+    "masked_lm/dense": "vocab_transform",
+    "masked_lm/norm": "vocab_layer_norm",
+    "masked_lm/bias": "vocab_projector.bias",
+    "classifier/dense": "pre_classifier",
+    "classifier/project": "classifier",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "pre_classifier",
+    "choice/project": "classifier",
+}
+
+HUGGINGFACE_TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}

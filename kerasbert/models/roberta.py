@@ -1,0 +1,274 @@
+"""RoBERTa: BERT's encoder, trained longer on masked tokens alone.
+
+Liu, Ott, Goyal, Du, Joshi, Chen, Levy, Lewis, Zettlemoyer, Stoyanov 2019, arXiv 1907.11692. New in it: no segments, no
+sentence pairs and so no pooler in pretraining; byte-level BPE; masks drawn anew each time. Positions count the tokens
+that are not padding, so padding on the left moves nothing. XLM-RoBERTa (Conneau et al. 2019, arXiv 1911.02116),
+CamemBERT (Martin et al. 2019, arXiv 1911.03894) and DistilRoBERTa (Sanh et al. 2019, arXiv 1910.01108) are this model
+with other vocabularies and sizes.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from ..layers.embeddings import first_tokens
+from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
+from ..layers.masks import AttentionMask, real_tokens
+from ..layers.positions import token_positions
+from .backbone import Backbone, normal, with_zero_row
+from .bert import BertBlock
+from .names import Field
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class RobertaConfig:
+    vocabulary_size: int = 50_265
+    num_layers: int = 12
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int = 3_072
+    max_length: int = 512  # tokens; the position table has pad_id + 1 rows more
+    num_segments: int = 1  # the paper has none: one row that starts at zero is the same model in the files' layout
+    dropout: float = 0.1  # after the embeddings and after each sublayer
+    attention_dropout: float = 0.1  # on the attention probabilities
+    classifier_dropout: float | None = None  # in front of fine-tuning heads; None: as `dropout`
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02  # of the normal
+    pad_id: int = 1
+    bos_id: int = 0
+    eos_id: int = 2
+    model_type: str = "roberta"
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+
+# === Sizes ===
+
+_LARGE = dict(num_layers=24, hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096)
+_XLM_ROBERTA = dict(model_type="xlm-roberta", vocabulary_size=250_002)
+_CAMEMBERT = dict(model_type="camembert", vocabulary_size=32_005, bos_id=5, eos_id=6)
+
+SIZES = {
+    "roberta_base": dict(),
+    "roberta_large": _LARGE,
+    "distilroberta_base": dict(num_layers=6),
+    "xlm_roberta_base": _XLM_ROBERTA,
+    "xlm_roberta_large": {**_XLM_ROBERTA, **_LARGE},
+    "camembert_base": _CAMEMBERT,
+    "camembert_large": {**_CAMEMBERT, **_LARGE},
+}
+
+# === Backbone (its block is BERT's) ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Roberta(Backbone):
+    """The encoder of RoBERTa, XLM-RoBERTa and CamemBERT.
+
+    Args:
+        config: a `RobertaConfig`.
+        pooler: whether to build the dense tanh layer over the first token. Only the multiple-choice head reads it.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`
+            (from 0), `sequence_ids`, `first_positions`.
+        hidden_states: also return the embeddings and the output of every block.
+        attention_weights: also return the attention probabilities of every block.
+
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and on
+        request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
+        In packed rows `first_output` and `pooled_output` are (b, n, m), and without `first_positions` None or an error.
+    """
+
+    CONFIG = RobertaConfig
+
+    def __init__(self, config, pooler=True, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        initializer = config.kernel_initializer()
+        table = dict(embeddings_initializer=with_zero_row(initializer, config.pad_id), **own)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
+        )
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length + config.pad_id + 1, config.hidden_dim, name="position_embedding", **table
+        )
+        self.segment_embedding = keras.layers.Embedding(
+            config.num_segments, config.hidden_dim, embeddings_initializer="zeros", name="segment_embedding", **own
+        )
+        self.embedding_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.pooler = None
+        if pooler:
+            self.pooler = keras.layers.Dense(
+                config.hidden_dim, "tanh", kernel_initializer=initializer, name="pooler", **own
+            )
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        token_ids = inputs["token_ids"]
+        segment_ids = inputs.get("segment_ids")
+        segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+        x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)
+        x = x + self.position_embedding(position_rows(inputs, self.config.pad_id))
+        x = self.embedding_dropout(self.embedding_norm(x))
+
+        mask = AttentionMask.from_inputs(inputs)
+        states, weights = [x], []
+        for block in self.blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, block_weights = x
+                weights.append(block_weights)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs, required=False)}
+        outputs["pooled_output"] = self.pooler(first_tokens(x, inputs)) if self.pooler else None
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+    def get_config(self):
+        return {**super().get_config(), "pooler": self.pooler is not None}
+
+
+def position_rows(inputs, pad_id):
+    """The row of the position table for every token: real ones count from `pad_id` + 1, padding has `pad_id`.
+
+    token_ids [0, 31414, 232, 328, 2, 1, 1] with pad_id 1 -> [2, 3, 4, 5, 6, 1, 1].
+
+    Returns: int32 (b, s) or (1, s).
+    """
+    positions = token_positions(inputs, counted=True)
+    real = real_tokens(inputs)
+    return pad_id + 1 + (positions if real is None else ops.where(real, positions, -1))
+
+
+# === Heads ===
+
+
+def _head_dropout(config):
+    return config.dropout if config.classifier_dropout is None else config.classifier_dropout
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: MaskedLMHead(  # exact gelu, whatever the blocks have
+        config.vocabulary_size,
+        config.hidden_dim,
+        "gelu",
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        **own,
+    ),
+    "classifier": lambda config, num_labels, **own: FirstTokenClassifier(
+        num_labels,
+        config.hidden_dim,
+        "tanh",
+        _head_dropout(config),
+        _head_dropout(config),
+        config.kernel_initializer(),
+        **own,
+    ),
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, _head_dropout(config), config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: PooledClassifier(1, config.dropout, config.kernel_initializer(), **own),
+}
+
+POOLED_HEADS = {"choice"}
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "feed_forward_dim": "intermediate_size",
+    "max_length": Field(
+        "max_position_embeddings",
+        load=lambda stored: stored["max_position_embeddings"] - stored["pad_token_id"] - 1,
+        save=lambda config: config.max_length + config.pad_id + 1,
+    ),
+    "num_segments": "type_vocab_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "classifier_dropout": "classifier_dropout",
+    "activation": "hidden_act",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "bos_id": "bos_token_id",
+    "eos_id": "eos_token_id",
+    "model_type": "model_type",
+}
+
+_DEFAULTS = dict(max_position_embeddings=512, type_vocab_size=2, layer_norm_eps=1e-12, pad_token_id=1)
+
+HUGGINGFACE_DEFAULTS = {
+    "roberta": _DEFAULTS,
+    "xlm-roberta": {**_DEFAULTS, "vocab_size": 30_522},
+    "camembert": {**_DEFAULTS, "vocab_size": 30_522},
+}
+
+HUGGINGFACE_ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+
+
+def _classes(name):
+    return {
+        "Backbone": f"{name}Model",
+        "MaskedLM": f"{name}ForMaskedLM",
+        "TextClassifier": f"{name}ForSequenceClassification",
+        "TokenClassifier": f"{name}ForTokenClassification",
+        "QuestionAnswerer": f"{name}ForQuestionAnswering",
+        "MultipleChoice": f"{name}ForMultipleChoice",
+    }
+
+
+HUGGINGFACE_CLASSES = {
+    "roberta": _classes("Roberta"),
+    "xlm-roberta": _classes("XLMRoberta"),
+    "camembert": _classes("Camembert"),
+}
+
+HUGGINGFACE_PREFIX = "roberta"  # of all three
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings.word_embeddings",
+    "position_embedding": "embeddings.position_embeddings",
+    "segment_embedding": "embeddings.token_type_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+    "block_{i}/attention/query": "encoder.layer.{i}.attention.self.query",
+    "block_{i}/attention/key": "encoder.layer.{i}.attention.self.key",
+    "block_{i}/attention/value": "encoder.layer.{i}.attention.self.value",
+    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
+    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
+    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
+    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
+    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
+    "pooler": "pooler.dense",
+    "masked_lm/dense": "lm_head.dense",
+    "masked_lm/norm": "lm_head.layer_norm",
+    "masked_lm/bias": "lm_head.bias",
+    "classifier/dense": "classifier.dense",
+    "classifier/project": "classifier.out_proj",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "classifier",
+}
+
+HUGGINGFACE_TIED = {
+    "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+    "lm_head.decoder.bias": "lm_head.bias",
+}
