@@ -21,13 +21,25 @@ class Feed(keras.utils.PyDataset):
         self.batches = batches
         self.steps = steps
         self.check = check
-        self.first = 0
+        self.start(0)
+
+    def start(self, first):
+        """Moves to the epoch that starts at step `first`, and makes its first batch at once.
+
+        On JAX, Keras takes the weights out of a model before it asks for the first batch of an epoch: an error there
+        would leave a model without weights.
+        """
+        self.first = first
+        self._first_batch = self._checked(first) if first < len(self.batches) else None
 
     def __len__(self):
         return self.steps
 
     def __getitem__(self, index):
-        batch = self.batches[self.first + index]
+        return self._first_batch if index == 0 else self._checked(self.first + index)
+
+    def _checked(self, step):
+        batch = self.batches[step]
         self.check(*batch)
         return batch
 
@@ -40,7 +52,8 @@ class _Epochs(keras.callbacks.Callback):
         self.feed = feed
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.feed.first = epoch * self.feed.steps
+        if self.feed.first != epoch * self.feed.steps:
+            self.feed.start(epoch * self.feed.steps)
 
 
 class Trainable(keras.Model):
@@ -185,14 +198,15 @@ class Trainable(keras.Model):
             self.compile(adamw(rate, warmup=steps // 10, steps=steps, accumulation=x.accumulation))
         self.tokens_per_step = x.tokens_per_step
         feed = Feed(x, steps_per_epoch, self.check_batch)
-        feed.first = self._resume(callbacks, steps_per_epoch)
+        first = self._resume(callbacks, steps_per_epoch)
+        feed.start(first)
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
             callbacks.append(Progress(len(x)))
         with checked_inputs():
             return super().fit(
                 feed,
                 epochs=len(x) // steps_per_epoch,
-                initial_epoch=feed.first // steps_per_epoch,
+                initial_epoch=first // steps_per_epoch,
                 verbose=0 if verbose == "auto" else verbose,
                 callbacks=[_Epochs(feed), *callbacks],
                 validation_data=None if validation_data is None else self._feed(validation_data, batch_size),
@@ -305,11 +319,14 @@ class Trainable(keras.Model):
 
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
-    def save_to_preset(self, path):
-        """Writes weights, config and tokenizer in the Hugging Face layout, heads included where it has a place."""
+    def save_to_preset(self, path, **options):
+        """Writes weights, config and tokenizer in the Hugging Face layout, heads included where it has a place.
+
+        Options are those of `Backbone.save_to_preset`.
+        """
         from ..checkpoints import presets
 
-        presets.save(self, path)
+        presets.save(self, path, **options)
 
     def require_tokenizer(self):
         if self.tokenizer is None:
