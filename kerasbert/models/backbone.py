@@ -38,14 +38,24 @@ def inputs_are_checked():
     return _CHECKED.get()
 
 
+def _initializer(cls, *arguments):
+    """Zeros inside `zero_weights`. Draws anew at every call: with a plain seed, layers of one shape would be twins."""
+    return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else cls(*arguments, seed=keras.random.SeedGenerator())
+
+
 def truncated_normal(stddev):
     """Normal draws, those beyond two standard deviations redrawn; zeros inside `zero_weights`."""
-    return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else keras.initializers.TruncatedNormal(stddev=stddev)
+    return _initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
 
 
 def normal(stddev):
     """Normal draws; zeros inside `zero_weights`."""
-    return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else keras.initializers.RandomNormal(stddev=stddev)
+    return _initializer(keras.initializers.RandomNormal, 0.0, stddev)
+
+
+def uniform_by_inputs():
+    """Uniform draws up to a layer's number of inputs ** -0.5, torch's default; zeros inside `zero_weights`."""
+    return _initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")
 
 
 def with_zero_row(initializer, row):
@@ -191,11 +201,16 @@ class Backbone(keras.Model):
 
         return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
-    def save_to_preset(self, path):
-        """Writes `config.json` and `model.safetensors` in the Hugging Face layout of the family."""
+    def save_to_preset(self, path, **options):
+        """Writes `config.json` and `model.safetensors` in the Hugging Face layout of the family.
+
+        Args:
+            path: a folder, made if need be.
+            **options: `max_shard_size`, bytes or a str such as "5GB": larger models are written in shards.
+        """
         from ..checkpoints import presets
 
-        presets.save(self, path)
+        presets.save(self, path, **options)
 
 
 def field(default, help):
