@@ -8,7 +8,7 @@ import numpy as np
 from ..data.batches import Batches, ExampleBatches
 from ..data.tokenizers import Tokenizer
 from ..training.checkpointing import Checkpoints
-from ..training.optimizers import adamw
+from ..training.optimizers import LossScale, adamw
 from ..training.reporting import Progress
 from .backbone import Backbone, checked_inputs, inputs_are_checked
 
@@ -131,6 +131,14 @@ class Trainable(keras.Model):
         self.backbone.check_inputs(x)
 
     # === Training and prediction ===
+
+    def compile(self, optimizer="rmsprop", **kwargs):
+        """As Keras's `compile`; for float16, the optimizer gets a loss scale that misses no overflow."""
+        optimizer = keras.optimizers.get(optimizer)
+        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if self.dtype_policy.name == "mixed_float16" and not scaled:
+            optimizer = LossScale(optimizer)
+        super().compile(optimizer, **kwargs)
 
     def fit(
         self,

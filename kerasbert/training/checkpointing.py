@@ -45,6 +45,7 @@ class Checkpoints(RunCallback):
         self.folder, self.keep, self.recipe = Path(folder), keep, recipe
         self.folder.mkdir(parents=True, exist_ok=True)
         self._resumable = not self._steps()
+        self._random_state = None
 
     @property
     def newest(self):
@@ -63,7 +64,9 @@ class Checkpoints(RunCallback):
         step, state = self._newest_intact()
         if state is not None:
             _assign(_variables(model), state, self._path(step))
-            set_random_state({key.removeprefix("random/"): x for key, x in state.items() if key.startswith("random/")})
+            self._random_state = {
+                key.removeprefix("random/"): x for key, x in state.items() if key.startswith("random/")
+            }
         self.step = model.initial_step = step
         self._resumable = True
         return step
@@ -90,6 +93,15 @@ class Checkpoints(RunCallback):
                 "needed. Free some space or use another folder",
             )
 
+        if self._random_state is None:
+            self._random_state = get_random_state()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        # Data loaders and validation draw from torch's generators, too, and not as often in a resumed run: every epoch
+        # goes on where the steps of the one before it left them.
+        if batch == 0:
+            set_random_state(self._random_state)
+
     def on_epoch_end(self, epoch, logs=None):
         self.save(self.model)
 
@@ -103,7 +115,8 @@ class Checkpoints(RunCallback):
                 f"them; this state is not saved. {self.describe_newest()}",
                 checkpoint=self.newest,
             )
-        state |= {f"random/{name}": x for name, x in get_random_state().items()}
+        self._random_state = get_random_state()
+        state |= {f"random/{name}": x for name, x in self._random_state.items()}
         path, temporary = self._path(self.step), self.folder / f".step_{self.step:08d}.{os.getpid()}.temporary"
         try:
             safetensors.numpy.save_file(state, temporary)
@@ -223,8 +236,12 @@ def _assign(variables, state, path):
 
 
 def _stable(key):
-    """`model/00003/dense_7/kernel` without the 7: Keras numbers names by process, the index says which one it is."""
+    """`model/00003/dense_7/kernel` without the 7: Keras numbers names by process, the index says which one it is.
+
+    Of an optimizer's variable only the name counts: the rest tells whether `fit` or `restore` built the optimizer.
+    """
     group, index, path = key.split("/", 2)
+    path = path if group == "model" else path.rsplit("/", 1)[-1]
     return f"{group}/{index}/{re.sub(r'_[0-9]+(?=[/_]|$)', '', path)}"
 
 

@@ -263,7 +263,7 @@ class StopOnNaN(RunCallback):
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
-        self._running, self._first = set(), None
+        self._running, self._first, self._value = set(), None, None
 
     def on_train_batch_begin(self, batch, logs=None):
         with self._lock:
@@ -271,17 +271,18 @@ class StopOnNaN(RunCallback):
 
     def on_train_batch_end(self, batch, logs=None):
         super().on_train_batch_end(batch, logs)
+        loss = (logs or {}).get("loss", 0.0)
         # Reports arrive in any order: the first bad one is known when no earlier step is still running.
         with self._lock:
             self._running.discard(max(begun for begun in self._running if begun <= batch))
-            if not math.isfinite((logs or {}).get("loss", 0.0)) and (self._first is None or batch < self._first):
-                self._first = batch
+            if not math.isfinite(loss) and (self._first is None or batch < self._first):
+                self._first, self._value = batch, loss
             if self._first is None or any(begun < self._first for begun in self._running):
                 return
             step = self._epoch_start + self._first
         newest = self.checkpoints.describe_newest() if self.checkpoints else "The run keeps no checkpoints."
         raise TrainingDiverged(
-            f"The loss became {logs['loss']} at step {step + 1} of the run, `batches[{step}]`. {newest} Check that "
+            f"The loss became {self._value} at step {step + 1} of the run, `batches[{step}]`. {newest} Check that "
             "batch; a lower learning rate, a longer warm-up, or bfloat16 in the place of float16 often helps.",
             step=step,
             checkpoint=self.checkpoints.newest if self.checkpoints else None,
@@ -306,4 +307,4 @@ def _rich_bar():
     except ImportError:
         return None
     columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}")
-    return Progress(*columns, console=Console(), auto_refresh=False)
+    return Progress(*columns, console=Console(highlight=False), auto_refresh=False)

@@ -49,10 +49,10 @@ def train(model, start, stop, callbacks=(), epoch=4, broken=None, **options):
 
 def state(model):
     """Every variable of the model and its optimizer as numpy."""
-    return [np.array(keras.ops.convert_to_numpy(v)) for v in (*model.variables, *model.optimizer.variables)]
+    return [np.copy(keras.ops.convert_to_numpy(v)) for v in (*model.variables, *model.optimizer.variables)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny():
     """`build_model`, `train`, `state` and `Steps`, for tests that cannot import from here."""
     return type("Tiny", (), {f.__name__: staticmethod(f) for f in (build_model, train, state)} | {"Steps": Steps})

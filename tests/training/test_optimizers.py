@@ -52,7 +52,9 @@ def reference(steps, rates, decay=0.01, epsilon=1e-6, clip=None, correct=True, b
 def assert_same(found, expected, tolerance=2e-6):
     for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         for name in SHAPES:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=tolerance, atol=tolerance, err_msg=f"{step} {name}")
+            np.testing.assert_allclose(
+                ours[name], theirs[name], rtol=tolerance, atol=tolerance, err_msg=f"{step} {name}"
+            )
 
 
 @pytest.mark.parametrize("correct", [True, False])

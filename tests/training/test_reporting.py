@@ -1,0 +1,204 @@
+"""Logs that continue, curves, TensorBoard without TensorFlow, and the exact step of a nan."""
+
+import csv
+import json
+import subprocess
+import sys
+import threading
+
+import keras
+import pytest
+
+from kerasbert.training import (
+    Checkpoints,
+    Progress,
+    RunCallback,
+    RunLog,
+    StopOnNaN,
+    TensorBoardLog,
+    TrainingDiverged,
+    adamw,
+    plot_curves,
+    read_log,
+)
+
+
+def csv_rows(folder):
+    with open(folder / "log.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def scheduled(tiny):
+    return tiny.build_model(adamw(0.01, warmup=4, steps=8))
+
+
+def test_log_holds_every_epoch(tiny, tmp_path):
+    model = scheduled(tiny)
+    history = tiny.train(model, 0, 8, [RunLog(tmp_path, tokens_per_step=20)], validation_data=tiny.Steps(90, 92))
+    rows = read_log(tmp_path)
+    assert [row["step"] for row in rows] == [4, 8]
+    assert [row["tokens"] for row in rows] == [80, 160]
+    assert [row["learning_rate"] for row in rows] == pytest.approx([0.01, 0.0])
+    assert [row["loss"] for row in rows] == history.history["loss"]
+    assert [row["val_loss"] for row in rows] == history.history["val_loss"]
+    assert rows[1]["seconds"] > rows[0]["seconds"] > 0 and rows[1]["tokens_per_second"] > 0
+    table = csv_rows(tmp_path)
+    assert list(table[0]) == list(rows[0])
+    assert [float(row["val_loss"]) for row in table] == history.history["val_loss"]
+
+
+def test_log_continues_without_doubled_steps(tiny, tmp_path):
+    """Steps behind the checkpoint are trained again: their rows go; a line cut off by a crash goes, too."""
+    model = scheduled(tiny)
+    tiny.train(model, 0, 12, [RunLog(tmp_path)])
+    with open(tmp_path / "log.jsonl", "a") as file:
+        file.write('{"step": 16, "lo')
+    first = read_log(tmp_path)
+    model.initial_step = 8
+    tiny.train(model, 8, 16, [RunLog(tmp_path)], validation_data=tiny.Steps(90, 92))
+    rows = read_log(tmp_path)
+    assert [row["step"] for row in rows] == [4, 8, 12, 16]
+    assert rows[:2] == first[:2] and rows[2]["seconds"] > rows[1]["seconds"]
+    table = csv_rows(tmp_path)
+    assert [row["step"] for row in table] == ["4", "8", "12", "16"]
+    assert [bool(row["val_loss"]) for row in table] == [False, False, True, True]
+
+
+def test_log_of_an_earlier_run_is_put_aside(tiny, tmp_path):
+    (tmp_path / "log.1.jsonl").write_text("")
+    (tmp_path / "log.1.csv").write_text("")
+    for _ in range(2):
+        tiny.train(scheduled(tiny), 0, 4, [RunLog(tmp_path)])
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["log.1.csv", "log.1.jsonl", "log.2.csv", "log.2.jsonl", "log.csv", "log.jsonl"]
+    assert [row["step"] for row in read_log(tmp_path)] == [4]
+
+
+def test_curves(tiny, tmp_path):
+    pytest.importorskip("matplotlib")
+    tiny.train(scheduled(tiny), 0, 12, [RunLog(tmp_path)], validation_data=tiny.Steps(90, 92))
+    path = plot_curves(tmp_path)
+    content = path.read_bytes()
+    assert path == tmp_path / "curves.png" and content.startswith(b"\x89PNG") and len(content) > 5_000
+    with pytest.raises(ValueError, match="no rows to draw"):
+        plot_curves(tmp_path / "elsewhere")
+
+
+def test_curves_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"kerasbert\[plots\]"):
+        plot_curves(tmp_path)
+
+
+def test_tensorboard(tiny, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    history = tiny.train(scheduled(tiny), 0, 8, [TensorBoardLog(tmp_path, tokens_per_step=20)])
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    scalars = [
+        (value.tag, event.step, value.simple_value)
+        for event in LegacyEventFileLoader(str(path)).Load()
+        for value in event.summary.value
+    ]
+    losses = [(step, value) for tag, step, value in scalars if tag == "loss"]
+    assert losses == [(4, pytest.approx(history.history["loss"][0])), (8, pytest.approx(history.history["loss"][1]))]
+    assert {tag for tag, _, _ in scalars} == {"loss", "learning_rate", "tokens_per_second"}
+
+
+def test_tensorboard_without_the_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        TensorBoardLog(tmp_path)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is imported, of course")
+def test_importing_is_cheap():
+    """Training imports none of the optional packages, and TensorBoardLog does not import TensorFlow."""
+    code = (
+        "import sys, keras\n"
+        "before = set(sys.modules)\n"
+        "from kerasbert.training import TensorBoardLog\n"
+        "lazy = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "assert not lazy & {'matplotlib', 'rich', 'tensorboard', 'datasets', 'pandas', 'tensorflow'}, lazy\n"
+        "import importlib.util as u\n"
+        "if u.find_spec('tensorboard'): TensorBoardLog('.')\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("broken", [0, 6, 9])
+def test_nan_stops_at_its_step(tiny, tmp_path, broken):
+    checkpoints = Checkpoints(tmp_path)
+    model = scheduled(tiny)
+    with pytest.raises(
+        TrainingDiverged, match=rf"nan at step {broken + 1} of the run, `batches\[{broken}\]`"
+    ) as caught:
+        tiny.train(model, 0, 12, [checkpoints, StopOnNaN(checkpoints)], broken=broken)
+    last = broken // 4 * 4
+    assert caught.value.step == broken
+    assert caught.value.checkpoint == (tmp_path / f"step_{last:08d}.safetensors" if last else None)
+    assert ("no checkpoint yet" in str(caught.value)) == (last == 0)
+    if broken == 6:
+        assert checkpoints.restore(model) == last
+        tiny.train(model, last, 12, [checkpoints, StopOnNaN(checkpoints)])  # good batches: the run goes on
+        assert checkpoints.newest.name == "step_00000012.safetensors"
+
+
+def test_nan_after_a_resume_and_in_any_order():
+    """Reports arrive from threads: a later nan that arrives first does not hide the first one."""
+    stop = StopOnNaN()
+    stop.set_model(type("Model", (), {"initial_step": 100})())
+    stop.on_train_begin()
+    stop.on_epoch_begin(0)
+    for batch in range(4):
+        stop.on_train_batch_begin(batch)
+    nan = {"loss": float("nan")}
+    stop.on_train_batch_end(3, nan)
+    stop.on_train_batch_end(0, {"loss": 1.0})
+    stop.on_train_batch_end(2, nan)
+    with pytest.raises(TrainingDiverged, match=r"batches\[101\]"):
+        stop.on_train_batch_end(1, nan)
+
+
+def test_callbacks_never_make_the_device_wait(tiny, tmp_path):
+    """On JAX and torch, Keras calls all of our batch hooks from its threads."""
+    seen = []
+
+    class Spy(RunCallback):
+        def on_steps(self, logs):
+            seen.append((self.step, threading.current_thread() is threading.main_thread()))
+
+    callbacks = [Spy(), Progress(quiet=True), RunLog(tmp_path), StopOnNaN(), Checkpoints(tmp_path)]
+    tiny.train(scheduled(tiny), 0, 8, callbacks)
+    assert seen[-1][0] == 8 and [step for step, _ in seen] == sorted({step for step, _ in seen})
+    assert {on_main for _, on_main in seen} == {keras.backend.backend() == "tensorflow"}
+
+
+def test_plain_progress(tiny, capsys):
+    model = scheduled(tiny)
+    tiny.train(model, 0, 8, [Progress(8, tokens_per_step=20, interval=0.0)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("step 8/8  loss ") and "tokens/s" in lines[-1] and lines[-1].endswith("0:00 left")
+    assert any(line.startswith("step 4/8") for line in lines)
+    tiny.train(model, 0, 8, [Progress(quiet=True)])
+    assert capsys.readouterr().out == ""
+    model.initial_step = 40
+    tiny.train(model, 0, 8, [Progress(interval=1e9)])
+    steps = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert steps == ["step 44/48", "step 48/48"]
+
+
+def test_bar_in_a_terminal(tiny, capsys, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    tiny.train(scheduled(tiny), 0, 8, [Progress(8, tokens_per_step=20)])
+    output = capsys.readouterr().out
+    assert "8/8" in output and "step 4/8" in output and "tokens/s" in output
+
+
+def test_log_is_valid_json(tiny, tmp_path):
+    tiny.train(scheduled(tiny), 0, 4, [RunLog(tmp_path)])
+    (line,) = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert json.loads(line)["epoch"] == 1 and json.loads(line)["tokens"] is None
