@@ -1,0 +1,143 @@
+"""Text in, labels out: the classifier trains on str, answers on str, and says what is wrong with bad input."""
+
+import keras
+import numpy as np
+import pytest
+from tests.models.reference import to_numpy
+
+import kerasbert
+from kerasbert.data import Tokenizer
+from kerasbert.models import Bert, BertConfig
+from kerasbert.objectives import MaskedLM
+from kerasbert.tasks import TextClassifier
+
+GOOD = ["a fine film", "fine and warm", "a warm fine play", "warm film and a fine play"]
+BAD = ["a dull film", "dull and cold", "a cold dull play", "cold film and a dull play"]
+TEXTS, LABELS = GOOD + BAD, ["good"] * 4 + ["bad"] * 4
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train("wordpiece", TEXTS * 20, vocabulary_size=50)
+
+
+def backbone(tokenizer, **changes):
+    keras.utils.set_random_seed(0)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=24, max_length=16, initializer_range=0.2)
+    return Bert(BertConfig(**{"vocabulary_size": tokenizer.vocabulary_size, **sizes, **changes}))
+
+
+def test_learns_from_str_and_answers_with_labels(tokenizer, tmp_path):
+    model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
+    model.compile(keras.optimizers.Adam(1e-2))
+    history = model.fit(TEXTS, LABELS, batch_size=3, epochs=15, verbose=0, validation_data=(TEXTS[3:5], LABELS[3:5]))
+    assert history.history["loss"][-1] < 0.1 and history.history["val_accuracy"][-1] == 1.0
+    answers = model.classify(["a fine warm play", "dull"])
+    assert [answer["label"] for answer in answers] == ["good", "bad"]
+    assert sum(answers[0]["scores"].values()) == pytest.approx(1.0)
+    assert answers[0]["score"] == max(answers[0]["scores"].values())
+    assert model.classify("dull")["label"] == "bad"
+
+    model.save_to_preset(tmp_path / "preset")
+    again = kerasbert.load(tmp_path / "preset")
+    assert again.labels == ["bad", "good"] and again.max_length == model.max_length
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0))
+
+
+def test_pairs_and_the_default_optimizer(tokenizer):
+    model = TextClassifier(backbone(tokenizer), labels=2, tokenizer=tokenizer)
+    pairs = [(one, other) for one, other in zip(GOOD, BAD, strict=True)]
+    model.fit(pairs, [0, 1, 0, 1], batch_size=4, epochs=2, verbose=0)
+    assert int(to_numpy(model.optimizer.iterations)) == 2
+    assert float(to_numpy(model.optimizer.learning_rate)) == pytest.approx(0.0, abs=1e-9)
+    assert model.predict(pairs, verbose=0).shape == (4, 2)
+
+
+def test_predictions_keep_the_order_and_do_not_depend_on_the_batch(tokenizer):
+    model = TextClassifier(backbone(tokenizer), tokenizer=tokenizer)
+    together = model.predict(TEXTS, batch_size=8, verbose=0)
+    assert together.shape == (8, 2)
+    np.testing.assert_allclose(model.predict(TEXTS, batch_size=3, verbose=0), together, atol=1e-6)
+    alone = np.concatenate([model.predict([text], verbose=0) for text in TEXTS[:2]])
+    np.testing.assert_allclose(alone, together[:2], atol=1e-5)
+
+
+def test_evaluation_counts_every_example_once(tokenizer):
+    """8 examples in batches of 3: the row that fills the last batch weighs nothing, in loss and metrics."""
+    model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
+    model.compile(keras.optimizers.SGD(0.0), metrics=["accuracy"])
+    found = model.evaluate(TEXTS, LABELS, batch_size=3, verbose=0, return_dict=True)
+    right = model.predict(TEXTS, verbose=0).argmax(-1) == model.encode_labels(LABELS)
+    assert found["accuracy"] == pytest.approx(right.mean())
+
+
+def test_several_labels_and_scores(tokenizer):
+    model = TextClassifier(backbone(tokenizer), labels=["film", "play"], problem="labels", tokenizer=tokenizer)
+    model.compile(keras.optimizers.Adam(1e-2))
+    targets = [[word for word in ("film", "play") if word in text] for text in TEXTS]
+    model.fit(TEXTS, targets, batch_size=8, epochs=40, verbose=0)
+    assert [answer["labels"] for answer in model.classify(TEXTS)] == targets
+    model = TextClassifier(backbone(tokenizer), problem="score", tokenizer=tokenizer)
+    model.compile(keras.optimizers.Adam(1e-2))
+    scores = [float("warm" in text) for text in TEXTS]
+    model.fit(TEXTS, scores, batch_size=8, epochs=60, verbose=0)
+    assert [round(answer["score"]) for answer in model.classify(TEXTS)] == scores
+
+
+def test_class_weights_weigh(tokenizer):
+    """With all the weight on one class the other is never learned."""
+    model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
+    model.compile(keras.optimizers.Adam(1e-2))
+    model.fit(TEXTS, LABELS, batch_size=8, epochs=10, class_weight={0: 0.0, 1: 1.0}, verbose=0)
+    assert {answer["label"] for answer in model.classify(TEXTS)} == {"good"}
+
+
+def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_path):
+    pretrained = MaskedLM(backbone(tokenizer), tokenizer=tokenizer)
+    pretrained.save_to_preset(tmp_path)
+    with pytest.warns(UserWarning, match="no weights for classifier/dense: made new"):
+        model = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
+    for one, other in zip(pretrained.backbone.weights, model.backbone.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+    assert model.tokenizer.hash == tokenizer.hash
+    assert to_numpy(model.classifier.dense.kernel).std() > 0
+
+
+def test_fill_mask_names_the_tokens(tokenizer, tmp_path):
+    model = MaskedLM(backbone(tokenizer, dropout=0.0, attention_dropout=0.0), tokenizer=tokenizer)
+    model.compile(keras.optimizers.Adam(1e-2))
+    model.fit([text for text in TEXTS for _ in range(20)], batch_size=16, epochs=6, verbose=0)
+    answers = model.fill_mask(["a [MASK] film", "dull and [MASK]", "[MASK] [MASK]"], top_k=3)
+    assert [len(masks) for masks in answers] == [1, 1, 2]
+    assert all(len(candidates) == 3 for masks in answers for candidates in masks)
+    best = answers[0][0]
+    assert best[0]["token"] == tokenizer.token(best[0]["id"]) and best[0]["score"] >= best[1]["score"]
+    assert {"fine", "dull"} & {candidate["token"] for candidate in best}
+    with pytest.raises(ValueError, match="mask token"):
+        model.fill_mask("no mask here")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.fit(TEXTS, ["good", "ugly"] * 4, verbose=0), "Labels must be among.*'ugly'"),
+        (lambda m: m.fit(TEXTS, [0, 2] * 4, verbose=0), "Labels must be between 0 and 1.*Received: 2"),
+        (lambda m: m.fit(TEXTS, LABELS[:-1], verbose=0), "same number of examples"),
+        (lambda m: m.predict([], verbose=0), "at least one example"),
+        (lambda m: m.predict({"token_ids": np.full((1, 4), 10_000)}, verbose=0), "`token_ids` must be between"),
+    ],
+)
+def test_bad_input_is_a_clear_error(tokenizer, call, message):
+    model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
+    with pytest.raises(ValueError, match=message):
+        call(model)
+
+
+def test_text_without_a_tokenizer_says_so(tokenizer):
+    with pytest.raises(ValueError, match="Text needs a tokenizer"):
+        TextClassifier(backbone(tokenizer)).predict(TEXTS)
+    with pytest.raises(ValueError, match="a tokenizer of .* pieces"):
+        TextClassifier(backbone(tokenizer, vocabulary_size=tokenizer.vocabulary_size - 1), tokenizer=tokenizer)
