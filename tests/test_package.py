@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import kerasbert
+
+ROOT = Path(__file__).resolve().parent.parent
 
 PRINT_BACKEND = "import kerasbert, os; print(os.environ.get('KERAS_BACKEND'))"
 INSTALLED = "import importlib.util as u; u.find_spec = lambda name, find=u.find_spec: name in {names} or None; "
@@ -15,7 +18,7 @@ INSTALLED = "import importlib.util as u; u.find_spec = lambda name, find=u.find_
 
 def backend(code, home, **environment):
     environment = {**os.environ, "KERAS_HOME": str(home), "KERAS_BACKEND": "", **environment}
-    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     return process.stdout.strip() or process.stderr
 
 

@@ -171,11 +171,12 @@ class Backbone(keras.Model):
     # === Config ===
 
     def get_config(self):
-        return {
-            "config": dataclasses.asdict(self.config),
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-        }
+        policy = self.dtype_policy
+        if type(policy) is keras.dtype_policies.DTypePolicy:
+            dtype = policy.name  # to serialise it imports TensorFlow wherever it is installed
+        else:
+            dtype = keras.dtype_policies.serialize(policy)
+        return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
 
     @classmethod
     def from_config(cls, config):

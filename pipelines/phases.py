@@ -1,0 +1,42 @@
+"""A run whose rows change their length on the way."""
+
+from kerasbert.data import Batches
+
+
+class Phases(Batches):
+    """Runs one after the other, seen as one run. BERT: 90% of the steps at length 128, the rest at 512.
+
+    Args:
+        parts: runs of the same batch size and accumulation.
+    """
+
+    def __init__(self, parts: list[Batches]):
+        first = parts[0]
+        if any((p.batch_size, p.accumulation) != (first.batch_size, first.accumulation) for p in parts):
+            raise ValueError("The parts of a run must have the same `batch_size` and `accumulation`.")
+        updates = sum(len(part) for part in parts) // first.accumulation
+        super().__init__(first.batch_size, updates, first.seed, first.accumulation)
+        self.parts = parts
+        self.length = first.length
+
+    def __getitem__(self, step: int) -> tuple:
+        if not 0 <= step < len(self):
+            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
+        step += self._start
+        for part in self.parts:
+            if step < len(part):
+                return part[step]
+            step -= len(part)
+        raise AssertionError("the parts are shorter than the run")
+
+    def prefixes(self) -> list["Phases"]:
+        """The run up to the end of each part, the whole run last: what `fit` gets one after the other."""
+        return [Phases(self.parts[: number + 1]) for number in range(len(self.parts))]
+
+    def shard(self, index: int, count: int) -> "Phases":
+        part = super().shard(index, count)
+        part.parts = [part.shard(index, count) for part in self.parts]
+        return part
+
+    def recipe(self) -> dict:
+        return {"batches": type(self).__name__, "parts": [{**p.recipe(), "steps": len(p)} for p in self.parts]}

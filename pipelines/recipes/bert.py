@@ -1,0 +1,73 @@
+"""BERT's own run (Devlin et al. 2018, arXiv 1810.04805, appendix A.2, and the official code).
+
+Sizes from tiny to medium are those of Turc et al. 2019 (arXiv 1908.08962), pretrained as the base size was.
+"""
+
+from .recipe import Recipe
+
+
+def _paper(name: str, size: str, **changes) -> Recipe:
+    numbers = dict(
+        backbone=size,
+        batch_size=256,
+        length=128,
+        steps=1_000_000,
+        # "We then train the rest 10% of the steps of sequence of 512 to learn the positional embeddings."
+        long_length=512,
+        long_steps=100_000,
+        # Adam without bias correction, and a decay that counts from the first step: what the code does.
+        schedule=dict(peak=1e-4, warmup=10_000, decay_from="start"),
+        optimizer=dict(
+            weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
+        ),
+        objective_options=dict(sentence_pair=True),
+        data=dict(sentence_pairs=True, static_masks=True, dupe_factor=10, mask_rate=0.15, short_sequence_rate=0.1),
+    )
+    return Recipe(name=name, **{**numbers, **changes})
+
+
+def base() -> Recipe:
+    """BERT-base: 110M parameters, 40 passes over 3.3 billion words."""
+    return _paper("bert.base", "bert_base")
+
+
+def large() -> Recipe:
+    """BERT-large: 340M parameters, otherwise as base."""
+    return _paper("bert.large", "bert_large")
+
+
+def large_whole_words() -> Recipe:
+    """The later checkpoints of BERT-large, whose masks cover whole words."""
+    recipe = _paper("bert.large_whole_words", "bert_large")
+    recipe.data["whole_words"] = True
+    return recipe
+
+
+def medium() -> Recipe:
+    """8 layers, 512 wide."""
+    return _paper("bert.medium", "bert_medium")
+
+
+def small() -> Recipe:
+    """4 layers, 512 wide."""
+    return _paper("bert.small", "bert_small")
+
+
+def mini() -> Recipe:
+    """4 layers, 256 wide."""
+    return _paper("bert.mini", "bert_mini")
+
+
+def tiny() -> Recipe:
+    """The twin of base that a laptop finishes: 2 layers, 128 wide, 64 tokens a row, a high rate, the same rules."""
+    return _paper(
+        "bert.tiny",
+        "bert_tiny",
+        batch_size=32,
+        length=64,
+        steps=4_000,
+        long_length=0,
+        long_steps=0,
+        schedule=dict(peak=2e-3, warmup=200, decay_from="start"),
+        optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0),
+    )

@@ -1,0 +1,44 @@
+"""Learns a vocabulary from text.
+
+python -m pipelines.train_tokenizer --source text.txt --output corpora/tokenizer --vocabulary-size 16000 --lowercase
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from kerasbert.data import Tokenizer, read_documents
+
+
+def train_tokenizer(
+    source: list[str],
+    output: Path,
+    vocabulary_size: int = 16_000,
+    kind: Literal["wordpiece", "byte_bpe", "unigram"] = "wordpiece",
+    lowercase: bool = False,
+    column: str | None = None,
+    errors: Literal["strict", "replace", "ignore"] = "strict",
+    encoding: str = "utf-8",
+) -> Tokenizer:
+    """Learns a vocabulary from text and saves it in the files that transformers reads.
+
+    Args:
+        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set of the hub.
+        output: folder for the tokenizer's files.
+        vocabulary_size: pieces, special tokens included.
+        kind: WordPiece as in BERT, byte-level BPE as in RoBERTa, or unigram as in ALBERT and T5.
+        lowercase: read text in lower case.
+        column: of a table, the one with the text.
+        errors: what to do with bytes that are not text.
+        encoding: of the files.
+    """
+    documents = read_documents(source, column=column, errors=errors, encoding=encoding)
+    tokenizer = Tokenizer.train(kind, documents, vocabulary_size, lowercase=lowercase)
+    tokenizer.save(output)
+    print(f"{tokenizer.vocabulary_size:,} pieces in {output}")
+    return tokenizer
+
+
+if __name__ == "__main__":
+    tyro.cli(train_tokenizer)
