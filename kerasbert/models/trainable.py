@@ -85,8 +85,15 @@ class Trainable(keras.Model):
 
     def build_now(self):
         """Creates every weight; the last line of each subclass's `__init__`."""
+        pooler = getattr(self.backbone, "pooler", None)
+        if pooler is not None and self.backbone.trainable:
+            # One that this model does not read would get no gradient: it waits for a model that does.
+            pooler.trainable = self.needs_pooler(self.backbone.family(), self.arguments())
         with checked_inputs():
-            self(self.backbone.example_inputs())
+            self(self.example_inputs())
+
+    def example_inputs(self):
+        return self.backbone.example_inputs()
 
     def __call__(self, inputs, *args, **kwargs):
         if not inputs_are_checked():
@@ -139,6 +146,11 @@ class Trainable(keras.Model):
         if self.dtype_policy.name == "mixed_float16" and not scaled:
             optimizer = LossScale(optimizer)
         super().compile(optimizer, **kwargs)
+
+    def compile_from_config(self, config):
+        """Compiles a model that comes from a `.keras` file. Keras leaves out models with a `compile` of their own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
 
     def fit(
         self,
@@ -297,6 +309,12 @@ class Trainable(keras.Model):
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
         return cls(**config)
+
+    def compile_from_config(self, config):
+        """Compiles a loaded model as it was; Keras leaves models that override `compile` to do so themselves."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
 
     def save_assets(self, folder):
         """The tokenizer inside a `.keras` file."""
