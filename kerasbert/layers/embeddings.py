@@ -15,18 +15,17 @@ def gather_positions(x, positions):
     return ops.take_along_axis(x, ops.maximum(positions, 0)[:, :, None], axis=1)
 
 
-def first_tokens(x, inputs, required=True):
+def first_tokens(x, inputs):
     """The first vector of each sequence: (b, m), or (b, n, m) in packed rows, which say where by `first_positions`.
 
-    Where a packed row does not say it, an error; None if the vectors are not `required`.
+    None for packed rows that do not say where: only heads that need it mind.
     """
     if inputs.get("first_positions") is not None:
         return gather_positions(x, inputs["first_positions"])
-    if inputs.get("sequence_ids") is not None:
-        if not required:
-            return None
-        raise ValueError(
-            "Pooling a packed row needs to know where its sequences start. Received `sequence_ids` without "
-            "`first_positions`. Add `first_positions` (b, n), or use a backbone with pooler=False."
-        )
-    return x[:, 0]
+    return None if inputs.get("sequence_ids") is not None else x[:, 0]
+
+
+def pooled(pooler, x, inputs):
+    """The pooler's view of the first tokens; None without a pooler or without first tokens."""
+    first = None if pooler is None else first_tokens(x, inputs)
+    return None if first is None else pooler(first)

@@ -77,8 +77,9 @@ class PooledClassifier(keras.layers.Layer):
     def call(self, outputs):
         if outputs.get("pooled_output") is None:
             raise ValueError(
-                "This head reads `pooled_output`. Received a backbone that was built with pooler=False. "
-                "Build or load it with pooler=True."
+                "This head reads `pooled_output`. Received a backbone that was built with pooler=False, or packed "
+                "rows that do not say where their sequences start. Use pooler=True, and `first_positions` (b, n) "
+                "with `sequence_ids`."
             )
         return self.dense(self.dropout(outputs["pooled_output"]))
 

@@ -10,7 +10,7 @@ import dataclasses
 import keras
 
 from ..layers.attention import MultiHeadAttention
-from ..layers.embeddings import first_tokens
+from ..layers.embeddings import pooled
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask
@@ -170,7 +170,7 @@ class Bert(Backbone):
             states.append(x)
 
         outputs = {"sequence_output": x}
-        outputs["pooled_output"] = self.pooler(first_tokens(x, inputs)) if self.pooler else None
+        outputs["pooled_output"] = pooled(self.pooler, x, inputs)
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

@@ -155,7 +155,7 @@ class DistilBert(Backbone):
                 weights.append(block_weights)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs, required=False)}
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

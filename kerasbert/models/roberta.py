@@ -12,7 +12,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from ..layers.embeddings import first_tokens
+from ..layers.embeddings import first_tokens, pooled
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
@@ -130,8 +130,8 @@ class Roberta(Backbone):
                 weights.append(block_weights)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs, required=False)}
-        outputs["pooled_output"] = self.pooler(first_tokens(x, inputs)) if self.pooler else None
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        outputs["pooled_output"] = pooled(self.pooler, x, inputs)
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

@@ -145,7 +145,7 @@ class TextClassifier(Task):
         problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
         if "problem" not in own and stored.get("problem_type") in problems:
             own["problem"] = problems[stored["problem_type"]]
-        elif "problem" not in own and len(own.get("labels", "ab")) == 1:
+        elif "problem" not in own and (own.get("labels") == 1 or np.shape(own.get("labels", "")) == (1,)):
             own["problem"] = "score"
         return own
 

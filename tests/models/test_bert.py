@@ -147,8 +147,9 @@ def test_initial_weights_are_the_papers():
 
 
 def test_pooling_a_packed_row_needs_its_starts():
+    model = TextClassifier(Bert(BertConfig(**TINY)))
     with pytest.raises(ValueError, match="first_positions"):
-        Bert(BertConfig(**TINY))({"token_ids": np.ones((1, 5), "int32"), "sequence_ids": np.ones((1, 5), "int32")})
+        model({"token_ids": np.ones((1, 5), "int32"), "sequence_ids": np.ones((1, 5), "int32")})
 
 
 @pytest.mark.parametrize(

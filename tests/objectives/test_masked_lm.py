@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from tests.models.reference import randomize, their_model, to_numpy
 
+from kerasbert.checkpoints.tensor_files import TensorFiles
 from kerasbert.data import ExampleBatches
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
@@ -113,6 +114,27 @@ def test_accumulated_gradients_equal_those_of_the_large_batch(pairs):
         moved.append([to_numpy(v).copy() for v in model.trainable_variables])
     for one, other in zip(*moved, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_a_pooler_that_is_not_read_is_neither_trained_nor_written(tmp_path):
+    backbone = Bert(BertConfig(**TINY))
+    model = MaskedLM(backbone)
+    model.compile(keras.optimizers.SGD(1.0))
+    before = to_numpy(backbone.pooler.kernel).copy()
+    model.train_on_batch(*batch())
+    np.testing.assert_array_equal(before, to_numpy(backbone.pooler.kernel))
+    model.save_to_preset(tmp_path)
+    assert not [name for name in TensorFiles(tmp_path).keys() if "pooler" in name]
+    MaskedLM(backbone, sentence_pair=True)
+    assert backbone.pooler.trainable
+
+
+def test_packed_rows_need_no_starts_where_nothing_is_pooled():
+    model = randomize(MaskedLM(Bert(BertConfig(**TINY))))
+    x = {"token_ids": np.ones((1, 6), "int32"), "sequence_ids": np.array([[1, 1, 1, 2, 2, 0]], "int32")}
+    logits = to_numpy(model({**x, "masked_positions": np.array([[0, 3, -1]], "int32")}))
+    alone = to_numpy(model({"token_ids": np.ones((1, 2), "int32"), "masked_positions": np.array([[0]], "int32")}))
+    np.testing.assert_allclose(logits[0, 1], alone[0, 0], atol=1e-5)
 
 
 def test_compile_refuses_a_loss():
