@@ -72,7 +72,8 @@ def real_tokens(inputs, prefix=""):
     if inputs.get(prefix + "padding_mask") is not None:
         return ops.cast(inputs[prefix + "padding_mask"], "bool")
     if inputs.get(prefix + "lengths") is not None:
-        return ops.arange(inputs[prefix + "token_ids"].shape[-1]) < inputs[prefix + "lengths"][:, None]
+        lengths = ops.convert_to_tensor(inputs[prefix + "lengths"])
+        return ops.arange(inputs[prefix + "token_ids"].shape[-1]) < lengths[:, None]
     if inputs.get(prefix + "sequence_ids") is not None:
         return inputs[prefix + "sequence_ids"] > 0
     return None

@@ -45,6 +45,9 @@ def test_learns_from_str_and_answers_with_labels(tokenizer, tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0))
+    assert again.evaluate(TEXTS, LABELS, verbose=0) == model.evaluate(TEXTS, LABELS, verbose=0)
+    for one, other in zip(again.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
 def test_pairs_and_the_default_optimizer(tokenizer):
@@ -98,7 +101,7 @@ def test_class_weights_weigh(tokenizer):
 def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_path):
     pretrained = MaskedLM(backbone(tokenizer), tokenizer=tokenizer)
     pretrained.save_to_preset(tmp_path)
-    with pytest.warns(UserWarning, match="no weights for classifier/dense: made new"):
+    with pytest.warns(UserWarning, match="no weights for classifier/dense, pooler: made new"):
         model = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
     for one, other in zip(pretrained.backbone.weights, model.backbone.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
