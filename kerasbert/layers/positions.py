@@ -23,6 +23,7 @@ def token_positions(inputs, prefix="", counted=False):
     columns = ops.arange(length, dtype="int32")[None, :]
     sequences = inputs.get(prefix + "sequence_ids")
     if sequences is not None:
+        sequences = ops.convert_to_tensor(sequences)
         same_sequence = sequences[:, :, None] == sequences[:, None, :]
         earlier = columns[:, :, None] > columns[:, None, :]
         return ops.sum(ops.cast(same_sequence & earlier, "int32"), axis=-1)
