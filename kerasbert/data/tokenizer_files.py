@@ -6,6 +6,9 @@ from pathlib import Path
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from .sentencepiece import CONTROL, UNKNOWN, build_backend, read_model
+from .tokenizer_families import FAMILIES, Family, family_named, family_of_pieces, mark_special
+
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 # What the tokens of published files are called where their configuration does not say.
@@ -21,12 +24,7 @@ _USUAL_NAMES = {
 
 
 def bert_template(roles: dict, ids: dict[str, int]) -> processors.PostProcessor:
-    first, last = roles["cls"], roles["sep"]
-    return processors.TemplateProcessing(
-        single=f"{first}:0 $A:0 {last}:0",
-        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-        special_tokens=[(first, ids[first]), (last, ids[last])],
-    )
+    return FAMILIES["bert"].template(roles, ids)
 
 
 def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcessor:
@@ -34,18 +32,37 @@ def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcess
     return processors.RobertaProcessing((last, ids[last]), (first, ids[first]), add_prefix_space=False)
 
 
+# === Settings ===
+
+
 def read_settings(folder: Path) -> dict:
+    """What the folder says of its tokenizer, on top of what its family usually has; `family` may be None."""
     settings: dict = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (folder / name).is_file():
-            settings |= json.loads((folder / name).read_text(encoding="utf-8"))
+        settings |= _read_json(folder / name)
+    settings.setdefault("tokenizer_family", None)
+    named = family_named(settings.get("tokenizer_class"), _read_json(folder / "config.json").get("model_type"))
+    settings["family"] = settings["tokenizer_family"] or named
     return settings
 
 
+def _read_json(path: Path) -> dict:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path} must be json. Received a file that is not: {error}.") from None
+    return content if isinstance(content, dict) else {}
+
+
 def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
+    """The token of each role: as the settings say, else as the family has it, else by the usual names."""
+    family = FAMILIES.get(settings.get("family"))
+    usual = {} if family is None else family.roles
     roles = {}
     for role in ROLES:
-        token = settings.get(f"{role}_token")
+        token = settings.get(f"{role}_token", usual.get(role))
         token = token.get("content") if isinstance(token, dict) else token
         if token in vocabulary:
             roles[role] = token
@@ -57,14 +74,50 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
     return roles
 
 
-def _read_tokenizer_json(path: Path, settings: dict) -> hf.Tokenizer:
+def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = False) -> hf.Tokenizer:
+    """Marks the special tokens, adds those that lie beside the vocabulary, and lays out the rows."""
+    vocabulary = backend.get_vocab()
+    roles = special_roles(settings, vocabulary)
+    family = FAMILIES.get(settings["family"])
+    special = {*roles.values(), *(token for token in (family.special if family else ()) if token in vocabulary)}
+    mark_special(backend, sorted(special, key=vocabulary.__getitem__), roles.get("mask") if swallow else None)
+    listed = {int(i): token for i, token in settings.get("added_tokens_decoder", {}).items()}
+    for text, index in _read_json(path.with_name("added_tokens.json")).items():
+        listed.setdefault(index, {"content": text, "special": True})
+    for index, token in sorted(listed.items()):
+        flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized") if name in token}
+        added = hf.AddedToken(token["content"], special=token.get("special", False), **flags)
+        (backend.add_special_tokens if added.special else backend.add_tokens)([added])
+        if backend.token_to_id(token["content"]) != index:
+            raise ValueError(
+                f"Added tokens must follow the vocabulary. Received: {path.parent} with {token['content']!r} as "
+                f"{index}, but its place is {backend.token_to_id(token['content'])}."
+            )
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    roles = special_roles(settings, vocabulary)
+    if family is not None:
+        layout = roberta_template(roles, vocabulary) if family is FAMILIES["roberta"] else None
+        layout = layout or family.template(roles, vocabulary)
+    elif "cls" in roles and "sep" in roles:
+        layout = (roberta_template if roles["cls"] == "<s>" else bert_template)(roles, vocabulary)
+    else:
+        layout = None
+    if layout is not None:
+        backend.post_processor = layout
+    return backend
+
+
+# === Readers: path, settings -> (backend, further arguments of the Tokenizer) ===
+
+
+def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     try:
-        return hf.Tokenizer.from_file(str(path))
+        return hf.Tokenizer.from_file(str(path)), {}
     except Exception as error:
         raise ValueError(f"{path} is not a tokenizer file: {error}") from None
 
 
-def _read_wordpiece(path: Path, settings: dict) -> hf.Tokenizer:
+def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     lines = path.read_text(encoding="utf-8").split("\n")
     vocabulary = {token.rstrip("\r"): index for index, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     roles = special_roles(settings, vocabulary)
@@ -78,38 +131,82 @@ def _read_wordpiece(path: Path, settings: dict) -> hf.Tokenizer:
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
-    _add_special_tokens(backend, roles)
-    if "cls" in roles and "sep" in roles:
-        backend.post_processor = bert_template(roles, vocabulary)
-    return backend
+    return _finish(backend, path, settings), {}
 
 
-def _read_byte_bpe(path: Path, settings: dict) -> hf.Tokenizer:
+def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     merges = path.with_name("merges.txt")
     if not merges.is_file():
         raise FileNotFoundError(f"{path} must have a merges.txt beside it. There is none.")
-    vocabulary = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary = _read_json(path)
+    lines = merges.read_text(encoding="utf-8").split("\n")
+    pairs = [tuple(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"Each line of {merges} must hold the two parts of a merge.")
     if any(token.endswith("</w>") for token in vocabulary):
-        raise ValueError(f"{path} is a BPE that marks the ends of words; from vocab.json only byte-level BPE is read.")
-    backend = hf.Tokenizer(models.BPE.from_file(str(path), str(merges)))
-    prefix = settings.get("add_prefix_space", False)
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+        return _read_bpe_of_words(path, settings, vocabulary, pairs)
+    unknown = sorted({part for pair in pairs for part in (*pair, "".join(pair))} - set(vocabulary))
+    if unknown:
+        raise ValueError(f"{merges} must be that of {path}, which lacks {', '.join(unknown[:5])}.")
+    backend = hf.Tokenizer(models.BPE(vocabulary, pairs))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=True)
-    roles = special_roles(settings, vocabulary)
-    _add_special_tokens(backend, roles, swallow=roles.get("mask"))
-    if roles.get("cls") == "<s>":
-        backend.post_processor = roberta_template(roles, vocabulary)
-    elif "cls" in roles and "sep" in roles:
-        backend.post_processor = bert_template(roles, vocabulary)
-    return backend
+    return _finish(backend, path, settings, swallow=True), {}
 
 
-def _add_special_tokens(backend: hf.Tokenizer, roles: dict, swallow: str | None = None) -> None:
-    vocabulary = backend.get_vocab()
-    special = sorted(set(roles.values()), key=vocabulary.__getitem__)
-    backend.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
+def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list) -> tuple[hf.Tokenizer, dict]:
+    """BPE that marks the ends of words: XLM's, and GPT's."""
+    settings["family"] = settings["family"] or ("xlm" if "<special1>" in vocabulary else "openai-gpt")
+    size = max(vocabulary.values()) + 1
+    backend = hf.Tokenizer(bpe_of_words(vocabulary, pairs))
+    backend.decoder = decoders.BPEDecoder(suffix="</w>")
+    if settings["family"] == "xlm":
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        lowercase = settings.get("do_lowercase_and_remove_accent", True)
+        further = {"preparation": "moses" if lowercase else "moses_cased"}
+    else:
+        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        further = {}
+    return _finish(backend, path, settings), {**further, "vocabulary_size": size}
 
 
-# One small function a kind of file; the first that is there is read.
-READERS = {"tokenizer.json": _read_tokenizer_json, "vocab.txt": _read_wordpiece, "vocab.json": _read_byte_bpe}
+def bpe_of_words(vocabulary: dict[str, int], pairs: list[tuple[str, str]]) -> models.BPE:
+    """Steps on the way to a piece need not be pieces: those that are none get ids behind the vocabulary."""
+    parts = dict.fromkeys(part for pair in pairs for part in (*pair, "".join(pair)))
+    first = max(vocabulary.values()) + 1
+    steps = {part: first + i for i, part in enumerate(part for part in parts if part not in vocabulary)}
+    unk = "<unk>" if "<unk>" in vocabulary else None
+    return models.BPE({**vocabulary, **steps}, pairs, unk_token=unk, end_of_word_suffix="</w>")
+
+
+def _read_sentencepiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
+    model = read_model(path)
+    settings["family"] = settings["family"] or family_of_pieces(model.pieces, path.name)
+    family = FAMILIES.get(settings["family"]) or Family({}, split_whitespace=False)
+    model.pieces = family.to_ids(model.pieces, settings)
+    there = {text for text, _, _ in model.pieces}
+    for token in (settings.get(f"{role}_token", family.roles.get(role)) for role in family.roles):
+        token = token.get("content") if isinstance(token, dict) else token
+        if token and token not in there:
+            model.pieces.append((token, 0.0, CONTROL))
+            there.add(token)
+    unk = settings.get("unk_token", family.roles.get("unk"))
+    unk = unk.get("content") if isinstance(unk, dict) else unk
+    unk = unk if unk in there else None
+    backend = build_backend(model, family.steps(settings), unk, family.split_whitespace)
+    mark_special(backend, [text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)])
+    return _finish(backend, path, settings, swallow=True), {}
+
+
+# The first that is there is read.
+READERS = {
+    "tokenizer.json": _read_tokenizer_json,
+    "vocab.txt": _read_wordpiece,
+    "vocab.json": _read_bpe,
+    "spiece.model": _read_sentencepiece,
+    "sentencepiece.bpe.model": _read_sentencepiece,
+    "spm.model": _read_sentencepiece,
+    "tokenizer.model": _read_sentencepiece,
+}

@@ -22,6 +22,7 @@ SPECIAL_TOKENS = {
 }
 
 _MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
+_LONGEST_LINE = 4096  # text without blanks would be one word, and unigram training is slow on long ones
 
 
 def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
@@ -134,7 +135,7 @@ def train_backend(
         raise ValueError(f"`kind` must be one of {', '.join(TRAINERS)}. Received: {kind!r}.")
     if "unk" not in roles and kind != "byte_bpe":
         raise ValueError(f"`special_tokens` must name one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
-    lines = (line for document in checked_documents(documents) for line in lines_of(document))
+    lines = (line for document in checked_documents(documents) for line in lines_of(document, _LONGEST_LINE))
     first = next(lines, None)
     if first is None:
         raise ValueError("`documents` must hold text to learn from. Received none.")

@@ -8,15 +8,20 @@ about BERT cannot smuggle separators into a training row.
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import tokenizers as hf
 
-from .files import write_text
+from . import moses
+from .tokenizer_export import write_files
+from .tokenizer_families import FAMILIES
 from .tokenizer_files import READERS, ROLES, read_settings, special_roles
 from .tokenizer_training import SPECIAL_TOKENS, train_backend
+
+PREPARATIONS = {"moses": moses.prepare, "moses_cased": functools.partial(moses.prepare, lowercase=False)}
 
 
 class Tokenizer:
@@ -27,10 +32,20 @@ class Tokenizer:
         roles: which token is which, such as `{"mask": "[MASK]"}`; keys out of `ROLES`.
         max_length: tokens a model takes, or None.
         padding_side: "right" or "left".
+        family: model type whose files its vocabulary comes in, such as "albert", or None.
+        preparation: what is done to text before: one of `PREPARATIONS`, or None.
+        vocabulary_size: pieces of the model; those behind are steps towards a piece. Default: all that the backend has.
     """
 
     def __init__(
-        self, backend: hf.Tokenizer, roles: dict[str, str], max_length: int | None = None, padding_side: str = "right"
+        self,
+        backend: hf.Tokenizer,
+        roles: dict[str, str],
+        max_length: int | None = None,
+        padding_side: str = "right",
+        family: str | None = None,
+        preparation: str | None = None,
+        vocabulary_size: int | None = None,
     ):
         backend.no_truncation()
         backend.no_padding()
@@ -42,7 +57,9 @@ class Tokenizer:
         self.roles = {role: roles[role] for role in ROLES if role in roles}
         self.max_length = max_length
         self.padding_side = padding_side
-        self.vocabulary_size = max(vocabulary.values()) + 1
+        self.family = family
+        self.preparation = preparation
+        self.vocabulary_size = vocabulary_size or max(vocabulary.values()) + 1
         for role in ROLES:
             setattr(self, f"{role}_id", vocabulary[roles[role]] if role in roles else None)
 
@@ -77,8 +94,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> "Tokenizer":
         """Reads a folder, or one tokenizer file with its neighbours; `tokenizer.json` comes first.
 
-        Without it: `vocab.txt` (WordPiece) or `vocab.json` with `merges.txt` (byte-level BPE), by the settings in
-        `tokenizer_config.json`.
+        Without it: `vocab.txt` (WordPiece), `vocab.json` with `merges.txt` (byte-level BPE; XLM's and GPT's BPE), or a
+        SentencePiece model, by the settings in `tokenizer_config.json` and the family in `config.json`.
 
         Raises:
             FileNotFoundError: no tokenizer files there.
@@ -88,14 +105,17 @@ class Tokenizer:
         for name, read in READERS.items():
             if (folder / name).is_file() and (path.is_dir() or path.name == name):
                 settings = read_settings(folder)
-                backend = read(folder / name, settings)
+                backend, further = read(folder / name, settings)
+                family = FAMILIES.get(settings["family"])
                 roles = special_roles(settings, backend.get_vocab(with_added_tokens=True))
                 length = settings.get("model_max_length")
                 return cls(
                     backend,
                     roles,
                     max_length=int(length) if length and length < 1e9 else None,
-                    padding_side=settings.get("padding_side", "right"),
+                    padding_side=settings.get("padding_side", family.padding_side if family else "right"),
+                    family=settings["family"],
+                    **further,
                 )
         raise FileNotFoundError(f"There are no tokenizer files at {path}. Known are: {', '.join(READERS)}.")
 
@@ -107,43 +127,18 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """Everything in one text, for files that carry a tokenizer as an asset."""
-        content = {"roles": self.roles, "max_length": self.max_length, "padding_side": self.padding_side}
-        return json.dumps({"tokenizer": self._content, **content}, ensure_ascii=False)
+        names = ("roles", "max_length", "padding_side", "family", "preparation", "vocabulary_size")
+        content = {name: getattr(self, name) for name in names}
+        return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
     def save(self, folder: str | Path) -> None:
         """Writes `tokenizer.json`, its settings, and the vocabulary in the files that older readers want.
 
-        `transformers.AutoTokenizer` gives the same ids: the class in the settings is the one that takes
-        `tokenizer.json` as it is (the classes of the families rebuild parts of it).
+        `transformers.AutoTokenizer` gives the same ids.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        special = {f"{role}_token": token for role, token in self.roles.items()}
-        normalizer = self._content["normalizer"] or {}
-        typed = any(segment for _, segment in self.template(pair=True))
-        settings = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": self.max_length or int(1e30),
-            "padding_side": self.padding_side,
-            "model_input_names": ["input_ids", *(["token_type_ids"] if typed else []), "attention_mask"],
-            "clean_up_tokenization_spaces": False,
-            **special,
-        }
-        if normalizer.get("type") == "BertNormalizer":
-            settings |= {
-                "do_lower_case": normalizer["lowercase"],
-                "strip_accents": normalizer["strip_accents"],
-                "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
-            }
-        if self._content["model"]["type"] == "WordPiece":
-            write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in self.tokens))
-        elif self._content["model"]["type"] == "BPE":
-            merges = (" ".join(pair) if isinstance(pair, list) else pair for pair in self._content["model"]["merges"])
-            write_text(folder / "vocab.json", json.dumps({t: i for i, t in enumerate(self.tokens)}, ensure_ascii=False))
-            write_text(folder / "merges.txt", "#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges))
-        write_text(folder / "special_tokens_map.json", json.dumps(special, indent=2, ensure_ascii=False))
-        write_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
-        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        write_files(self, folder)
 
     # ------------------------------------------------------------------ using
 
@@ -159,10 +154,28 @@ class Tokenizer:
             raise ValueError("`texts` must be a list of str. Received one str. Use [text].")
         self.backend.encode_special_tokens = plain_text
         try:
-            encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+            texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
+            encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except TypeError:
             raise ValueError("`texts` must be a list of str or of (str, str) tuples.") from None
-        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+        rows = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+        if self.preparation:  # a step towards a piece that was not reached is no piece
+            rows = [np.where(row < self.vocabulary_size, row, np.int32(self.unk_id)) for row in rows]
+        return rows
+
+    def _prepared(self, texts: Iterable, plain_text: bool) -> list:
+        """Texts through the preparation, special tokens left alone."""
+        special = [re.escape(self.token(i)) for i in self.special_ids]
+        pattern = re.compile(f"({'|'.join(sorted(special, key=len, reverse=True))})")
+        prepare = PREPARATIONS[self.preparation]
+
+        def prepared(text):
+            if isinstance(text, (tuple, list)):
+                return tuple(map(prepared, text))
+            parts = [text] if plain_text else pattern.split(text)
+            return "".join(part if i % 2 else prepare(part) for i, part in enumerate(parts))
+
+        return [prepared(text) for text in texts]
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         return self.backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens)
@@ -184,7 +197,8 @@ class Tokenizer:
         """All tokens in the order of their ids; a gap is an empty str."""
         tokens = [""] * self.vocabulary_size
         for token, index in self.backend.get_vocab(with_added_tokens=True).items():
-            tokens[index] = token
+            if index < self.vocabulary_size:
+                tokens[index] = token
         return tokens
 
     @functools.cached_property
@@ -197,13 +211,13 @@ class Tokenizer:
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
         """bool (vocabulary,): the piece begins a word. A row's first piece begins one whatever it is."""
-        model = self._content["model"]
+        model = self.content["model"]
         if model["type"] == "WordPiece":
             prefix = model["continuing_subword_prefix"]
             starts = [not token.startswith(prefix) for token in self.tokens]
-        elif model["type"] == "Unigram" or "Metaspace" in json.dumps(self._content["pre_tokenizer"]):
+        elif model["type"] == "Unigram" or "Metaspace" in json.dumps(self.content["pre_tokenizer"]):
             starts = [token.startswith("▁") for token in self.tokens]
-        elif "ByteLevel" in json.dumps([self._content["pre_tokenizer"], self._content["decoder"]]):
+        elif "ByteLevel" in json.dumps([self.content["pre_tokenizer"], self.content["decoder"]]):
             starts = [token.startswith("Ġ") for token in self.tokens]
         else:
             raise ValueError(f"Word starts are not known for {model['type']} without a mark at the start of words.")
@@ -245,9 +259,14 @@ class Tokenizer:
     def hash(self) -> str:
         """sha256 (hex) of all that decides which ids a text gets."""
         parts = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")
-        content = {part: self._content[part] for part in parts}
+        # Scores are single precision; their last digits as double change when a file is written and read.
+        whole = json.loads(self.backend.to_str(), parse_float=lambda text: float(np.float32(text)))
+        content = {part: whole[part] for part in parts}
+        if self.preparation:
+            content["preparation"] = self.preparation
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @functools.cached_property
-    def _content(self) -> dict:
+    def content(self) -> dict:
+        """The backend as `tokenizer.json` has it."""
         return json.loads(self.backend.to_str())

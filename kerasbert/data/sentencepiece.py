@@ -1,0 +1,203 @@
+"""SentencePiece's model files, read and written without its library (Kudo, Richardson 2018, arXiv 1808.06226).
+
+A model file is a protocol buffer: pieces with scores, and how text is normalised. The wire format needs no compiler:
+each field is a key (number and type) and a value.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import tokenizers as hf
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+MARK = "▁"  # stands for a blank
+UNIGRAM, BPE = 1, 2
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+
+@dataclasses.dataclass
+class SentencePieceModel:
+    """What a model file says.
+
+    Args:
+        pieces: (text, score, type) in the order of their ids.
+        kind: `UNIGRAM` or `BPE`.
+        charsmap: the compiled rules of the normaliser; empty for none.
+        byte_fallback: spell unknown characters in bytes.
+        add_dummy_prefix: put a blank in front of the text.
+        remove_extra_whitespaces: strip the text, and make one blank of several.
+    """
+
+    pieces: list[tuple[str, float, int]]
+    kind: int = UNIGRAM
+    charsmap: bytes = b""
+    byte_fallback: bool = False
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+
+    @property
+    def unk_id(self) -> int:
+        return next(i for i, (_, _, kind) in enumerate(self.pieces) if kind == UNKNOWN)
+
+
+# === The file ===
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(number, value) of each field of a message; four- and eight-byte values stay bytes."""
+    place = 0
+
+    def varint():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while place < len(data):
+        number, wire = divmod(varint(), 8)
+        if wire == 0:
+            yield number, varint()
+            continue
+        if wire not in (1, 2, 5):
+            raise ValueError(f"wire type {wire}")
+        size = varint() if wire == 2 else {1: 8, 5: 4}[wire]
+        if place + size > len(data):
+            raise ValueError("it ends early")
+        yield number, data[place : place + size]
+        place += size
+
+
+def read_model(path: str | Path) -> SentencePieceModel:
+    """Reads a `.model` file.
+
+    Raises: ValueError when the file is damaged, or of a kind other than unigram and BPE.
+    """
+    path = Path(path)
+    pieces, trainer, normalizer = [], {}, {}
+    try:
+        for number, value in _fields(path.read_bytes()):
+            if number == 1:
+                piece = dict(_fields(value))
+                score = struct.unpack("<f", piece.get(2, b"\0\0\0\0"))[0]
+                pieces.append((piece.get(1, b"").decode(), score, piece.get(3, NORMAL)))
+            elif number == 2:
+                trainer = dict(_fields(value))
+            elif number == 3:
+                normalizer = dict(_fields(value))
+        if not any(kind == UNKNOWN for _, _, kind in pieces):
+            raise ValueError("it has no piece for unknown text")
+    except (ValueError, IndexError, TypeError, struct.error) as error:
+        raise ValueError(f"{path} is not a whole SentencePiece model ({error}).") from None
+    kind = trainer.get(3, UNIGRAM)
+    if kind not in (UNIGRAM, BPE):
+        raise ValueError(f"A SentencePiece model must be unigram or BPE. Received: {path} of type {kind}.")
+    return SentencePieceModel(
+        pieces,
+        kind,
+        normalizer.get(2, b""),
+        bool(trainer.get(35, 0)),
+        bool(normalizer.get(3, 1)),
+        bool(normalizer.get(4, 1)),
+    )
+
+
+def _field(number: int, value: int | bytes | float) -> bytes:
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, bytes):
+        return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    value &= 2**64 - 1  # negative numbers are written as 64 bits
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def model_bytes(model: SentencePieceModel) -> bytes:
+    """The content of a `.model` file."""
+    parts = []
+    for text, score, kind in model.pieces:
+        piece = _field(1, text.encode()) + _field(2, float(score)) + (_field(3, kind) if kind != NORMAL else b"")
+        parts.append(_field(1, piece))
+    ids = {text: i for i, (text, _, kind) in enumerate(model.pieces) if kind in (CONTROL, UNKNOWN)}
+    unknown = model.pieces[model.unk_id][0]
+    trainer = _field(3, model.kind) + _field(4, len(model.pieces)) + _field(35, int(model.byte_fallback))
+    # Names of the piece and ids of unknown, beginning, end and padding; -1 for those that are not there.
+    for id_number, name_number, names in ((40, 45, [unknown]), (41, 46, ["<s>"]), (42, 47, ["</s>"]),
+                                          (43, 48, ["<pad>", "[PAD]"])):  # fmt: skip
+        name = next((name for name in names if name in ids), names[0])
+        trainer += _field(id_number, ids.get(name, -1)) + _field(name_number, name.encode())
+    normalizer = _field(1, b"nmt_nfkc" if model.charsmap else b"identity") + _field(2, model.charsmap)
+    normalizer += _field(3, int(model.add_dummy_prefix)) + _field(4, int(model.remove_extra_whitespaces))
+    return b"".join([*parts, _field(2, trainer), _field(3, normalizer + _field(5, 1))])
+
+
+# === As a tokenizer ===
+
+
+def build_backend(
+    model: SentencePieceModel,
+    steps: list[normalizers.Normalizer] = (),
+    unk_token: str | None = None,
+    split_whitespace: bool = False,
+) -> hf.Tokenizer:
+    """The tokenizer that gives the ids of SentencePiece's own encoder.
+
+    Args:
+        model: pieces in the order of the ids that are wanted.
+        steps: what the family does to text before.
+        unk_token: the unknown piece. Default: the one of that type.
+        split_whitespace: end words at what Unicode calls white space and the normaliser left, such as U+0085, as
+            transformers does for published families; to SentencePiece it is a character.
+    """
+    unk_token = unk_token or model.pieces[model.unk_id][0]
+    if model.kind == UNIGRAM:
+        unk_id = next(i for i, (text, _, _) in enumerate(model.pieces) if text == unk_token)
+        pieces = [(text, score) for text, score, _ in model.pieces]
+        backend = hf.Tokenizer(models.Unigram(pieces, unk_id, byte_fallback=model.byte_fallback))
+    else:
+        vocabulary = {text: i for i, (text, _, _) in enumerate(model.pieces)}
+        backend = hf.Tokenizer(
+            models.BPE(
+                vocabulary, _merges(model), unk_token=unk_token, fuse_unk=True, byte_fallback=model.byte_fallback
+            )
+        )
+    steps = [*steps, *([normalizers.Precompiled(model.charsmap)] if model.charsmap else [])]
+    if model.remove_extra_whitespaces:
+        steps += [normalizers.Replace(hf.Regex("^ +| +$"), ""), normalizers.Replace(hf.Regex(" {2,}"), " ")]
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    # Where no piece goes on behind a blank, words can be taken one by one.
+    apart = all(MARK not in text.lstrip(MARK) for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))
+    apart = apart and model.remove_extra_whitespaces
+    scheme = "always" if model.add_dummy_prefix else "never"
+    words = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)
+    if split_whitespace and apart:
+        words = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
+    backend.pre_tokenizer = words
+    blanks = decoders.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), blanks]) if model.byte_fallback else blanks
+    return backend
+
+
+def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
+    """SentencePiece joins the neighbours that make the best piece, however that piece was learnt: all pairs that do."""
+    scores = {text: score for text, score, kind in model.pieces if kind in (NORMAL, USER_DEFINED)}
+    ids = {text: i for i, (text, _, _) in enumerate(model.pieces)}
+    merges = []
+    for text in sorted(scores, key=lambda text: (-scores[text], ids[text])):
+        pairs = [(text[:cut], text[cut:]) for cut in range(1, len(text))]
+        merges += [(left, right) for left, right in pairs if left in scores and right in scores]
+    return merges

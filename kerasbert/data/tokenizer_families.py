@@ -1,0 +1,238 @@
+"""What the tokenizer of each family adds to its vocabulary: special tokens, the layout of rows, where its ids start.
+
+One entry a family; model types that share a vocabulary's form share an entry. `tokenizer_files.py` reads by them.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import tokenizers as hf
+from tokenizers import normalizers, processors
+
+from .sentencepiece import CONTROL, NORMAL, UNKNOWN
+
+Pieces = list[tuple[str, float, int]]
+
+
+def _same(pieces: Pieces, settings: dict) -> Pieces:
+    return pieces
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """
+    Args:
+        roles: the token of each role.
+        single, pair: rows, in roles and texts; `:1` is a segment id, 0 where there is none.
+        file: the vocabulary, as it was published.
+        special: further special tokens.
+        padding_side: "left" or "right".
+        to_ids: pieces of a SentencePiece model -> pieces in the order of the ids (fairseq put its own in front).
+        to_model: the inverse.
+        steps: settings -> what is done to text before SentencePiece's own normaliser.
+        split_whitespace: see `sentencepiece.build_backend`.
+    """
+
+    roles: dict[str, str]
+    single: str = "A"
+    pair: str = "A B"
+    file: str = "spiece.model"
+    special: tuple[str, ...] = ()
+    padding_side: str = "right"
+    to_ids: Callable = _same
+    to_model: Callable = _same
+    steps: Callable = lambda settings: []
+    split_whitespace: bool = True
+
+    def template(self, roles: dict[str, str], ids: dict[str, int]) -> processors.PostProcessor | None:
+        """The layout of rows, or None when there is none, or the vocabulary lacks a token of it."""
+        used = {item.partition(":")[0] for item in f"{self.single} {self.pair}".split()} - {"A", "B"}
+        if not used or not used <= set(roles):
+            return None
+        single, pair = (
+            " ".join(("$" if name in "AB" else "") + roles.get(name, name) + ":" + (segment or "0")
+                     for name, _, segment in (item.partition(":") for item in row.split()))
+            for row in (self.single, self.pair)
+        )  # fmt: skip
+        special = sorted({(roles[name], ids[roles[name]]) for name in used})
+        return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
+
+
+# === How families number pieces ===
+
+
+def _extra_ids(settings: dict) -> list[str]:
+    return [f"<extra_id_{i}>" for i in reversed(range(settings.get("extra_ids", 100)))]
+
+
+def _t5_to_ids(pieces: Pieces, settings: dict) -> Pieces:
+    """Sentinels behind the pieces, the first one last."""
+    there = {text for text, _, _ in pieces}
+    return pieces + [(token, 0.0, CONTROL) for token in _extra_ids(settings) if token not in there]
+
+
+def _t5_to_model(pieces: Pieces, settings: dict) -> Pieces:
+    return [piece for piece in pieces if not piece[0].startswith("<extra_id_")]
+
+
+_FAIRSEQ = [("<s>", 0.0, CONTROL), ("<pad>", 0.0, CONTROL), ("</s>", 0.0, CONTROL), ("<unk>", 0.0, UNKNOWN)]
+_MASK = [("<mask>", 0.0, CONTROL)]
+_SPM = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
+
+
+def _xlm_roberta_to_ids(pieces: Pieces, settings: dict) -> Pieces:
+    return _FAIRSEQ + pieces[3:] + _MASK
+
+
+def _xlm_roberta_to_model(pieces: Pieces, settings: dict) -> Pieces:
+    return _SPM + [piece for piece in pieces[4:] if piece[0] != "<mask>"]
+
+
+_CAMEMBERT = [
+    ("<s>NOTUSED", 0.0, CONTROL),
+    ("<pad>", 0.0, CONTROL),
+    ("</s>NOTUSED", 0.0, CONTROL),
+    ("<unk>", 0.0, UNKNOWN),
+    ("<unk>NOTUSED", -100.0, CONTROL),
+]
+
+
+def _camembert_to_ids(pieces: Pieces, settings: dict) -> Pieces:
+    return _CAMEMBERT + pieces[1:] + _MASK
+
+
+def _camembert_to_model(pieces: Pieces, settings: dict) -> Pieces:
+    return _SPM[:1] + [piece for piece in pieces[5:] if piece[0] != "<mask>"]
+
+
+def _ends_in_number_and_comma(piece: tuple) -> bool:
+    text = piece[0]
+    return len(text) > 1 and text[-1] == "," and text[-2].isdigit() and piece[2] == NORMAL
+
+
+def _without_number_commas(pieces: Pieces, settings: dict) -> Pieces:
+    """ALBERT and XLNet cut "9," in two; pieces that would keep it whole become too dear to be chosen."""
+    return [(p[0], p[1] - 100.0, p[2]) if _ends_in_number_and_comma(p) else p for p in pieces]
+
+
+def _with_number_commas(pieces: Pieces, settings: dict) -> Pieces:
+    return [(p[0], p[1] + 100.0, p[2]) if _ends_in_number_and_comma(p) and p[1] < -100.0 else p for p in pieces]
+
+
+# === What families do to text ===
+
+
+def _quotes_accents_case(lowercase: bool) -> Callable:
+    def steps(settings: dict) -> list[normalizers.Normalizer]:
+        out = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        if not settings.get("keep_accents", False):
+            out += [normalizers.NFKD(), normalizers.StripAccents()]
+        return out + ([normalizers.Lowercase()] if settings.get("do_lower_case", lowercase) else [])
+
+    return steps
+
+
+def _lowercase_if_asked(settings: dict) -> list[normalizers.Normalizer]:
+    return [normalizers.Lowercase()] if settings.get("do_lower_case", False) else []
+
+
+# === The table ===
+
+_BRACKETS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+_ANGLES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
+_SEGMENTS = dict(single="cls A sep", pair="cls A sep B:1 sep:1")
+_DOUBLE = dict(single="cls A sep", pair="cls A sep sep B sep")
+
+_BERT = Family(_BRACKETS, **_SEGMENTS, file="vocab.txt")
+_T5 = Family(
+    {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+    "A eos",
+    "A eos B eos",
+    to_ids=_t5_to_ids,
+    to_model=_t5_to_model,
+)
+_DEBERTA = {"bos": "[CLS]", "eos": "[SEP]", **_BRACKETS}
+
+FAMILIES = {
+    "bert": _BERT,
+    "electra": _BERT,
+    "mobilebert": _BERT,
+    "distilbert": Family(_BRACKETS, "cls A sep", "cls A sep B sep", file="vocab.txt"),
+    "roberta": Family(_ANGLES, **_DOUBLE, file="vocab.json"),
+    "gpt2": Family(dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"), file="vocab.json"),
+    "openai-gpt": Family({"unk": "<unk>"}, file="vocab.json"),
+    "deberta": Family(_DEBERTA, **_SEGMENTS, file="vocab.json"),
+    "modernbert": Family(_BRACKETS, "cls A sep", "cls A sep B sep", file="vocab.json"),
+    "xlm": Family(
+        {"bos": "<s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "</s>", "mask": "<special1>"},
+        "bos A sep",
+        "bos A sep B sep",
+        file="vocab.json",
+        special=tuple(f"<special{i}>" for i in range(10)),
+    ),
+    "albert": Family(
+        {"bos": "[CLS]", "eos": "[SEP]", **_BRACKETS, "unk": "<unk>", "pad": "<pad>"},
+        **_SEGMENTS,
+        to_ids=_without_number_commas,
+        to_model=_with_number_commas,
+        steps=_quotes_accents_case(lowercase=True),
+    ),
+    "xlnet": Family(
+        {**_ANGLES, "sep": "<sep>", "cls": "<cls>"},
+        "A sep cls:2",
+        "A sep B:1 sep:1 cls:2",
+        special=("<eop>", "<eod>"),
+        padding_side="left",
+        to_ids=_without_number_commas,
+        to_model=_with_number_commas,
+        steps=_quotes_accents_case(lowercase=False),
+    ),
+    "t5": _T5,
+    "mt5": _T5,
+    "umt5": _T5,
+    "xlm-roberta": Family(
+        _ANGLES,
+        **_DOUBLE,
+        file="sentencepiece.bpe.model",
+        to_ids=_xlm_roberta_to_ids,
+        to_model=_xlm_roberta_to_model,
+    ),
+    "camembert": Family(
+        _ANGLES,
+        **_DOUBLE,
+        file="sentencepiece.bpe.model",
+        special=("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
+        to_ids=_camembert_to_ids,
+        to_model=_camembert_to_model,
+    ),
+    "deberta-v2": Family(_DEBERTA, **_SEGMENTS, file="spm.model", steps=_lowercase_if_asked, split_whitespace=False),
+}
+
+# Classes of transformers that are called otherwise than their family.
+_CLASSES = {"xlmroberta": "xlm-roberta", "debertav2": "deberta-v2", "openaigpt": "openai-gpt"}
+
+
+def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
+    """The family by the class in tokenizer_config.json, else by the model type in config.json; None if neither says."""
+    name = (tokenizer_class or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
+    name = _CLASSES.get(name, name)
+    return name if name in FAMILIES else model_type if model_type in FAMILIES else None
+
+
+def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
+    """The family of a SentencePiece model whose folder says nothing: by the special pieces that it holds."""
+    texts = [text for text, _, _ in pieces]
+    if "<cls>" in texts:
+        return "xlnet"
+    if "[CLS]" in texts:
+        return "deberta-v2" if "[PAD]" in texts else "albert"
+    if file_name == "sentencepiece.bpe.model":
+        return "xlm-roberta"
+    return "t5" if texts[:2] == ["<pad>", "</s>"] else None
+
+
+def mark_special(backend: hf.Tokenizer, tokens: Sequence[str], swallow: str | None = None) -> None:
+    """Makes tokens special; those that the vocabulary lacks get the next ids. `swallow` takes the blank before it."""
+    backend.add_special_tokens(
+        [hf.AddedToken(token, lstrip=token == swallow, special=True, normalized=False) for token in tokens]
+    )
