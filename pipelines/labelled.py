@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "question", "question1", "review", "content", "document")
+TEXT_NAMES = ("text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document")
 PAIR_NAMES = ("text_pair", "pair", "sentence2", "hypothesis", "sentence", "question2", "passage", "answer")
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "sentiment", "score", "stars", "gold_label")
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")

@@ -81,7 +81,10 @@ class Recipe:
                 fields = self.fields_of(group)
                 if inner not in fields:
                     raise ValueError(f"`{group}` takes {', '.join(sorted(fields))}. Received: {setting!r}.")
-                changed[group][inner] = _parsed(name, text, fields[inner])
+                kind = fields[inner]
+                if kind is typing.Any and inner in changed[group]:
+                    kind = type(changed[group][inner])
+                changed[group][inner] = _parsed(name, text, kind)
             else:
                 groups = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
                 raise ValueError(f"A recipe has {', '.join([*own, *groups])}. Received: {setting!r}.")

@@ -1,0 +1,116 @@
+"""A classifier from a pretrained folder, its scores, and answers as JSON lines."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import kerasbert
+from pipelines.evaluate import evaluate
+from pipelines.finetune import finetune, label_names, summary
+from pipelines.labelled import Labelled
+from pipelines.predict import predict
+from pipelines.scores import classification_scores, regression_scores
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(finished_run, labelled_file, tmp_path_factory):
+    output = tmp_path_factory.mktemp("models") / "animals"
+    metrics = finetune(
+        str(finished_run[0] / "model"),
+        labelled_file,
+        output,
+        held_out=labelled_file,
+        epochs=30,
+        batch_size=8,
+        learning_rate=1e-2,
+        max_length=16,
+        seeds=(0, 1),
+    )
+    return output, metrics
+
+
+def test_finetuning_learns_and_reports(fine_tuned):
+    output, metrics = fine_tuned
+    assert metrics["accuracy"] == 1.0
+    assert [run["seed"] for run in metrics["runs"]] == [0, 1]
+    stored = json.loads((output / "metrics.json").read_text())
+    assert stored["runs"] == metrics["runs"] and stored["recipe"]["learning_rate"] == 1e-2
+    assert "| accuracy | 1 |" in (output / "README.md").read_text()
+    assert kerasbert.load(output).labels == ["cat", "dog"]
+
+
+def test_evaluation_gives_the_same_scores(fine_tuned, labelled_file, tmp_path):
+    scores = evaluate(str(fine_tuned[0]), data=labelled_file, output=tmp_path / "scores.json")
+    assert scores["accuracy"] == 1.0
+    assert json.loads((tmp_path / "scores.json").read_text()) == scores
+
+
+def test_evaluation_of_a_language_model(finished_run, corpora):
+    run, last = finished_run
+    scores = evaluate(str(run / "model"), corpus=corpora[1], batch_size=4, length=16)
+    assert scores["token_loss"] == pytest.approx(np.log(last["val_perplexity"]), rel=0.1)
+    assert scores["below_unigram"] == pytest.approx(scores["unigram_entropy"] - scores["token_loss"])
+    with pytest.raises(ValueError, match="a MaskedLM on --corpus"):
+        evaluate(str(run / "model"), data=corpora[1])
+
+
+def test_predictions_of_a_classifier(fine_tuned, tmp_path):
+    (tmp_path / "in.txt").write_text("the cat sat 3\n\nthe dog sat 4\nthe cat\tran\n")
+    predict(str(fine_tuned[0]), tmp_path / "in.txt", tmp_path / "out.jsonl")
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [answer["text"] for answer in answers] == ["the cat sat 3", "the dog sat 4", ["the cat", "ran"]]
+    assert [answer["label"] for answer in answers[:2]] == ["cat", "dog"]
+    assert all(0.5 <= answer["score"] <= 1.0 for answer in answers)
+
+
+def test_predictions_of_masks(finished_run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the [MASK] sat on the [MASK]\n"))
+    predict(str(finished_run[0] / "model"), top=3)
+    (answer,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(answer["masks"]) == 2
+    assert all(len(candidates) == 3 for candidates in answer["masks"])
+    assert answer["masks"][0][0]["score"] >= answer["masks"][0][1]["score"] > 0
+
+
+def test_regression(finished_run, tmp_path):
+    rows = "".join(f"the {'cat' if n % 2 else 'dog'} sat {n},{n % 2}.5\n" for n in range(16))
+    (tmp_path / "scores.csv").write_text("text,score\n" + rows)
+    metrics = finetune(
+        str(finished_run[0] / "model"),
+        tmp_path / "scores.csv",
+        tmp_path / "model",
+        held_out=tmp_path / "scores.csv",
+        problem="score",
+        epochs=30,
+        batch_size=8,
+        learning_rate=1e-2,
+    )
+    assert metrics["pearson"] > 0.9
+    assert metrics["mean_squared_error"] < 0.25
+
+
+def test_labels_are_ordered_and_checked():
+    assert label_names(Labelled(["a", "b", "c"], ["10", "9", "9"])) == ["9", "10"]
+    assert label_names(Labelled(["a", "b"], ["yes", "no"])) == ["no", "yes"]
+    with pytest.raises(ValueError, match="two or more labels. Received: \\['yes'\\]"):
+        label_names(Labelled(["a"], ["yes"]))
+    with pytest.raises(ValueError, match="must occur in the training data .*Received: \\['maybe'\\]"):
+        label_names(Labelled(["a", "b"], ["yes", "no"]), Labelled(["c"], ["maybe"]))
+
+
+def test_scores_against_worked_examples():
+    logits = np.array([[2.0, 1.0], [0.0, 1.0], [3.0, 1.0], [0.0, 2.0]])
+    scores = classification_scores(logits, np.array([0, 1, 1, 1]))
+    # right: 3 of 4; F1 of class 0: 2/3, of class 1: 4/5; Matthews: (1*2 - 1*0) / sqrt(2*1*3*2)
+    assert scores == pytest.approx({"accuracy": 0.75, "macro_f1": (2 / 3 + 4 / 5) / 2, "matthews": 2 / np.sqrt(12)})
+    scores = regression_scores(np.array([[1.0], [2.0], [3.0]]), np.array([[2.0], [3.0], [5.0]]))
+    assert scores["mean_squared_error"] == pytest.approx(2.0)
+    assert scores["spearman"] == pytest.approx(1.0)
+    assert scores["pearson"] == pytest.approx(np.corrcoef([1, 2, 3], [2, 3, 5])[0, 1])
+    assert summary([{"seed": 0, "accuracy": 0.5}, {"seed": 1, "accuracy": 1.0}]) == {
+        "accuracy": 0.75,
+        "accuracy_deviation": 0.25,
+    }

@@ -1,0 +1,92 @@
+"""Labelled texts from every format, with columns guessed or named."""
+
+import gzip
+import json
+
+import pytest
+
+from pipelines.labelled import Columns, read_labelled
+
+
+def write(folder, name, text, encoding="utf-8"):
+    path = folder / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def test_lines_of_label_and_text(tmp_path):
+    data = read_labelled(write(tmp_path, "a.txt", "1 good film\n0 bad film\n\n1 caf\u00e9\n"))
+    assert data.texts == ["good film", "bad film", "caf\u00e9"]
+    assert data.labels == ["1", "0", "1"]
+    with pytest.raises(ValueError, match="`label text`. Received: .* line 2: 'alone'"):
+        read_labelled(write(tmp_path, "b.txt", "1 fine\nalone\n"))
+
+
+def test_encodings(tmp_path):
+    path = write(tmp_path, "a.txt", "1 caf\u00e9\n", "latin-1")
+    with pytest.raises(ValueError, match="byte 5 .0xe9.. Name the file's encoding"):
+        read_labelled(path)
+    assert read_labelled(path, encoding="latin-1").texts == ["caf\u00e9"]
+
+
+def test_tables_with_guessed_columns(tmp_path):
+    csv = write(tmp_path, "a.csv", 'text,label\n"one, two",yes\nthree,no\n')
+    assert read_labelled(csv).texts == ["one, two", "three"]
+    assert read_labelled(csv).labels == ["yes", "no"]
+    tsv = write(tmp_path, "a.tsv", 'index\tquestion\tsentence\tlabel\n0\twho "x?\tit was x\tentailment\n')
+    assert read_labelled(tsv).texts == [('who "x?', "it was x")]
+    unknown = write(tmp_path, "b.csv", "remark,label\nfine,1\n")
+    assert read_labelled(unknown).texts == ["fine"], "of two columns, the other one"
+
+
+def test_json_and_compressed_files(tmp_path):
+    rows = [{"sentence1": "a", "sentence2": "b", "label": 3}, {"sentence1": "c", "sentence2": "d", "label": 4}]
+    lines = "\n".join(map(json.dumps, rows))
+    expected = [("a", "b"), ("c", "d")]
+    assert read_labelled(write(tmp_path, "a.jsonl", lines)).texts == expected
+    assert read_labelled(write(tmp_path, "a.json", json.dumps(rows))).labels == ["3", "4"]
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    assert read_labelled(tmp_path / "a.jsonl.gz").texts == expected
+
+
+def test_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"text": ["x", "y"], "label": [0, 1]}), tmp_path / "a.parquet")
+    assert read_labelled(tmp_path / "a.parquet").texts == ["x", "y"]
+
+
+def test_named_and_numbered_columns(tmp_path):
+    path = write(tmp_path, "a.csv", "A plane,An air plane,5.0\nA man,A flute,3.8\n")
+    data = read_labelled(path, Columns(text="0", pair="1", label="2"))
+    assert data.texts == [("A plane", "An air plane"), ("A man", "A flute")]
+    assert data.labels == ["5.0", "3.8"]
+    table = write(tmp_path, "b.csv", "headline,body,kind\nx,y,z\n")
+    data = read_labelled(table, Columns(text="body", label="kind"))
+    assert (data.texts, data.labels) == (["y"], ["z"])
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("a.csv", "headline,body,kind\nx,y,z\n", "holds the label .*headline, body, kind. Pass --columns.label"),
+        ("a.csv", "text,label\n", "has no rows"),
+        ("a.csv", "", "has no rows"),
+        ("a.csv", "text,label\nonly one\n", "row 1 has 1 cells. The table has 2"),
+        ("a.csv", "text,label\nx,\n", "row 1 without 'label'"),
+        ("a.txt", "\n\n", "has no lines"),
+        ("a.xls", "x", "Labelled texts come in .csv"),
+        ("a.jsonl", "{oops", "not valid JSON"),
+        ("a.jsonl", "[1, 2]", "must hold JSON objects"),
+    ],
+)
+def test_bad_files(tmp_path, name, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_labelled(write(tmp_path, name, text))
+
+
+def test_missing_files_and_columns(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        read_labelled(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="no column 'kind'. It has: text, label"):
+        read_labelled(write(tmp_path, "a.csv", "text,label\nx,y\n"), Columns(label="kind"))

@@ -1,0 +1,119 @@
+"""Text to a saved model, resumed runs, and what a run refuses."""
+
+import csv
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.data import Corpus
+from pipelines.pretrain import make_batches, pretrain, report_interval
+from pipelines.recipes.recipe import find_recipe
+from pipelines.train_tokenizer import train_tokenizer
+
+from .conftest import SETTINGS
+
+
+def weights_of(folder):
+    return [np.array(v) for v in kerasbert.load(folder).get_weights()]
+
+
+def test_tokenizer_and_corpora(corpora, tokenizer_folder):
+    corpus, held_out = (Corpus.open(folder) for folder in corpora)
+    assert (corpus.num_documents, held_out.num_documents) == (54, 6)
+    assert corpus.num_sequences == 54 * 4
+    assert corpus.tokenizer_hash == held_out.tokenizer_hash
+    assert (tokenizer_folder / "vocab.txt").read_text().startswith("[PAD]\n")
+
+
+def test_a_run_leaves_logs_curves_and_a_model(finished_run, corpora):
+    run, last = finished_run
+    rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [2, 4]
+    assert last == rows[-1]
+    entropy = Corpus.open(corpora[1]).unigram_entropy()
+    assert last["below_unigram"] == pytest.approx(entropy - math.log(last["val_perplexity"]), abs=1e-5)
+    with open(run / "log.csv", newline="") as file:
+        assert [int(row["step"]) for row in csv.DictReader(file)] == [2, 4]
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    model = kerasbert.load(run / "model")
+    assert type(model).__name__ == "MaskedLM"
+    assert model.backbone.config.hidden_dim == 16
+    assert model.backbone.config.vocabulary_size == model.tokenizer.vocabulary_size == 90
+    card = (run / "model" / "README.md").read_text()
+    assert "| steps | 4 |" in card and "unigram_entropy" in card and "text.txt" in card
+
+
+def test_the_same_command_continues_to_the_same_bits(finished_run, corpora, tmp_path):
+    run, last = finished_run
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    for path in copy.glob("checkpoints/step_00000004*"):
+        path.unlink()
+    shutil.rmtree(copy / "model")
+    resumed = pretrain(corpora[0], copy, held_out=corpora[1], report_every=2, set=SETTINGS)
+    assert resumed["val_loss"] == pytest.approx(last["val_loss"], abs=1e-6)
+    for ours, theirs in zip(weights_of(copy / "model"), weights_of(run / "model"), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_finished_run_only_saves_again(finished_run, corpora, tmp_path):
+    run, last = finished_run
+    again = pretrain(corpora[0], run, held_out=corpora[1], report_every=2, output=tmp_path / "again", set=SETTINGS)
+    assert again == last
+    for ours, theirs in zip(weights_of(tmp_path / "again"), weights_of(run / "model"), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_rows_that_grow(corpora, tmp_path):
+    settings = (*SETTINGS, "long_length=20", "long_steps=2", "accumulation=2")
+    run = tmp_path / "run"
+    last = pretrain(corpora[0], run, report_every=4, set=settings)
+    rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [4, 8]  # micro-batches: two an update
+    assert math.isfinite(last["loss"])
+
+
+def test_a_folder_of_another_recipe_is_refused(finished_run, corpora):
+    run, _ = finished_run
+    with pytest.raises(ValueError, match="another recipe(.|\n)*batch_size: 4 in the folder, 2 now"):
+        pretrain(corpora[0], run, report_every=2, set=(*SETTINGS, "batch_size=2"))
+    with pytest.raises(ValueError, match="another recipe(.|\n)*corpus"):
+        pretrain(corpora[1], run, report_every=2, set=SETTINGS)
+
+
+def test_a_foreign_tokenizer_is_refused(text_file, corpora, tmp_path):
+    train_tokenizer([str(text_file)], tmp_path / "other", vocabulary_size=80)
+    with pytest.raises(ValueError, match="tokenizer that wrote it"):
+        pretrain(corpora[0], tmp_path / "run", tokenizer=tmp_path / "other", set=SETTINGS)
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_must_fit_the_position_table(corpora, tmp_path):
+    with pytest.raises(ValueError, match="config.max_length=24. Use --set config.max_length=32"):
+        pretrain(corpora[0], tmp_path / "run", set=(*SETTINGS, "length=32"))
+
+
+def test_report_intervals_divide_every_piece():
+    assert report_interval([1_000], 1_000) == 1_000
+    assert report_interval([900, 1_000], 1_000) == 100
+    assert report_interval([7], 3) == 1
+    assert report_interval([1_200], 500) == 400
+
+
+def test_phases_are_one_run(corpora):
+    recipe = find_recipe("bert.tiny").with_settings([*SETTINGS, "steps=5", "long_length=20", "long_steps=2"])
+    batches = make_batches(recipe, Corpus.open(corpora[0]))
+    assert len(batches) == 5
+    assert [batches[step][0]["token_ids"].shape for step in range(5)] == [(4, 16)] * 3 + [(4, 20)] * 2
+    rest = batches.starting_at(3)
+    assert len(rest) == 2
+    np.testing.assert_array_equal(rest[1][0]["token_ids"], batches[4][0]["token_ids"])
+    np.testing.assert_array_equal(batches.shard(1, 2)[4][0]["token_ids"], batches[4][0]["token_ids"][2:])
+    assert [len(prefix) for prefix in batches.prefixes()] == [3, 5]
+    assert batches.recipe()["parts"][1]["length"] == 20
+    with pytest.raises(IndexError, match="outside this run of 5 steps"):
+        batches[5]
