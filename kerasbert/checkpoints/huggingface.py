@@ -29,6 +29,8 @@ def read_config(family, stored):
 
     Raises: ValueError when the json asks for something the family's file does not have.
     """
+    aliases = getattr(family, "HUGGINGFACE_ALIASES", {})
+    stored = {**{aliases[name]: value for name, value in stored.items() if name in aliases}, **stored}
     stored = {**table_of(family, "HUGGINGFACE_DEFAULTS", stored.get("model_type")), **stored}
     for name, only in getattr(family, "HUGGINGFACE_ONLY", {}).items():
         if stored.get(name, only) != only:
@@ -183,6 +185,9 @@ def load_weights(model, stored):
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
     problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
     problems += [f"  untied from the token embeddings, which this head reuses: {n}" for n in stored.untied if not new]
+    for head, (name, why) in getattr(family, "HUGGINGFACE_REFUSED", {}).items():
+        if name in stored and any(path.startswith(f"{head}/") for path, _, _ in new):
+            problems.append(f"  not for this head: {stored.names[name]}; {why}")
     if problems:
         raise ValueError(
             f"The weights in {stored.files.folder} must be those of this model. Received:\n" + "\n".join(problems)

@@ -3,9 +3,23 @@
 from .backbone import Backbone
 from .bert import Bert, BertConfig
 from .distilbert import DistilBert, DistilBertConfig
+from .mobilebert import MobileBert, MobileBertConfig
 from .roberta import Roberta, RobertaConfig
+from .xlm import Xlm, XlmConfig
 
-__all__ = ["Backbone", "Bert", "BertConfig", "DistilBert", "DistilBertConfig", "Roberta", "RobertaConfig"]
+__all__ = [
+    "Backbone",
+    "Bert",
+    "BertConfig",
+    "DistilBert",
+    "DistilBertConfig",
+    "MobileBert",
+    "MobileBertConfig",
+    "Roberta",
+    "RobertaConfig",
+    "Xlm",
+    "XlmConfig",
+]
 
 # model_type of a Hugging Face config -> the class that reads it
 FAMILIES = {
@@ -14,4 +28,7 @@ FAMILIES = {
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
+    "mobilebert": MobileBert,
+    "ib-bert": MobileBert,
+    "xlm": Xlm,
 }

@@ -1,0 +1,399 @@
+"""MobileBERT: BERT-large's depth at a quarter of BERT-base's size, for telephones.
+
+Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984. New in it: a narrow block between two bottlenecks, so that depth
+stays and width goes; several feed-forward networks a block, to keep the balance with attention; token vectors a
+quarter as wide, read three at a time; no statistics in the norms and ReLU, for speed. The teacher it learns from,
+IB-BERT, is the same network with the bottleneck inverted (narrow between the blocks, wide inside them).
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ..layers.embeddings import first_tokens, pooled
+from ..layers.feed_forward import FeedForward, activation_function
+from ..layers.masks import AttentionMask
+from ..layers.positions import token_positions
+from . import bert
+from .backbone import Backbone, truncated_normal, with_zero_row
+from .names import Tensor
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class MobileBertConfig:
+    vocabulary_size: int = 30_522
+    num_layers: int = 24
+    num_heads: int = 4
+    hidden_dim: int = 512  # of the residual stream between the blocks, and of position and segment vectors
+    bottleneck_dim: int = 128  # inside the blocks
+    embedding_dim: int = 128  # of a token's vector
+    feed_forward_dim: int = 512
+    num_feed_forwards: int = 4  # a block
+    max_length: int = 512
+    num_segments: int = 2
+    dropout: float = 0.0  # after the embeddings and the output bottleneck
+    attention_dropout: float = 0.1
+    classifier_dropout: float | None = None  # in front of fine-tuning heads; None: as `dropout`
+    activation: str = "relu"
+    normalization: str = "no_norm"  # or "layer_norm"
+    layer_norm_epsilon: float = 1e-12
+    fixed_layer_norm_epsilon: float = 1e-5  # after embeddings and last feed-forward: what transformers has no field for
+    trigram_input: bool = True  # whether a token's vector is made of its neighbours' and its own
+    use_bottleneck: bool = True  # whether blocks are of another width than the stream
+    use_bottleneck_attention: bool = False  # whether query, key and value read the block's own (narrow) input
+    key_query_shared_bottleneck: bool = True  # else: whether query and key read a narrow copy, made for the two
+    classifier_activation: bool = False  # whether the pooled first token goes through a dense tanh layer
+    initializer_range: float = 0.02
+    pad_id: int = 0
+    model_type: str = "mobilebert"
+
+    def kernel_initializer(self):
+        return truncated_normal(self.initializer_range)
+
+    @property
+    def block_dim(self):
+        return self.bottleneck_dim if self.use_bottleneck else self.hidden_dim
+
+
+# === Sizes ===
+
+SIZES = {
+    "mobilebert": {},
+    "mobilebert_tiny": dict(num_feed_forwards=2, use_bottleneck_attention=True, key_query_shared_bottleneck=False),
+    "mobilebert_without_opt": dict(activation="gelu_new", normalization="layer_norm"),
+    # The teacher. Its queries and keys read the narrow stream, which transformers cannot hold: a type of its own.
+    "ib_bert_large": dict(
+        bottleneck_dim=1_024,
+        feed_forward_dim=4_096,
+        num_feed_forwards=1,
+        dropout=0.1,
+        activation="gelu_new",
+        normalization="layer_norm",
+        fixed_layer_norm_epsilon=1e-12,
+        key_query_shared_bottleneck=False,
+        classifier_activation=True,
+        model_type="ib-bert",
+    ),
+}
+
+# === Block ===
+
+
+class NoNorm(keras.layers.Layer):
+    """A scale and a shift for every feature, in the place of a layer norm (section 3.3): no mean, no variance."""
+
+    def build(self, x_shape):
+        self.gamma = self.add_weight(name="gamma", shape=x_shape[-1:], initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=x_shape[-1:], initializer="zeros")
+
+    def call(self, x):
+        return x * self.gamma + self.beta
+
+
+def _norm(config, epsilon=None, **own):
+    if config.normalization == "no_norm":
+        return NoNorm(**own)
+    if config.normalization == "layer_norm":
+        return keras.layers.LayerNormalization(epsilon=epsilon or config.layer_norm_epsilon, **own)
+    raise ValueError(f"`normalization` must be no_norm or layer_norm. Received: {config.normalization!r}.")
+
+
+class Bottleneck(keras.layers.Layer):
+    """A dense layer to the width of the block, and a norm: float (b, s, hidden_dim) -> (b, s, block_dim)."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = keras.layers.Dense(
+            config.block_dim, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
+        )
+        self.norm = _norm(config, name="norm", dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        self.dense.build(x_shape)
+        self.norm.build((*x_shape[:-1], self.dense.units))
+
+    def call(self, x):
+        return self.norm(self.dense(x))
+
+
+class BottleneckAttention(keras.layers.Layer):
+    """Attention as wide as the block: queries and keys read `x`, values read `content`, each of any width.
+
+    Returns: float (b, s, block_dim), or the pair of it and the float32 probabilities (b, h, s, s).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        if config.block_dim % config.num_heads:
+            nearest = -(-config.block_dim // config.num_heads) * config.num_heads
+            raise ValueError(
+                "`bottleneck_dim` (without bottleneck, `hidden_dim`) must be a multiple of `num_heads`. "
+                f"Received: {config.block_dim}, num_heads={config.num_heads}. Use {nearest}."
+            )
+        self.num_heads = config.num_heads
+        dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
+        self.query = keras.layers.Dense(config.block_dim, name="query", **dense)
+        self.key = keras.layers.Dense(config.block_dim, name="key", **dense)
+        self.value = keras.layers.Dense(config.block_dim, name="value", **dense)
+        self.project = keras.layers.Dense(config.block_dim, name="project", **dense)
+        self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
+
+    def call(self, x, content, attention_mask=None, return_weights=False, training=None):
+        query = split_heads(self.query(x), self.num_heads)
+        key = split_heads(self.key(x), self.num_heads)
+        value = split_heads(self.value(content), self.num_heads)
+        dropout = self.dropout if training and self.dropout.rate > 0 else None
+        y = self.project(merge_heads(attend(query, key, value, attention_mask, dropout=dropout)))
+        return (y, attention_probabilities(query, key, attention_mask)) if return_weights else y
+
+
+class MobileBertBlock(keras.layers.Layer):
+    """Down into the bottleneck, attention, a stack of feed-forward networks, up again (figure 1c; post-norm).
+
+    Called, and returns, as `BertBlock`.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        initializer = config.kernel_initializer()
+        dropout = 0.0 if config.use_bottleneck else config.dropout
+        self.use_bottleneck = config.use_bottleneck
+        self.use_bottleneck_attention = config.use_bottleneck_attention
+        self.input_bottleneck = self.shared_bottleneck = None
+        if config.use_bottleneck:
+            self.input_bottleneck = Bottleneck(config, name="input_bottleneck", **own)
+            if config.key_query_shared_bottleneck:
+                self.shared_bottleneck = Bottleneck(config, name="shared_bottleneck", **own)
+            self.output_dense = keras.layers.Dense(
+                config.hidden_dim, kernel_initializer=initializer, name="output_dense", **own
+            )
+            self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
+            self.output_norm = _norm(config, name="output_norm", **own)
+        self.attention = BottleneckAttention(config, name="attention", **own)
+        self.attention_output_dropout = keras.layers.Dropout(dropout, name="attention_output_dropout", **own)
+        self.attention_norm = _norm(config, name="attention_norm", **own)
+        sizes = (config.block_dim, config.feed_forward_dim, config.activation, initializer)
+        extra = range(config.num_feed_forwards - 1)
+        self.extra_feed_forwards = [FeedForward(*sizes, name=f"extra_feed_forward_{j}", **own) for j in extra]
+        self.extra_norms = [_norm(config, name=f"extra_norm_{j}", **own) for j in extra]
+        self.feed_forward = FeedForward(*sizes, name="feed_forward", **own)
+        self.feed_forward_dropout = keras.layers.Dropout(dropout, name="feed_forward_dropout", **own)
+        self.feed_forward_norm = _norm(config, config.fixed_layer_norm_epsilon, name="feed_forward_norm", **own)
+
+    def build(self, x_shape):
+        # With `use_bottleneck_attention` nothing reads it, but the stored layout has it.
+        if self.shared_bottleneck is not None:
+            self.shared_bottleneck.build(x_shape)
+
+    def call(self, x, attention_mask=None, return_weights=False):
+        inner = self.input_bottleneck(x) if self.use_bottleneck else x
+        if self.use_bottleneck_attention:
+            matched, content = inner, inner
+        elif self.shared_bottleneck is not None:
+            matched, content = self.shared_bottleneck(x), x
+        else:
+            matched, content = x, x
+        y = self.attention(matched, content, attention_mask=attention_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        inner = self.attention_norm(inner + self.attention_output_dropout(y))
+        for feed_forward, norm in zip(self.extra_feed_forwards, self.extra_norms, strict=True):
+            inner = norm(inner + feed_forward(inner))
+        inner = self.feed_forward_norm(inner + self.feed_forward_dropout(self.feed_forward(inner)))
+        x = self.output_norm(x + self.output_dropout(self.output_dense(inner))) if self.use_bottleneck else inner
+        return (x, weights) if return_weights else x
+
+
+# === Backbone ===
+
+
+class TrigramProjection(keras.layers.Layer):
+    """Token vectors to the width of the stream: a dense layer over (next, this, previous), zeros beyond the ends.
+
+    The next of the last token before padding is the padding's own vector, as in the released checkpoints; only packed
+    rows (`sequence_ids`) end where their sequences end.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.trigram = config.trigram_input
+        self.needed = config.trigram_input or config.embedding_dim != config.hidden_dim
+        self.dense = keras.layers.Dense(
+            config.hidden_dim, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
+        )
+
+    def build(self, x_shape):
+        self.dense.build((*x_shape[:-1], x_shape[-1] * (3 if self.trigram else 1)))
+
+    def call(self, x, sequence_ids=None):
+        if self.trigram:
+            following, previous = x[:, 1:], x[:, :-1]
+            if sequence_ids is not None:
+                same = (sequence_ids[:, 1:] == sequence_ids[:, :-1])[:, :, None]
+                following, previous = ops.where(same, following, 0.0), ops.where(same, previous, 0.0)
+            following = ops.pad(following, [[0, 0], [0, 1], [0, 0]])
+            previous = ops.pad(previous, [[0, 0], [1, 0], [0, 0]])
+            x = ops.concatenate([following, x, previous], axis=-1)
+        return self.dense(x) if self.needed else x
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class MobileBert(Backbone):
+    """The encoder of MobileBERT, and of its teacher IB-BERT.
+
+    Padding is hidden from attention altogether, as in transformers; the official code lets through e^-6 of it.
+
+    Args:
+        config: a `MobileBertConfig`.
+        pooler: whether to give the pooled first token, through a dense tanh layer if `classifier_activation`.
+
+    Called, and returns, as `Bert`.
+    """
+
+    CONFIG = MobileBertConfig
+
+    def __init__(self, config, pooler=True, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # to a neighbour, as the end of the row
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.embedding_dim, tokens, name="token_embedding", **own
+        )
+        self.token_projection = TrigramProjection(config, name="token_projection", **own)
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length, config.hidden_dim, name="position_embedding", **table
+        )
+        self.segment_embedding = keras.layers.Embedding(
+            config.num_segments, config.hidden_dim, name="segment_embedding", **table
+        )
+        self.embedding_norm = _norm(config, config.fixed_layer_norm_epsilon, name="embedding_norm", **own)
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.blocks = [MobileBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.has_pooler, self.pooler = pooler, None
+        if pooler and config.classifier_activation:
+            self.pooler = keras.layers.Dense(
+                config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **own
+            )
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        token_ids = inputs["token_ids"]
+        segment_ids = inputs.get("segment_ids")
+        segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+        x = self.token_projection(self.token_embedding(token_ids), inputs.get("sequence_ids"))
+        x = x + self.position_embedding(token_positions(inputs)) + self.segment_embedding(segment_ids)
+        x = self.embedding_dropout(self.embedding_norm(x))
+
+        mask = AttentionMask.from_inputs(inputs)
+        states, weights = [x], []
+        for block in self.blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, block_weights = x
+                weights.append(block_weights)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "pooled_output": pooled(self.pooler, x, inputs)}
+        if self.has_pooler and self.pooler is None:
+            outputs["pooled_output"] = first_tokens(x, inputs)
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+    def get_config(self):
+        return {**super().get_config(), "pooler": self.has_pooler}
+
+
+# === Heads ===
+
+
+class SplitMaskedLMHead(keras.layers.Layer):
+    """BERT's masked LM head with an output matrix in two parts: the narrow token table, and rows of its own beside it.
+
+    Its norm is a layer norm whatever the blocks have. Called, and returns, as `MaskedLMHead`.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.shape = (config.hidden_dim - config.embedding_dim, config.vocabulary_size)
+        self.initializer = config.kernel_initializer()
+        self.activation = activation_function(config.activation)
+        self.dense = keras.layers.Dense(
+            config.hidden_dim, kernel_initializer=self.initializer, dtype=self.dtype_policy, name="dense"
+        )
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
+        )
+
+    def build(self, x_shape, table_shape=None):
+        self.extra_table = self.add_weight(name="extra_table", shape=self.shape, initializer=self.initializer)
+        self.bias = self.add_weight(name="bias", shape=self.shape[1:], initializer="zeros")
+
+    def call(self, x, table):
+        x = self.norm(self.activation(self.dense(x)))
+        tied, extra = x[..., : table.shape[1]], x[..., table.shape[1] :]
+        return ops.einsum("bpm,vm->bpv", tied, table) + ops.matmul(extra, self.extra_table) + self.bias
+
+
+HEADS = {**bert.HEADS, "masked_lm": SplitMaskedLMHead}
+
+POOLED_HEADS = bert.POOLED_HEADS
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    **bert.HUGGINGFACE_CONFIG,
+    "bottleneck_dim": "intra_bottleneck_size",
+    "embedding_dim": "embedding_size",
+    "num_feed_forwards": "num_feedforward_networks",
+    "normalization": "normalization_type",
+    "fixed_layer_norm_epsilon": "fixed_layer_norm_eps",  # ours alone
+    "trigram_input": "trigram_input",
+    "use_bottleneck": "use_bottleneck",
+    "use_bottleneck_attention": "use_bottleneck_attention",
+    "key_query_shared_bottleneck": "key_query_shared_bottleneck",
+    "classifier_activation": "classifier_activation",
+}
+
+# The released models have no pooler layer, but the class of transformers does unless told otherwise.
+HUGGINGFACE_DEFAULTS = {"classifier_activation": True}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "MobileBertModel",
+    "MaskedLM": "MobileBertForMaskedLM",
+    "MaskedLM with sentence_pair": "MobileBertForPreTraining",
+    "TextClassifier": "MobileBertForSequenceClassification",
+    "TokenClassifier": "MobileBertForTokenClassification",
+    "QuestionAnswerer": "MobileBertForQuestionAnswering",
+    "MultipleChoice": "MobileBertForMultipleChoice",
+}
+
+HUGGINGFACE_PREFIX = "mobilebert"
+
+# BERT's names, also of the attention, of the last feed-forward network and of the heads, and these.
+HUGGINGFACE_NAMES = {
+    **bert.HUGGINGFACE_NAMES,
+    "token_projection/dense": "embeddings.embedding_transformation",
+    "block_{i}/input_bottleneck/dense": "encoder.layer.{i}.bottleneck.input.dense",
+    "block_{i}/input_bottleneck/norm": "encoder.layer.{i}.bottleneck.input.LayerNorm",
+    "block_{i}/shared_bottleneck/dense": "encoder.layer.{i}.bottleneck.attention.dense",
+    "block_{i}/shared_bottleneck/norm": "encoder.layer.{i}.bottleneck.attention.LayerNorm",
+    "block_{i}/extra_feed_forward_{j}/inner": "encoder.layer.{i}.ffn.{j}.intermediate.dense",
+    "block_{i}/extra_feed_forward_{j}/outer": "encoder.layer.{i}.ffn.{j}.output.dense",
+    "block_{i}/extra_norm_{j}": "encoder.layer.{i}.ffn.{j}.output.LayerNorm",
+    "block_{i}/output_dense": "encoder.layer.{i}.output.bottleneck.dense",
+    "block_{i}/output_norm": "encoder.layer.{i}.output.bottleneck.LayerNorm",
+    "masked_lm/extra_table": Tensor("cls.predictions.dense.weight"),
+}
+
+HUGGINGFACE_TIED = {
+    "cls.predictions.decoder.weight": "mobilebert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}

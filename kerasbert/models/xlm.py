@@ -1,0 +1,360 @@
+"""XLM: one encoder for many languages, pretrained on masked tokens of each and on translated pairs.
+
+Lample, Conneau 2019, arXiv 1901.07291. New in it: one vocabulary for all languages; an embedding of the language of
+every token; translation language modelling, where a sentence and its translation stand in one row; the same network
+made causal for ordinary language modelling. The block is BERT's; padding is set to zero after each, and the output
+layer is the token table and a bias, with nothing before it.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from ..layers.embeddings import first_tokens
+from ..layers.feed_forward import activation_function
+from ..layers.heads import TokenHead
+from ..layers.masks import AttentionMask, real_tokens
+from ..layers.positions import sinusoidal_table, token_positions
+from .backbone import Backbone, normal, uniform_by_inputs, with_zero_row
+from .bert import BertBlock
+from .names import Field
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class XlmConfig:
+    vocabulary_size: int = 30_145
+    num_layers: int = 12
+    num_heads: int = 16
+    hidden_dim: int = 2_048
+    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers reads
+    max_length: int = 512  # rows of the position table
+    num_languages: int = 1
+    language_embeddings: bool = True  # whether there is a language table; of two languages or more
+    sinusoidal_positions: bool = False  # sines and cosines that are not trained, instead of a learned table
+    causal: bool = False  # whether a token sees only those before it
+    dropout: float = 0.1  # after the embeddings and after each sublayer
+    attention_dropout: float = 0.1  # on the attention probabilities
+    activation: str = "gelu"  # or "relu"
+    layer_norm_epsilon: float = 1e-12
+    embedding_initializer_range: float = 2_048**-0.5  # of the normal for the tables: hidden_dim ** -0.5 in the paper
+    summary_type: str = "first"  # what the classifier reads: "first", "last" ("cls_index") or "mean" of all columns
+    summary_projection: bool = True  # whether the classifier has a dense layer ...
+    summary_to_labels: bool = True  # ... as wide as there are labels
+    summary_activation: str | None = None  # after that layer
+    summary_dropout: float = 0.1  # before it
+    num_summary_labels: int = dataclasses.field(default=2, compare=False)  # width of that layer under a choice's score
+    language_names: dict | None = dataclasses.field(default=None, hash=False)  # {"en": 0, ...}
+    pad_id: int = 2
+    model_type: str = "xlm"
+
+    def __post_init__(self):
+        if self.feed_forward_dim is None:
+            object.__setattr__(self, "feed_forward_dim", 4 * self.hidden_dim)
+        if self.activation not in ("gelu", "relu"):
+            raise ValueError(f"`activation` must be gelu or relu in XLM. Received: {self.activation!r}.")
+
+    def kernel_initializer(self):
+        return uniform_by_inputs()
+
+
+# === Sizes ===
+
+SIZES = {
+    "xlm_mlm_en_2048": {},
+    "xlm_mlm_xnli15_1024": dict(
+        vocabulary_size=95_000,
+        num_heads=8,
+        hidden_dim=1_024,
+        num_languages=15,
+        embedding_initializer_range=1_024**-0.5,
+    ),
+    **{
+        f"xlm_mlm_{languages}_1280": dict(
+            vocabulary_size=200_000,
+            num_layers=16,
+            hidden_dim=1_280,
+            num_languages=languages,
+            language_embeddings=False,
+            embedding_initializer_range=1_280**-0.5,
+        )
+        for languages in (17, 100)
+    },
+}
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Xlm(Backbone):
+    """The encoder of XLM.
+
+    A causal one lets padding on the left be seen, as in the official code, which pads on the right.
+
+    Args:
+        config: an `XlmConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `language_ids` (b, s), without which no language is added;
+            `padding_mask` or `lengths`, `position_ids`, `sequence_ids`, `first_positions`; `segment_ids`, if given,
+            are looked up in the token table.
+        hidden_states: also return the embeddings and the output of every block.
+        attention_weights: also return the attention probabilities of every block.
+
+    Returns: a dict of `sequence_output` (b, s, m), zero at padding; `first_output` (b, m), or (b, n, m) of packed
+        rows, None where they do not say their starts; and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
+        `attention_weights` (num_layers of (b, h, s, s)).
+    """
+
+    CONFIG = XlmConfig
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        m, table = config.hidden_dim, normal(config.embedding_initializer_range)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, m, with_zero_row(table, config.pad_id), name="token_embedding", **own
+        )
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length,
+            m,
+            _sinusoidal if config.sinusoidal_positions else table,
+            trainable=not config.sinusoidal_positions,
+            name="position_embedding",
+            **own,
+        )
+        self.language_embedding = None
+        if config.num_languages > 1 and config.language_embeddings:
+            self.language_embedding = keras.layers.Embedding(
+                config.num_languages, m, table, name="language_embedding", **own
+            )
+        self.embedding_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        real = real_tokens(inputs)
+        x = self.token_embedding(inputs["token_ids"]) + self.position_embedding(token_positions(inputs))
+        if self.language_embedding is not None and inputs.get("language_ids") is not None:
+            x = x + self.language_embedding(inputs["language_ids"])
+        if inputs.get("segment_ids") is not None:
+            x = x + self.token_embedding(inputs["segment_ids"])
+        x = _without_padding(self.embedding_dropout(self.embedding_norm(x)), real)
+
+        mask = AttentionMask.from_inputs(inputs)
+        if self.config.causal:
+            mask = AttentionMask(sequence_ids=inputs.get("sequence_ids"), causal=True)
+        states, weights = [x], []
+        for block in self.blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, block_weights = x
+                weights.append(block_weights)
+            x = _without_padding(x, real)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+    def example_inputs(self):
+        ids = super().example_inputs()["token_ids"]
+        return {"token_ids": ids, "language_ids": ids}
+
+    def input_limits(self):
+        limits = [*super().input_limits(), ("segment_ids", self.config.vocabulary_size, "vocabulary_size")]
+        if self.language_embedding is not None:
+            limits.append(("language_ids", self.config.num_languages, "num_languages"))
+        return limits
+
+
+def _without_padding(x, real):
+    return x if real is None else ops.where(real[:, :, None], x, 0.0)
+
+
+def _sinusoidal(shape, dtype=None):
+    return ops.convert_to_tensor(sinusoidal_table(*shape), dtype)
+
+
+# === Heads ===
+
+
+class TiedLMHead(keras.layers.Layer):
+    """Scores over the vocabulary by the transposed token table and a bias. Called, and returns, as `MaskedLMHead`."""
+
+    def build(self, x_shape, table_shape):
+        self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
+
+    def call(self, x, table):
+        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+
+
+class SequenceSummary(keras.layers.Layer):
+    """Dropout, a dense layer and an activation on one vector of the sequence.
+
+    The vector is the first token's in the paper. Of the other `summary_type`s, which are those of transformers, "last"
+    takes the last column and "mean" the mean of all columns, padding (that is zero) included.
+
+    Args:
+        config: an `XlmConfig`.
+        num_labels: width of the output.
+
+    Call:
+        outputs: the dict of a backbone; `first_output` and `sequence_output` are read.
+
+    Returns: float (b, num_labels), or (b, n, num_labels) of packed rows.
+    """
+
+    def __init__(self, config, num_labels, **kwargs):
+        super().__init__(**kwargs)
+        if config.summary_type not in ("first", "last", "cls_index", "mean"):
+            raise ValueError(
+                f"`summary_type` must be first, last, cls_index or mean. Received: {config.summary_type!r}."
+            )
+        if not (config.summary_projection and config.summary_to_labels):
+            raise ValueError(
+                "A classifier's summary must be projected to the labels. Received: "
+                f"summary_projection={config.summary_projection}, summary_to_labels={config.summary_to_labels}, with "
+                "which the outputs are hidden states and no scores. Set both to True."
+            )
+        self.kind = config.summary_type
+        self.dropout = keras.layers.Dropout(config.summary_dropout, dtype=self.dtype_policy, name="dropout")
+        self.dense = keras.layers.Dense(
+            num_labels, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
+        )
+        self.activation = activation_function(config.summary_activation or "linear")
+
+    def call(self, outputs):
+        x, first = outputs["sequence_output"], outputs["first_output"]
+        if first is None or (self.kind != "first" and len(first.shape) == 3):
+            raise ValueError(
+                "Of packed rows only the first tokens can be summed up, where `first_positions` (b, n) says that they "
+                f"are. Received: `sequence_ids`, with summary_type={self.kind!r}. Give one sequence a row."
+            )
+        x = {"first": lambda: first, "mean": lambda: ops.mean(x, axis=1)}.get(self.kind, lambda: x[:, -1])()
+        return self.activation(self.dense(self.dropout(x)))
+
+
+class SummaryChoice(keras.layers.Layer):
+    """The score of a choice: a `SequenceSummary`, and one dense output on it. Returns float (b, 1)."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.summary = SequenceSummary(config, config.num_summary_labels, name="summary", **own)
+        self.score = keras.layers.Dense(1, kernel_initializer=config.kernel_initializer(), name="score", **own)
+
+    def call(self, outputs):
+        return self.score(self.summary(outputs))
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: TiedLMHead(**own),
+    "classifier": SequenceSummary,
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, config.dropout, config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": SummaryChoice,
+}
+
+POOLED_HEADS = set()  # none: there is no pooler
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "n_layers",
+    "num_heads": "n_heads",
+    "hidden_dim": "emb_dim",
+    "feed_forward_dim": "feed_forward_dim",  # ours alone
+    "max_length": "max_position_embeddings",
+    "num_languages": "n_langs",
+    "language_embeddings": "use_lang_emb",
+    "sinusoidal_positions": "sinusoidal_embeddings",
+    "causal": "causal",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation": Field(
+        "gelu_activation",
+        load=lambda stored: "gelu" if stored["gelu_activation"] else "relu",
+        save=lambda config: config.activation == "gelu",
+    ),
+    "layer_norm_epsilon": "layer_norm_eps",
+    "embedding_initializer_range": "embed_init_std",
+    "summary_type": "summary_type",
+    "summary_projection": "summary_use_proj",
+    "summary_to_labels": "summary_proj_to_labels",
+    "summary_activation": "summary_activation",
+    "summary_dropout": "summary_first_dropout",
+    "num_summary_labels": Field(
+        "id2label",
+        load=lambda stored: len(stored["id2label"] or "ab"),
+        save=lambda config: {str(i): f"LABEL_{i}" for i in range(config.num_summary_labels)},
+    ),
+    "language_names": "lang2id",
+    "pad_id": "pad_token_id",
+    "model_type": "model_type",
+}
+
+# Names in the files of the first years.
+HUGGINGFACE_ALIASES = {
+    "n_words": "vocab_size",
+    "pad_index": "pad_token_id",
+    "hidden_size": "emb_dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+}
+
+HUGGINGFACE_ONLY = {"asm": False, "is_encoder": True, "is_decoder": False}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "XLMModel",
+    "MaskedLM": "XLMWithLMHeadModel",
+    "TextClassifier": "XLMForSequenceClassification",
+    "TokenClassifier": "XLMForTokenClassification",
+    "QuestionAnswerer": "XLMForQuestionAnsweringSimple",
+    "MultipleChoice": "XLMForMultipleChoice",
+}
+
+HUGGINGFACE_PREFIX = "transformer"
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings",
+    "position_embedding": "position_embeddings",
+    "language_embedding": "lang_embeddings",
+    "embedding_norm": "layer_norm_emb",
+    "block_{i}/attention/query": "attentions.{i}.q_lin",
+    "block_{i}/attention/key": "attentions.{i}.k_lin",
+    "block_{i}/attention/value": "attentions.{i}.v_lin",
+    "block_{i}/attention/project": "attentions.{i}.out_lin",
+    "block_{i}/attention_norm": "layer_norm1.{i}",
+    "block_{i}/feed_forward/inner": "ffns.{i}.lin1",
+    "block_{i}/feed_forward/outer": "ffns.{i}.lin2",
+    "block_{i}/feed_forward_norm": "layer_norm2.{i}",
+    "masked_lm/bias": "pred_layer.proj.bias",
+    "classifier/dense": "sequence_summary.summary",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/summary/dense": "sequence_summary.summary",
+    "choice/score": "logits_proj",
+}
+
+HUGGINGFACE_TIED = {"pred_layer.proj.weight": "transformer.embeddings.weight"}
+
+# {head: (a tensor of another head that goes by its name, what to say)}
+HUGGINGFACE_REFUSED = {
+    "span": (
+        "qa_outputs.start_logits.dense.weight",
+        "this is XLMForQuestionAnswering, whose scores of the end depend on the start that was chosen; kerasbert has "
+        "XLMForQuestionAnsweringSimple",
+    )
+}
