@@ -1,7 +1,7 @@
 """Loading and saving model folders.
 
-A folder holds `config.json` and `model.safetensors` in the Hugging Face layout of its family, the tokenizer's files, and
-`kerasbert.json` for what the layout cannot say.
+A folder holds `config.json` and `model.safetensors` in the Hugging Face layout of its family, the tokenizer's files,
+and `kerasbert.json` for what the layout cannot say.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from ..data.tokenizers import Tokenizer
 from ..models import FAMILIES
 from ..models.backbone import Backbone, zero_weights
 from . import huggingface
-from .tensor_files import TensorFiles, write_json, write_tensors
+from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
 
 # === Finding a folder ===
 
@@ -179,7 +179,7 @@ def _takes_pooler(family):
 
 
 def _own_arguments(family, folder):
-    """Constructor arguments of a backbone that its folder remembers (all but the pooler, which the file's keys tell)."""
+    """Constructor arguments of a backbone that its folder remembers."""
     saved = _saved(folder).get("backbone", {})
     return {name: value for name, value in saved.items() if name in inspect.signature(family.__init__).parameters}
 
@@ -213,7 +213,7 @@ def _config(family, stored, fields):
 # === Saving ===
 
 
-def save(model, path):
+def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     """Writes a model folder; files of the same names are replaced, each at once, others are left alone."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -224,7 +224,7 @@ def save(model, path):
     variant = name if model is backbone else model.variant()
     classes = huggingface.table_of(family, "HUGGINGFACE_CLASSES", backbone.config.model_type)
     architecture = classes.get(variant, classes["Backbone"])
-    write_tensors(folder, huggingface.export_weights(model))
+    write_tensors(folder, huggingface.export_weights(model), max_shard_size)
     write_json(folder / "config.json", huggingface.write_config(backbone, architecture, extra.items()))
     arguments = {key: value for key, value in backbone.get_config().items() if key not in ("config", "name", "dtype")}
     saved = {"class": name, "backbone": arguments}
@@ -233,5 +233,3 @@ def save(model, path):
         if model.tokenizer is not None:
             model.tokenizer.save(folder)
     write_json(folder / "kerasbert.json", saved)
-
-

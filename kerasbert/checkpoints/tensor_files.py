@@ -2,59 +2,91 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 
+from .torch_files import TorchFile
+
 WEIGHTS = "model.safetensors"
+TORCH_WEIGHTS = "pytorch_model.bin"
+MAX_SHARD_SIZE = 5_000_000_000  # bytes
+
+# === Reading ===
 
 
 class TensorFiles:
     """The tensors of a model folder by name; each is read when asked for.
 
-    Args:
-        folder: holds `model.safetensors`, or its index and shards.
+    Looks for `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards, in this order.
 
-    Raises: FileNotFoundError when there is no weight file; ValueError when one is damaged.
+    Args:
+        folder: of a model.
+
+    Raises: FileNotFoundError when there is no weight file, or a shard is missing; ValueError when one is damaged.
     """
 
     def __init__(self, folder):
         self.folder = Path(folder)
-        self._files = {}
-        index = self.folder / f"{WEIGHTS}.index.json"
-        if (self.folder / WEIGHTS).exists():
-            self.where = {name: WEIGHTS for name in self._open(WEIGHTS).keys()}
-        elif index.exists():
-            self.where = json.loads(index.read_text())["weight_map"]
-        else:
-            there = sorted(entry.name for entry in self.folder.iterdir()) if self.folder.is_dir() else "no such folder"
+        for name in (WEIGHTS, TORCH_WEIGHTS):
+            index = self.folder / f"{name}.index.json"
+            if (self.folder / name).exists():
+                self._files = {name: _open(self.folder / name)}
+                self.where = dict.fromkeys(self._files[name].keys(), name)
+                return
+            if index.exists():
+                self._read_index(index)
+                return
+        there = sorted(entry.name for entry in self.folder.iterdir()) if self.folder.is_dir() else "no such folder"
+        raise FileNotFoundError(
+            f"A model folder holds {WEIGHTS} or {TORCH_WEIGHTS}, or one of their indices and its shards. "
+            f"Received: {self.folder} with {there}."
+        )
+
+    def _read_index(self, index):
+        try:
+            self.where = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{index} must map names to shards in `weight_map`. Received: {error!r}.") from None
+        missing = sorted({shard for shard in self.where.values() if not (index.parent / shard).is_file()})
+        if missing:
             raise FileNotFoundError(
-                f"A model folder holds {WEIGHTS} (or {index.name}). Received: {self.folder} with {there}."
+                f"{index.name} names shards that are not there: {', '.join(missing)}. Copy them into {self.folder}."
             )
-
-    def _open(self, name):
-        if name not in self._files:
-            import safetensors
-
-            path = self.folder / name
-            try:
-                self._files[name] = safetensors.safe_open(path, framework="numpy")
-            except FileNotFoundError:
-                raise FileNotFoundError(f"The index names a shard that is not there: {path}.") from None
-            except safetensors.SafetensorError as error:
-                raise ValueError(
-                    f"{path} is not a whole safetensors file ({error}). Received: {path.stat().st_size} bytes. "
-                    "Copy or download it again."
-                ) from None
-        return self._files[name]
+        self._files = {shard: _open(index.parent / shard) for shard in sorted(set(self.where.values()))}
+        keys = {shard: set(file.keys()) for shard, file in self._files.items()}
+        absent = sorted(name for name, shard in self.where.items() if name not in keys[shard])
+        if absent:
+            raise ValueError(
+                f"Each name of {index.name} must be in the shard that it names. Received: {self.where[absent[0]]} "
+                f"without {', '.join(absent)}."
+            )
 
     def keys(self):
         return self.where.keys()
 
     def read(self, name):
-        """The tensor as numpy; bfloat16 is widened to float32."""
-        array = self._open(self.where[name]).get_tensor(name)
-        return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+        """The tensor as numpy; bfloat16 and float16 are widened to float32."""
+        array = self._files[self.where[name]].get_tensor(name)
+        return array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
+
+
+def _open(path):
+    if path.suffix == ".bin":
+        return TorchFile(path)
+    import safetensors
+
+    try:
+        return safetensors.safe_open(path, framework="numpy")
+    except safetensors.SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}). Received: {path.stat().st_size} bytes. "
+            "Copy or download it again."
+        ) from None
+
+
+# === Writing ===
 
 
 def write_atomically(path, write):
@@ -72,12 +104,82 @@ def write_atomically(path, write):
 
 
 def write_json(path, value):
-    write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=2) + "\n"))
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def write_tensors(folder, tensors):
-    """Writes `model.safetensors` with the metadata that transformers 4 asks for."""
-    from safetensors.numpy import save_file
+def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
+    """Writes `model.safetensors`; above a size, shards and their index. Weights that lay there before are removed.
 
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    write_atomically(Path(folder) / WEIGHTS, lambda path: save_file(arrays, path, metadata={"format": "pt"}))
+    Args:
+        folder: of the model.
+        tensors: {name: numpy}.
+        max_shard_size: bytes, or a str such as "5GB"; a larger tensor gets a shard of its own.
+    """
+    folder = Path(folder)
+    shards = _shards(tensors, _bytes(max_shard_size))
+    names = [WEIGHTS]
+    if len(shards) > 1:
+        names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
+    for name, shard in zip(names, shards, strict=True):
+        write_atomically(folder / name, lambda path, shard=shard: _write_safetensors(path, shard))
+    index = folder / f"{WEIGHTS}.index.json"
+    if len(shards) > 1:
+        where = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+        total = sum(array.nbytes for array in tensors.values())
+        write_json(index, {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))})
+    else:
+        index.unlink(missing_ok=True)
+    for path in folder.glob("model*.safetensors"):
+        if path.name not in names and re.fullmatch(r"model(-\d{5}-of-\d{5})?\.safetensors", path.name):
+            path.unlink()
+
+
+def _shards(tensors, limit):
+    """The tensors in order, cut where the next would take a shard over the limit."""
+    shards, size = [{}], 0
+    for name, array in tensors.items():
+        if shards[-1] and size + array.nbytes > limit:
+            shards.append({})
+            size = 0
+        shards[-1][name] = array
+        size += array.nbytes
+    return shards
+
+
+def _bytes(size):
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+    found = re.fullmatch(r"(\d+)\s*(KB|MB|GB)", str(size).upper())
+    number = int(found[1]) * units[found[2]] if found else size
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f"`max_shard_size` must be bytes, or a str such as '5GB'. Received: {size!r}.")
+    return number
+
+
+def _write_safetensors(path, tensors):
+    """One tensor after another, so that no second copy of the model is made; the metadata is what transformers 4 wants.
+
+    The format: length of the header as 8 bytes, header (json), data.
+    """
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, array in tensors.items():
+        header[name] = {
+            "dtype": _stored_dtype(array.dtype),
+            "shape": list(array.shape),
+            "data_offsets": [end, end + array.nbytes],
+        }
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).view("u1").data if array.size else b"")
+
+
+def _stored_dtype(dtype):
+    """The format's name of a dtype: F32, BF16, I64..."""
+    if dtype.name == "bool":
+        return "BOOL"
+    bits = 8 * dtype.itemsize
+    return f"BF{bits}" if dtype.name == "bfloat16" else f"{dtype.kind.upper()}{bits}"
