@@ -4,6 +4,7 @@ python -m pipelines.finetune --model saved_models/quickstart --data train.csv --
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Literal
 
@@ -65,7 +66,7 @@ def finetune(
     for seed in seeds:
         seed_everything(seed)
         options = {"labels": labels} if labels else {}
-        classifier = TextClassifier.from_preset(
+        classifier = new_classifier(
             model, load_weights=not from_scratch, dtype=dtype, problem=problem, max_length=max_length, **options
         )
         steps = -(-len(training) // batch_size) * epochs
@@ -96,6 +97,13 @@ def finetune(
     write_card(output, "Text classifier", {"file": data.name, "examples": len(training)}, recipe, summary(runs))
     print(f"saved {output}")
     return metrics
+
+
+def new_classifier(folder: str | Path, **options) -> TextClassifier:
+    """A pretrained body with a head that is new, as it has to be."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*made new, to be trained")
+        return TextClassifier.from_preset(folder, **options)
 
 
 def label_names(training: Labelled, testing: Labelled | None = None) -> list[str]:

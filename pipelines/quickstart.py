@@ -19,9 +19,9 @@ import tyro
 from kerasbert.backend import seed_everything
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.objectives import MaskedLM
-from kerasbert.tasks import TextClassifier
 from kerasbert.training import Progress, adamw
 
+from .finetune import new_classifier
 from .pretrain import train
 from .recipes.recipe import Recipe
 from .standard_library import AREAS, Docstring, docstrings, paragraphs, topics
@@ -145,7 +145,7 @@ def bag_of_words(labelled: list[Docstring], tested: list[Docstring]) -> float:
 def bert(folder: Path, labelled: list[Docstring], tested: list[Docstring], seed: int, pretrained: bool) -> float:
     """Fine-tunes the saved model, or the same model with new weights."""
     seed_everything(seed)
-    classifier = TextClassifier.from_preset(folder, labels=sorted(AREAS), load_weights=pretrained, dropout=0.1)
+    classifier = new_classifier(folder, labels=sorted(AREAS), load_weights=pretrained, dropout=0.1)
     epochs, batch_size = 12, 20
     steps = -(-len(labelled) // batch_size) * epochs
     classifier.compile(adamw(5e-4, warmup=steps // 10, steps=steps))

@@ -13,8 +13,7 @@ from kerasbert.data import Corpus
 from pipelines.pretrain import make_batches, pretrain, report_interval
 from pipelines.recipes.recipe import find_recipe
 from pipelines.train_tokenizer import train_tokenizer
-
-from .conftest import SETTINGS
+from tests.pipelines.conftest import SETTINGS
 
 
 def weights_of(folder):
