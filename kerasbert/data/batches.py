@@ -123,7 +123,7 @@ class ExampleBatches(Batches):
     Args:
         x: dict of arrays, or one array, with examples along the first axis.
         y: targets, or a dict of them, or None.
-        sample_weight: of the form of y. Default: 1 for every example.
+        sample_weight: of the form of y, or one array for all targets. Default: 1 for every example.
         batch_size: rows of a step.
         epochs: passes over the examples.
         seed: of the orders.
@@ -148,8 +148,9 @@ class ExampleBatches(Batches):
             )
         self.num_examples = sizes.pop()
         if sample_weight is None:
-            ones = np.ones(self.num_examples, dtype=np.float32)
-            sample_weight = dict.fromkeys(self.y, ones) if isinstance(self.y, dict) else ones
+            sample_weight = np.ones(self.num_examples, dtype=np.float32)
+        if isinstance(self.y, dict) and not isinstance(sample_weight, dict):
+            sample_weight = dict.fromkeys(self.y, sample_weight)
         self.sample_weight = _map(lambda w: np.asarray(w, dtype=np.float32), sample_weight)
         if {len(array) for array in _leaves(self.sample_weight)} != {self.num_examples}:
             raise ValueError(f"`sample_weight` must have a weight for each of the {self.num_examples} examples.")

@@ -81,13 +81,15 @@ class Corpus:
         Nothing appears in the folder before all of it is on disk, and a corpus that is there is never overwritten.
 
         Raises:
-            FileExistsError: the folder has a corpus.
+            FileExistsError: the folder has a corpus, or another tokenizer.
             ValueError: no document had tokens.
         """
         folder = Path(folder)
         for name in ("corpus.json", "corpus.idx", "corpus.bin"):
             if (folder / name).exists():
                 raise FileExistsError(f"{folder} holds a corpus ({name}). Remove it, or choose another folder.")
+        if (folder / "tokenizer.json").exists() and Tokenizer.load(folder).hash != tokenizer.hash:
+            raise FileExistsError(f"{folder} holds another tokenizer. Choose another folder for the corpus.")
         folder.mkdir(parents=True, exist_ok=True)
         # Megatron's own limit, below 2**16 for the sake of its extra tokens.
         dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size < 65500 else np.int32)

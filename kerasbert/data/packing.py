@@ -9,7 +9,7 @@ import numpy as np
 
 from .sampling import PLAN, Uniform
 
-LANES = 1 << 18  # documents that are cut up at the same time; decides memory, and the order of the draws
+LANES = 1 << 16  # documents that are cut up side by side; decides memory, and the order of the draws
 
 
 def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:

@@ -22,10 +22,11 @@ def _same(pieces: Pieces, settings: dict) -> Pieces:
 class Family:
     """
     Args:
-        roles: the token of each role.
+        roles: the token of each role, in the order of their ids.
         single, pair: rows, in roles and texts; `:1` is a segment id, 0 where there is none.
         file: the vocabulary, as it was published.
         special: further special tokens.
+        behind: special tokens whose ids follow those of the pieces.
         padding_side: "left" or "right".
         to_ids: pieces of a SentencePiece model -> pieces in the order of the ids (fairseq put its own in front).
         to_model: the inverse.
@@ -38,11 +39,19 @@ class Family:
     pair: str = "A B"
     file: str = "spiece.model"
     special: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
     padding_side: str = "right"
     to_ids: Callable = _same
     to_model: Callable = _same
     steps: Callable = lambda settings: []
     split_whitespace: bool = True
+
+    @property
+    def kind(self) -> str:
+        """How its vocabulary is trained."""
+        if self.special and self.file == "vocab.json":
+            return "bpe"
+        return {"vocab.txt": "wordpiece", "vocab.json": "byte_bpe"}.get(self.file, "unigram")
 
     def template(self, roles: dict[str, str], ids: dict[str, int]) -> processors.PostProcessor | None:
         """The layout of rows, or None when there is none, or the vocabulary lacks a token of it."""
@@ -138,20 +147,25 @@ def _lowercase_if_asked(settings: dict) -> list[normalizers.Normalizer]:
 
 # === The table ===
 
-_BRACKETS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
-_ANGLES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
+_BRACKETS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+_ANGLES = {"bos": "<s>", "cls": "<s>", "pad": "<pad>", "eos": "</s>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 _SEGMENTS = dict(single="cls A sep", pair="cls A sep B:1 sep:1")
 _DOUBLE = dict(single="cls A sep", pair="cls A sep sep B sep")
 
 _BERT = Family(_BRACKETS, **_SEGMENTS, file="vocab.txt")
 _T5 = Family(
-    {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+    {"pad": "<pad>", "eos": "</s>", "unk": "<unk>"},
     "A eos",
     "A eos B eos",
+    behind=tuple(_extra_ids({})),
     to_ids=_t5_to_ids,
     to_model=_t5_to_model,
 )
-_DEBERTA = {"bos": "[CLS]", "eos": "[SEP]", **_BRACKETS}
+_DEBERTA = {
+    "pad": "[PAD]",
+    **{"bos": "[CLS]", "cls": "[CLS]", "eos": "[SEP]", "sep": "[SEP]"},
+    **{"unk": "[UNK]", "mask": "[MASK]"},
+}
 
 FAMILIES = {
     "bert": _BERT,
@@ -164,24 +178,27 @@ FAMILIES = {
     "deberta": Family(_DEBERTA, **_SEGMENTS, file="vocab.json"),
     "modernbert": Family(_BRACKETS, "cls A sep", "cls A sep B sep", file="vocab.json"),
     "xlm": Family(
-        {"bos": "<s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "</s>", "mask": "<special1>"},
+        {"bos": "<s>", "cls": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<special1>"},
         "bos A sep",
         "bos A sep B sep",
         file="vocab.json",
         special=tuple(f"<special{i}>" for i in range(10)),
     ),
     "albert": Family(
-        {"bos": "[CLS]", "eos": "[SEP]", **_BRACKETS, "unk": "<unk>", "pad": "<pad>"},
+        {**{"pad": "<pad>", "unk": "<unk>"}, **{k: v for k, v in _DEBERTA.items() if k not in ("pad", "unk")}},
         **_SEGMENTS,
         to_ids=_without_number_commas,
         to_model=_with_number_commas,
         steps=_quotes_accents_case(lowercase=True),
     ),
     "xlnet": Family(
-        {**_ANGLES, "sep": "<sep>", "cls": "<cls>"},
+        {
+            **{"unk": "<unk>", "bos": "<s>", "eos": "</s>", "cls": "<cls>", "sep": "<sep>"},
+            **{"pad": "<pad>", "mask": "<mask>"},
+        },
         "A sep cls:2",
         "A sep B:1 sep:1 cls:2",
-        special=("<eop>", "<eod>"),
+        special=("<eod>", "<eop>"),
         padding_side="left",
         to_ids=_without_number_commas,
         to_model=_with_number_commas,
@@ -194,6 +211,7 @@ FAMILIES = {
         _ANGLES,
         **_DOUBLE,
         file="sentencepiece.bpe.model",
+        behind=("<mask>",),
         to_ids=_xlm_roberta_to_ids,
         to_model=_xlm_roberta_to_model,
     ),
@@ -205,7 +223,9 @@ FAMILIES = {
         to_ids=_camembert_to_ids,
         to_model=_camembert_to_model,
     ),
-    "deberta-v2": Family(_DEBERTA, **_SEGMENTS, file="spm.model", steps=_lowercase_if_asked, split_whitespace=False),
+    "deberta-v2": Family(
+        _DEBERTA, **_SEGMENTS, file="spm.model", behind=("[MASK]",), steps=_lowercase_if_asked, split_whitespace=False
+    ),
 }
 
 # Classes of transformers that are called otherwise than their family.

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from . import moses
 from .documents import checked_documents, lines_of
-from .tokenizer_files import bert_template, roberta_template
+from .tokenizer_families import FAMILIES, mark_special
+from .tokenizer_files import bert_template, bpe_of_words, roberta_template
 
 # In the order of their ids; byte_bpe puts the mask behind the learnt pieces, as RoBERTa does.
 SPECIAL_TOKENS = {
@@ -19,6 +21,7 @@ SPECIAL_TOKENS = {
         "mask": "<mask>",
     },
     "unigram": {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    "bpe": FAMILIES["xlm"].roles,
 }
 
 _MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
@@ -84,6 +87,35 @@ def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool,
     return backend
 
 
+def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    """BPE on Moses's words, the last letter of each marked (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
+    backend = hf.Tokenizer(models.BPE(unk_token=roles["unk"], end_of_word_suffix="</w>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = list(dict.fromkeys(roles.values()))
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
+        letters: set[str] = set()
+        for line in lines:
+            words = moses.prepare(line, lowercase)
+            letters.update(letter for word in words.split() for letter in (*word[:-1], f"{word[-1]}</w>"))
+            spool.write(words + "\n")
+        spool.seek(0)
+        # As for WordPiece: given beforehand, letters have the same ids every time.
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary_size,
+            min_frequency=_MIN_FREQUENCY,
+            show_progress=False,
+            special_tokens=special + sorted(letters),
+            end_of_word_suffix="</w>",
+        )
+        backend.train_from_iterator((line.rstrip("\n") for line in spool), trainer)
+    model = json.loads(backend.to_str())["model"]
+    trained = hf.Tokenizer(bpe_of_words(model["vocab"], list(map(tuple, model["merges"]))))
+    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trained.decoder = decoders.BPEDecoder(suffix="</w>")
+    mark_special(trained, special)
+    return trained
+
+
 def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
     backend = hf.Tokenizer(models.Unigram())
     steps = [normalizers.Nmt(), normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
@@ -124,7 +156,7 @@ def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]
     return [(token, 0.0) for token in special] + ordered
 
 
-TRAINERS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
+TRAINERS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram, "bpe": _train_bpe}
 
 
 def train_backend(
@@ -155,3 +187,22 @@ def train_backend(
         template = roberta_template if kind == "byte_bpe" else bert_template
         backend.post_processor = template(roles, backend.get_vocab(with_added_tokens=True))
     return backend
+
+
+def train_family(
+    family: str, kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict | None
+) -> tuple[hf.Tokenizer, dict[str, str]]:
+    """As `train_backend`, with the special tokens of a family in the order of its ids, and its rows."""
+    known = FAMILIES.get(family)
+    trainable = [name for name, entry in FAMILIES.items() if entry.kind == kind]
+    if known is None or known.kind != kind:
+        raise ValueError(f"`family` must be one of {', '.join(trainable)} for {kind}. Received: {family!r}.")
+    roles = roles or known.roles
+    inside = {role: token for role, token in roles.items() if token not in known.behind}
+    named = inside | {token: token for token in known.special if token not in inside.values()}
+    backend = train_backend(kind, documents, vocabulary_size - len(known.behind), lowercase, named)
+    mark_special(backend, known.behind, roles.get("mask"))
+    layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
+    if layout is not None and family != "roberta":  # which has its own, with the same ids
+        backend.post_processor = layout
+    return backend, roles

@@ -19,7 +19,7 @@ from . import moses
 from .tokenizer_export import write_files
 from .tokenizer_families import FAMILIES
 from .tokenizer_files import READERS, ROLES, read_settings, special_roles
-from .tokenizer_training import SPECIAL_TOKENS, train_backend
+from .tokenizer_training import SPECIAL_TOKENS, train_backend, train_family
 
 PREPARATIONS = {"moses": moses.prepare, "moses_cased": functools.partial(moses.prepare, lowercase=False)}
 
@@ -73,22 +73,30 @@ class Tokenizer:
         vocabulary_size: int,
         lowercase: bool = False,
         special_tokens: dict[str, str] | None = None,
+        family: str | None = None,
     ) -> "Tokenizer":
         """Learns a vocabulary; the same documents always give the same one.
 
         Args:
-            kind: "wordpiece" (BERT's normaliser, `##`), "byte_bpe" (RoBERTa's form) or "unigram"
-                (SentencePiece's form, `▁`).
+            kind: "wordpiece" (BERT's normaliser, `##`), "byte_bpe" (RoBERTa's form), "unigram" (SentencePiece's form,
+                `▁`) or "bpe" (XLM's form: Moses, `</w>`).
             documents: str each, read once, line by line.
             vocabulary_size: pieces, special tokens included.
             lowercase: lower-case the text; WordPiece then strips accents, too.
             special_tokens: token of each role, in the order of their ids. Default: `SPECIAL_TOKENS[kind]`.
+            family: a model type such as "t5" or "xlnet", whose special tokens, ids and rows are wanted.
 
         Raises:
             ValueError: no text, or a vocabulary that is larger than the text supports or smaller than its alphabet.
         """
-        roles = dict(special_tokens or SPECIAL_TOKENS.get(kind, {}))
-        return cls(train_backend(kind, documents, vocabulary_size, lowercase, roles), roles)
+        further = {"preparation": "moses" if lowercase else "moses_cased"} if kind == "bpe" else {}
+        if family is not None:
+            backend, roles = train_family(family, kind, documents, vocabulary_size, lowercase, special_tokens)
+            further |= {"family": family, "padding_side": FAMILIES[family].padding_side}
+        else:
+            roles = dict(special_tokens or SPECIAL_TOKENS.get(kind, {}))
+            backend = train_backend(kind, documents, vocabulary_size, lowercase, roles)
+        return cls(backend, roles, **further)
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -243,7 +251,7 @@ class Tokenizer:
             texts += 1
         return tuple(items)
 
-    @functools.cached_property
+    @property
     def facts(self) -> dict:
         """What a data pipeline needs to know, JSON-able: hash, sizes, ids of the roles, templates."""
         return {

@@ -42,6 +42,8 @@ def test_weights_and_missing_targets():
     inputs, target, weight = ExampleBatches(x["token_ids"], sample_weight=[0.5, 2, 1], batch_size=2, shuffle=False)[0]
     assert inputs.tolist() == [[0, 1, 2], [3, 4, 5]] and target is None
     assert weight.tolist() == [0.5, 2]
+    *_, weight = ExampleBatches(x, {"start": [1, 2, 3], "end": [1, 2, 3]}, [0.5, 2, 1], batch_size=2, shuffle=False)[1]
+    assert {name: value.tolist() for name, value in weight.items()} == {"start": [1, 0], "end": [1, 0]}
 
 
 def test_starting_at_shard_and_indices():

@@ -74,9 +74,13 @@ def test_unigram_entropy(tmp_path, wordpiece):
     assert corpus.summary["unknown_tokens"] == 0
 
 
-def test_names_of_special_tokens_in_text_stay_text(tmp_path, wordpiece):
-    corpus = Corpus.write(tmp_path, ["ten [SEP] nets [MASK]"], wordpiece)
-    assert not np.isin(corpus.tokens, [wordpiece.sep_id, wordpiece.mask_id]).any()
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+def test_names_of_special_tokens_in_text_stay_text(tmp_path, kind, request):
+    tokenizer = request.getfixturevalue(kind)
+    corpus = Corpus.write(tmp_path, ["ten [SEP] nets [MASK] <mask> </s> <pad>"], tokenizer)
+    special = [tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id]
+    assert not np.isin(corpus.tokens, special).any()
+    assert tokenizer.mask_id in tokenizer.encode(["ten [MASK] <mask>"])[0]
 
 
 def test_batches_of_lines_do_not_change_the_corpus(tmp_path, wordpiece, documents, corpus, monkeypatch):
@@ -91,6 +95,10 @@ def test_nothing_is_overwritten_or_left_half_written(corpus, tmp_path, wordpiece
     with pytest.raises(FileExistsError, match="holds a corpus"):
         Corpus.write(corpus.folder, documents, wordpiece)
     assert (corpus.folder / "corpus.bin").read_bytes() == before
+
+    wordpiece.save(tmp_path / "other")
+    with pytest.raises(FileExistsError, match="holds another tokenizer"):
+        Corpus.write(tmp_path / "other", documents, Tokenizer.train("wordpiece", documents, 150))
 
     def broken():
         yield from documents
