@@ -310,12 +310,6 @@ class Trainable(keras.Model):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
         return cls(**config)
 
-    def compile_from_config(self, config):
-        """Compiles a loaded model as it was; Keras leaves models that override `compile` to do so themselves."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.optimizer is not None and self.built:
-            self.optimizer.build(self.trainable_variables)
-
     def save_assets(self, folder):
         """The tokenizer inside a `.keras` file."""
         if self.tokenizer is not None:

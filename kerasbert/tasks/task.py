@@ -1,4 +1,4 @@
-"""What fine-tuning tasks have in common: ordinary Keras losses and metrics, weighted so that padding rows never count."""
+"""What fine-tuning tasks have in common: Keras losses and metrics, weighted so that padding rows never count."""
 
 import keras
 

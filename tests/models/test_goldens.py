@@ -1,13 +1,13 @@
-"""Every family against numbers that transformers gave once (`tests/goldens/make_huggingface.py`): needs no transformers."""
+"""Every family against stored numbers of transformers (`tests/goldens/make_huggingface.py`), which need none of it."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tests.models.reference import to_numpy
 
 import kerasbert
+from tests.models.reference import to_numpy
 
 FOLDERS = sorted((Path(__file__).parent.parent / "goldens" / "huggingface").glob("*/golden.safetensors"))
 NAMES = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}

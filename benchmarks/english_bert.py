@@ -1,0 +1,185 @@
+"""A 4-layer, 256-wide BERT on 4 MB of English novels: which settings leave the plateau first, and what it is worth.
+
+    python benchmarks/english_bert.py settings --text lm_en_5mb.txt --held-out lm_en_valid.txt
+    python benchmarks/english_bert.py long --text lm_en_5mb.txt --held-out lm_en_valid.txt --minutes 20
+    python benchmarks/english_bert.py reviews --reviews movie_reviews.latin1.txt
+
+Every masked language model first learns how frequent words are and rests at the entropy of that distribution (the
+plateau); what it gains below comes from context. `settings` trains each row of SETTINGS for the same time, `long` one of
+them for longer, `reviews` fine-tunes the result and the same model from scratch, three seeds each. Every training is
+a cell: its row is appended to RESULTS once it is finished, a cell that is there is not run again, and a cell that was
+cut off continues from its checkpoint.
+"""
+
+import hashlib
+import json
+import math
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np  # noqa: E402
+import tyro  # noqa: E402
+
+from kerasbert.backend import seed_everything  # noqa: E402
+from kerasbert.data import Corpus, Tokenizer, read_documents  # noqa: E402
+from kerasbert.tasks import TextClassifier  # noqa: E402
+from kerasbert.training import Progress, adamw, read_log  # noqa: E402
+from pipelines.pretrain import make_batches, make_model, make_optimizer, train  # noqa: E402
+from pipelines.recipes.bert import mini  # noqa: E402
+
+RESULTS = Path(__file__).with_name("english_bert.jsonl")
+RUNS = Path("runs/english_bert")
+
+BASE = replace(
+    mini(),
+    long_steps=0,
+    long_length=0,
+    batch_size=16,
+    length=128,
+    objective_options={},
+    data=dict(mask_rate=0.15),
+    config=dict(dropout=0.0, attention_dropout=0.0),
+    schedule=dict(peak=1e-3, warmup=100),
+    optimizer=dict(weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0),
+)
+
+# name -> (changes of BASE, vocabulary)
+SETTINGS = {
+    "base": ({}, 8_000),
+    "dropout 0.1": (dict(config={}), 8_000),
+    "rate 1e-4": (dict(schedule=dict(peak=1e-4, warmup=100)), 8_000),
+    "rate 3e-3": (dict(schedule=dict(peak=3e-3, warmup=100)), 8_000),
+    "8 rows": (dict(batch_size=8), 8_000),
+    "16 rows of 64": (dict(length=64), 8_000),
+    "30% masks": (dict(data=dict(mask_rate=0.3)), 8_000),
+}
+
+
+def corpora(text: Path, held_out: Path, vocabulary: int) -> tuple[Corpus, Corpus]:
+    """The two corpora, made once; the tokenizer is trained on the first alone."""
+    folder = RUNS / f"corpus_{vocabulary}"
+    if not (folder / "held_out" / "corpus.json").exists():
+        tokenizer = Tokenizer.train("wordpiece", read_documents(text), vocabulary_size=vocabulary, lowercase=True)
+        Corpus.write(folder / "text", read_documents(text), tokenizer)
+        Corpus.write(folder / "held_out", read_documents(held_out), tokenizer)
+    return Corpus.open(folder / "text"), Corpus.open(folder / "held_out")
+
+
+def steps_in(minutes: float, recipe, corpus: Corpus) -> int:
+    """How many steps of a recipe this machine does in that time, a multiple of 10; measured on 12 of them."""
+    seed_everything(0)
+    recipe = replace(recipe, steps=1_000)
+    model = make_model(recipe, corpus)
+    model.compile(make_optimizer(recipe))
+    batches, times = make_batches(recipe, corpus), []
+    for step in range(13):
+        start = time.perf_counter()
+        model.train_on_batch(*batches[step])
+        times.append(time.perf_counter() - start)
+    return max(10, int(minutes * 60 / np.median(times[1:])) // 10 * 10)
+
+
+def cell(name: str, minutes: float, text: Path, held_out: Path) -> dict:
+    """One pretraining; its row of RESULTS."""
+    key = f"{name}, {minutes:g} minutes"
+    if row := finished().get(key):
+        return row
+    changes, vocabulary = SETTINGS[name]
+    corpus, unseen = corpora(text, held_out, vocabulary)
+    run = RUNS / key.replace(" ", "_").replace(",", "").replace("%", "")
+    recipe = replace(BASE, **changes)
+    plan = run / "steps.json"
+    if not plan.exists():
+        run.mkdir(parents=True, exist_ok=True)
+        plan.write_text(json.dumps(steps_in(minutes, recipe, corpus)))
+    steps = json.loads(plan.read_text())
+    train(replace(recipe, steps=steps, name=key), corpus, run, unseen, held_out_steps=40, report_every=steps // 10)
+    curve = [
+        [
+            round(row["seconds"]),
+            row["step"],
+            round(float(np.log(row["val_perplexity"])), 3),
+            round(row["val_accuracy"], 3),
+        ]
+        for row in read_log(run)
+    ]
+    tokens = read_log(run)[-1]["tokens"]
+    return finish(
+        cell=key,
+        unigram_entropy=round(unseen.unigram_entropy(), 3),
+        steps=steps,
+        tokens=tokens,
+        tokens_per_second=round(tokens / curve[-1][0]),
+        curve=curve,
+        below=round(unseen.unigram_entropy() - curve[-1][2], 3),
+        left_plateau=next((seconds for seconds, _, loss, _ in curve if loss < unseen.unigram_entropy() - 0.1), None),
+    )
+
+
+def finished() -> dict:
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return {row["cell"]: row for row in map(json.loads, lines)}
+
+
+def finish(**row) -> dict:
+    with open(RESULTS, "a") as file:
+        file.write(json.dumps(row) + "\n")
+    return row
+
+
+def settings(text: Path, held_out: Path, minutes: float = 4.0, only: tuple[str, ...] = tuple(SETTINGS)) -> None:
+    """Trains every setting for the same time and prints where each one stands."""
+    rows = [cell(name, minutes, text, held_out) for name in only]
+    for row in sorted(rows, key=lambda row: -row["below"]):
+        print(
+            f"{row['cell']:32} {row['steps']:6,} steps  {row['below']:+.3f} nats  plateau left at {row['left_plateau']} s"
+        )
+
+
+def long(text: Path, held_out: Path, minutes: float = 20.0, name: str = "base") -> None:
+    """Trains one setting for longer and prints its held-out loss every tenth of the time."""
+    row = cell(name, minutes, text, held_out)
+    print(f"unigram entropy of the held-out text: {row['unigram_entropy']} nats")
+    for seconds, step, loss, accuracy in row["curve"]:
+        below = row["unigram_entropy"] - loss
+        print(f"{seconds / 60:5.1f} min  step {step:6,}  loss {loss:.3f}  {below:+.3f}  {accuracy:.1%}")
+            f"{seconds / 60:5.1f} min  step {step:6,}  loss {loss:.3f}  {row['unigram_entropy'] - loss:+.3f}  {accuracy:.1%}"
+        )
+
+
+def reviews(reviews: Path, minutes: float = 20.0, name: str = "base", epochs: int = 4, seeds: int = 3) -> None:
+    """Fine-tunes on labelled review sentences, from the long run and from scratch; the last 1,000 by hash are held out."""
+    lines = sorted(
+        set(reviews.read_text("latin-1").splitlines()), key=lambda line: hashlib.sha256(line.encode()).digest()
+    )
+    labelled = [(line[2:], int(line[0])) for line in lines if line[:2] in ("0 ", "1 ")]
+    training, testing = labelled[:-1_000], labelled[-1_000:]
+    run = RUNS / f"{name} {minutes:g} minutes".replace(" ", "_").replace("%", "")
+    for start in ("pretrained", "from scratch"):
+        for seed in range(seeds):
+            key = f"reviews, {start}, {name}, {minutes:g} minutes, seed {seed}"
+            if key in finished():
+                continue
+            seed_everything(seed)
+            model = TextClassifier.from_preset(
+                run / "model", start == "pretrained", labels=2, max_length=64, dropout=0.1
+            )
+            steps = -(-len(training) // 32) * epochs
+            model.compile(adamw(3e-4, warmup=steps // 10, steps=steps))
+            begin = time.perf_counter()
+            model.fit(*zip(*training, strict=True), epochs=epochs, seed=seed, callbacks=[Progress(quiet=True)])
+            texts, labels = zip(*testing, strict=True)
+            right = model.predict(texts, verbose=0).argmax(-1) == np.array(labels)
+            finish(cell=key, accuracy=float(right.mean()), seconds=round(time.perf_counter() - begin))
+    rows = finished()
+    for start in ("pretrained", "from scratch"):
+        found = [r["accuracy"] for key, r in rows.items() if key.startswith(f"reviews, {start}, {name}, {minutes:g}")]
+        print(f"{start:13} {np.mean(found):.3f} +- {np.std(found):.3f} over {len(found)} seeds")
+
+
+if __name__ == "__main__":
+    tyro.extras.subcommand_cli_from_dict({"settings": settings, "long": long, "reviews": reviews})
