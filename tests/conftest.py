@@ -10,6 +10,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two test processes with all cores each take longer than two with one each.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The tests compile the same small programs over and over: JAX keeps them, within a run and for the next one.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "jax")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402

@@ -50,7 +50,6 @@ def main(folder, steps, kill, tiny):
     model = tiny.build_model(adamw(0.01, warmup=4, steps=steps, accumulation=2))
     checkpoints = Checkpoints(folder / "run", keep=2, recipe={"steps": steps})
     start = checkpoints.restore(model)
-    print("restored", start)
     if kill == "save":
         kill_in_second_save()
     callbacks = [checkpoints, RunLog(folder / "run")]
@@ -58,6 +57,7 @@ def main(folder, steps, kill, tiny):
         callbacks.append(KillAt(int(kill), start))
     tiny.train(model, start, steps, callbacks)
     np.savez(folder / "final.npz", *tiny.state(model))
+    return start
 
 
 if __name__ == "__main__":

@@ -94,22 +94,18 @@ def test_dropout_is_part_of_the_state(tiny, run, whole):
 def test_killed_runs_end_with_the_same_bits(tiny, tmp_path):
     """SIGKILL in an accumulation window and in the middle of a save; then to the end."""
 
-    def start(folder, kill):
-        folder.mkdir(exist_ok=True)
-        command = [sys.executable, str(SCRIPT), str(folder), "16", kill]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == (0 if kill == "never" else -signal.SIGKILL), done.stderr
-        return int(done.stdout.split()[1]) if done.stdout else None
-
-    (tmp_path / "whole").mkdir()
     spec = importlib.util.spec_from_file_location("resume_script", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    script.main(tmp_path / "whole", 16, "never", tiny)
-    start(tmp_path / "killed", "5")
-    start(tmp_path / "killed", "save")
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    assert script.main(tmp_path / "whole", 16, "never", tiny) == 0
+    for kill in ("5", "save"):
+        command = [sys.executable, str(SCRIPT), str(tmp_path / "killed"), "16", kill]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr
     assert steps_in(tmp_path / "killed" / "run") == [4, 8]  # that of step 12 was cut off
-    assert start(tmp_path / "killed", "never") == 8
+    assert script.main(tmp_path / "killed", 16, "never", tiny) == 8
     whole, killed = (np.load(tmp_path / name / "final.npz") for name in ("whole", "killed"))
     assert_equal([killed[key] for key in killed], [whole[key] for key in whole])
     rows = read_log(tmp_path / "killed" / "run")
