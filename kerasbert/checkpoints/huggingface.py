@@ -158,6 +158,12 @@ class StoredWeights:
         return entry is not None and any(name.startswith(f"{entry}.") for name in self.names)
 
 
+def implied_by(backbone):
+    """{stored name: the name it repeats, or its value} of tensors that are stored though this backbone lacks them."""
+    implied = getattr(backbone.family(), "huggingface_implied", None)
+    return {} if implied is None else implied(backbone.config)
+
+
 def load_weights(model, stored):
     """Fills a model from a `StoredWeights`.
 
@@ -179,12 +185,15 @@ def load_weights(model, stored):
             wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {tuple(array.shape)}")
             continue
         variable.assign(array)
-    left = [name for name in stored.names if name not in taken]
+    implied = implied_by(parts_of(model))
+    left = [name for name in stored.names if name not in taken and name not in implied]
     unknown = [name for name in left if not _belongs_to_head(stored, name)]
     problems = [f"  wrong shape: {line}" for line in wrong]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
     problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
-    problems += [f"  untied from the token embeddings, which this head reuses: {n}" for n in stored.untied if not new]
+    if model is not parts_of(model) and not new:
+        problems += [f"  untied: {name} differs from what this head shares it with" for name in stored.untied]
+    problems += [f"  not what this config implies: {line}" for line in _not_implied(stored, implied)]
     for head, (name, why) in getattr(family, "HUGGINGFACE_REFUSED", {}).items():
         if name in stored and any(path.startswith(f"{head}/") for path, _, _ in new):
             problems.append(f"  not for this head: {stored.names[name]}; {why}")
@@ -199,6 +208,16 @@ def load_weights(model, stored):
         log.info("%s holds weights that %s has no use for: %s", stored.files.folder, type(model).__name__, names)
 
 
+def _not_implied(stored, implied):
+    """Lines on the implied tensors of a file that differ from what they should be."""
+    for name, source in implied.items():
+        repeats = isinstance(source, str)
+        if name not in stored or (repeats and source not in stored):
+            continue
+        if not np.array_equal(stored.read(name), stored.read(source) if repeats else source):
+            yield f"{stored.names[name]} must " + (f"repeat {source}" if repeats else "be the identity")
+
+
 def _belongs_to_head(stored, name):
     """Whether a stored name is a head's or the pooler's by the family's table, or lies outside the backbone."""
     for ours, entry in stored.family.HUGGINGFACE_NAMES.items():
@@ -211,7 +230,8 @@ def _belongs_to_head(stored, name):
 def _make_new(model, variables, stored):
     initializer = parts_of(model).config.kernel_initializer()
     for path, variable in variables:
-        if path.endswith("/kernel") and is_head(stored.family, path):
+        if path.endswith("/kernel") and not np.any(keras.ops.convert_to_numpy(variable)):
+            # A pooler was made inside `zero_weights`; a head has the initial values that its family gives it.
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
     warnings.warn(
@@ -226,7 +246,10 @@ def export_weights(model):
     family = backbone.family()
     prefix = "" if model is backbone or not family.HUGGINGFACE_PREFIX else f"{family.HUGGINGFACE_PREFIX}."
     tensors, pieces = {}, {}
+    without_pooler = model is not backbone and not model.needs_pooler(family, model.arguments())
     for path, variable in named_variables(model).items():
+        if without_pooler and path.startswith("pooler/"):
+            continue
         entry, name = stored_as(family, path)
         if name is None:
             raise ValueError(f"The layout of {family.HUGGINGFACE_PREFIX} has no name for {path}.")
@@ -239,4 +262,6 @@ def export_weights(model):
     for (name, transposed), parts in pieces.items():
         arrays = [parts[index] for index in sorted(parts)]
         tensors[name] = np.concatenate(arrays, axis=0 if transposed else -1)
+    for name, source in implied_by(backbone).items():
+        tensors[prefix + name] = tensors[prefix + source] if isinstance(source, str) else source
     return tensors

@@ -1,18 +1,24 @@
 """Backbones: one file a family, each readable like its paper."""
 
+from .albert import Albert, AlbertConfig
 from .backbone import Backbone
 from .bert import Bert, BertConfig
 from .distilbert import DistilBert, DistilBertConfig
+from .electra import Electra, ElectraConfig
 from .mobilebert import MobileBert, MobileBertConfig
 from .roberta import Roberta, RobertaConfig
 from .xlm import Xlm, XlmConfig
 
 __all__ = [
+    "Albert",
+    "AlbertConfig",
     "Backbone",
     "Bert",
     "BertConfig",
     "DistilBert",
     "DistilBertConfig",
+    "Electra",
+    "ElectraConfig",
     "MobileBert",
     "MobileBertConfig",
     "Roberta",
@@ -23,12 +29,14 @@ __all__ = [
 
 # model_type of a Hugging Face config -> the class that reads it
 FAMILIES = {
+    "albert": Albert,
     "bert": Bert,
+    "electra": Electra,
     "distilbert": DistilBert,
+    "mobilebert": MobileBert,
+    "ib-bert": MobileBert,
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
-    "mobilebert": MobileBert,
-    "ib-bert": MobileBert,
     "xlm": Xlm,
 }

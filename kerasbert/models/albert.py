@@ -1,0 +1,379 @@
+"""ALBERT: BERT with one layer's parameters for all layers, and narrow embeddings.
+
+Lan, Chen, Goodman, Gimpel, Sharma, Soricut 2019, arXiv 1909.11942. New in it: tables of width E, far below the hidden
+width H, with one dense layer between (section 3.1, factorised embeddings); layers that share their parameters; and
+sentence order in place of next sentences as the second target (label 0: in order, 1: swapped).
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from ..layers.attention import MultiHeadAttention
+from ..layers.embeddings import pooled
+from ..layers.feed_forward import FeedForward
+from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
+from ..layers.masks import AttentionMask
+from ..layers.positions import token_positions
+from .backbone import Backbone, truncated_normal
+from .names import Field
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    vocabulary_size: int = 30_000
+    embedding_dim: int = 128  # E, width of the three tables and of the masked LM head
+    num_layers: int = 12  # how often the layers of a group are applied, over all groups
+    num_groups: int = 1  # runs of layers with parameters of their own; more than one with sharing="all" only
+    num_inner_layers: int = 1  # different layers in a group, applied one after the other
+    num_heads: int = 12
+    hidden_dim: int = 768  # H
+    feed_forward_dim: int = 3_072
+    max_length: int = 512  # rows of the position table
+    num_segments: int = 2
+    sharing: str = "all"  # what layers share: "all", "attention", "feed_forward" or "none" (table 4)
+    embedding_projection: bool | None = None  # whether a dense layer leads from E to H; None: where they differ
+    dropout: float = 0.0  # after the embeddings and after each sublayer
+    attention_dropout: float = 0.0  # on the attention probabilities
+    classifier_dropout: float = 0.1  # in front of heads on the pooled output and of the tagger
+    activation: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-12
+    initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
+    pad_id: int = 0
+    model_type: str = "albert"
+
+    def __post_init__(self):
+        if self.sharing not in ("all", "attention", "feed_forward", "none"):
+            raise ValueError(
+                f"`sharing` must be 'all', 'attention', 'feed_forward' or 'none'. Received: {self.sharing!r}."
+            )
+        if not 1 <= self.num_groups <= self.num_layers or (self.num_groups > 1 and self.sharing != "all"):
+            raise ValueError(
+                "`num_groups` must be between 1 and `num_layers`, and 1 unless sharing='all'. Received: num_groups="
+                f"{self.num_groups}, num_layers={self.num_layers}, sharing={self.sharing!r}."
+            )
+        if self.embedding_projection is False and self.embedding_dim != self.hidden_dim:
+            raise ValueError(
+                "Without `embedding_projection`, `embedding_dim` must equal `hidden_dim`. Received: embedding_dim="
+                f"{self.embedding_dim}, hidden_dim={self.hidden_dim}."
+            )
+
+    @property
+    def projects_embeddings(self):
+        differ = self.embedding_dim != self.hidden_dim
+        return differ if self.embedding_projection is None else self.embedding_projection
+
+    def num_copies(self, part):
+        """How many different ones the layers have of a part, "attention" or "feed_forward"."""
+        return self.num_groups if self.sharing in ("all", part) else self.num_layers
+
+    def kernel_initializer(self):
+        return truncated_normal(self.initializer_range)
+
+
+# === Sizes ===
+
+_BASE = dict(num_layers=12, hidden_dim=768, num_heads=12, feed_forward_dim=3_072)
+_LARGE = dict(num_layers=24, hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096)
+_XLARGE = dict(num_layers=24, hidden_dim=2_048, num_heads=16, feed_forward_dim=8_192)
+_XXLARGE = dict(num_layers=12, hidden_dim=4_096, num_heads=64, feed_forward_dim=16_384)
+_DROPOUT = dict(dropout=0.1, attention_dropout=0.1)
+
+SIZES = {
+    "albert_base_v1": {**_BASE, **_DROPOUT},
+    "albert_large_v1": {**_LARGE, **_DROPOUT},
+    "albert_xlarge_v1": {**_XLARGE, **_DROPOUT},
+    "albert_xxlarge_v1": _XXLARGE,
+    "albert_base_v2": _BASE,
+    "albert_large_v2": _LARGE,
+    "albert_xlarge_v2": _XLARGE,
+    "albert_xxlarge_v2": _XXLARGE,
+}
+
+# === Block ===
+
+# A layer is two blocks, because what the paper shares is the one or the other, each with its norm.
+
+
+class AlbertAttentionBlock(keras.layers.Layer):
+    """Attention, added to its input and normalised after (post-norm): the first half of a layer.
+
+    Args:
+        config: an `AlbertConfig`.
+
+    Call:
+        x: float (b, s, m).
+        attention_mask: an `AttentionMask`.
+        return_weights: also return the attention probabilities.
+
+    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        initializer = config.kernel_initializer()
+        own = dict(dtype=self.dtype_policy)
+        self.attention = MultiHeadAttention(
+            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
+        )
+        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+
+    def call(self, x, attention_mask=None, return_weights=False):
+        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = self.norm(x + self.dropout(y))
+        return (x, weights) if return_weights else x
+
+
+class AlbertFeedForwardBlock(keras.layers.Layer):
+    """Feed-forward, added to its input and normalised after (post-norm): the second half of a layer.
+
+    Args:
+        config: an `AlbertConfig`.
+
+    Call:
+        x: float (b, s, m).
+
+    Returns: float (b, s, m).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        initializer = config.kernel_initializer()
+        own = dict(dtype=self.dtype_policy)
+        self.feed_forward = FeedForward(
+            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
+        )
+        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+
+    def call(self, x):
+        y = self.feed_forward(x)
+        return self.norm(x + self.dropout(y))
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Albert(Backbone):
+    """The encoder of ALBERT.
+
+    Args:
+        config: an `AlbertConfig`.
+        pooler: whether to build the dense tanh layer over the first token.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
+            `sequence_ids`, `first_positions`.
+        hidden_states: also return the projected embeddings and the output of every layer.
+        attention_weights: also return the attention probabilities of every layer.
+
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
+        (n + 1 of (b, s, m), with n = num_layers * num_inner_layers) and `attention_weights` (n of (b, h, s, s)).
+    """
+
+    CONFIG = AlbertConfig
+
+    def __init__(self, config, pooler=True, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        kernel = dict(kernel_initializer=config.kernel_initializer(), **own)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.embedding_dim, name="token_embedding", **table
+        )
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length, config.embedding_dim, name="position_embedding", **table
+        )
+        self.segment_embedding = keras.layers.Embedding(
+            config.num_segments, config.embedding_dim, name="segment_embedding", **table
+        )
+        self.embedding_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_projection = None
+        if config.projects_embeddings:
+            self.embedding_projection = keras.layers.Dense(config.hidden_dim, name="embedding_projection", **kernel)
+        inner = range(config.num_inner_layers)
+        self.attentions = [
+            [AlbertAttentionBlock(config, name=f"attention_{i}_{j}", **own) for j in inner]
+            for i in range(config.num_copies("attention"))
+        ]
+        self.feed_forwards = [
+            [AlbertFeedForwardBlock(config, name=f"feed_forward_{i}_{j}", **own) for j in inner]
+            for i in range(config.num_copies("feed_forward"))
+        ]
+        self.pooler = keras.layers.Dense(config.hidden_dim, "tanh", name="pooler", **kernel) if pooler else None
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        token_ids = inputs["token_ids"]
+        segment_ids = inputs.get("segment_ids")
+        segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+        x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)
+        x = x + self.position_embedding(token_positions(inputs))
+        x = self.embedding_dropout(self.embedding_norm(x))
+        x = self.embedding_projection(x) if self.embedding_projection else x
+
+        mask = AttentionMask.from_inputs(inputs)
+        states, weights = [x], []
+        for i in range(self.config.num_layers):
+            attentions, feed_forwards = self._copy(self.attentions, i), self._copy(self.feed_forwards, i)
+            for attention, feed_forward in zip(attentions, feed_forwards, strict=True):
+                x = attention(x, attention_mask=mask, return_weights=attention_weights)
+                if attention_weights:
+                    x, layer_weights = x
+                    weights.append(layer_weights)
+                x = feed_forward(x)
+                states.append(x)
+
+        outputs = {"sequence_output": x}
+        outputs["pooled_output"] = pooled(self.pooler, x, inputs)
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+    def _copy(self, copies, layer):
+        """What a layer takes of `copies`, in runs of (nearly) equal length; rounded as in the official code."""
+        return copies[int(layer / (self.config.num_layers / len(copies)))]
+
+    def get_config(self):
+        return {**super().get_config(), "pooler": self.pooler is not None}
+
+
+# === Heads ===
+
+
+def _classifier(num_labels, config, own):
+    return PooledClassifier(num_labels, config.classifier_dropout, config.kernel_initializer(), **own)
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: MaskedLMHead(
+        config.vocabulary_size,
+        config.embedding_dim,
+        config.activation,
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        **own,
+    ),
+    "sentence_pair": lambda config, **own: _classifier(2, config, own),
+    "classifier": lambda config, num_labels, **own: _classifier(num_labels, config, own),
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: _classifier(1, config, own),
+}
+
+POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # those that need the pooler
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "embedding_dim": "embedding_size",
+    "num_layers": "num_hidden_layers",
+    # Layers that share less than all are groups of their own in the file, which repeats what they share.
+    "num_groups": Field(
+        "num_hidden_groups",
+        load=lambda stored: stored["num_hidden_groups"] if stored.get("sharing", "all") == "all" else 1,
+        save=lambda config: config.num_groups if config.sharing == "all" else config.num_layers,
+    ),
+    "num_inner_layers": "inner_group_num",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "feed_forward_dim": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "sharing": "sharing",  # ours, as is `embedding_projection`: transformers keeps what it does not know
+    "embedding_projection": "embedding_projection",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "classifier_dropout": "classifier_dropout_prob",
+    "activation": "hidden_act",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "model_type": "model_type",
+}
+
+# What transformers means by a config.json that does not say: xxlarge, and always a projection.
+HUGGINGFACE_DEFAULTS = {
+    "hidden_size": 4_096,
+    "num_attention_heads": 64,
+    "intermediate_size": 16_384,
+    "embedding_projection": True,
+}
+
+HUGGINGFACE_ONLY = {"position_embedding_type": "absolute"}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "AlbertModel",
+    "MaskedLM": "AlbertForMaskedLM",
+    "MaskedLM with sentence_pair": "AlbertForPreTraining",
+    "TextClassifier": "AlbertForSequenceClassification",
+    "TokenClassifier": "AlbertForTokenClassification",
+    "QuestionAnswerer": "AlbertForQuestionAnswering",
+    "MultipleChoice": "AlbertForMultipleChoice",
+}
+
+HUGGINGFACE_PREFIX = "albert"
+
+_LAYER = "encoder.albert_layer_groups.{i}.albert_layers.{j}"
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings.word_embeddings",
+    "position_embedding": "embeddings.position_embeddings",
+    "segment_embedding": "embeddings.token_type_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+    "embedding_projection": "encoder.embedding_hidden_mapping_in",
+    "attention_{i}_{j}/attention/query": f"{_LAYER}.attention.query",
+    "attention_{i}_{j}/attention/key": f"{_LAYER}.attention.key",
+    "attention_{i}_{j}/attention/value": f"{_LAYER}.attention.value",
+    "attention_{i}_{j}/attention/project": f"{_LAYER}.attention.dense",
+    "attention_{i}_{j}/norm": f"{_LAYER}.attention.LayerNorm",
+    "feed_forward_{i}_{j}/feed_forward/inner": f"{_LAYER}.ffn",
+    "feed_forward_{i}_{j}/feed_forward/outer": f"{_LAYER}.ffn_output",
+    "feed_forward_{i}_{j}/norm": f"{_LAYER}.full_layer_layer_norm",
+    "pooler": "pooler",
+    "masked_lm/dense": "predictions.dense",
+    "masked_lm/norm": "predictions.LayerNorm",
+    "masked_lm/bias": "predictions.bias",
+    "sentence_pair/dense": "sop_classifier.classifier",
+    "classifier/dense": "classifier",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "classifier",
+}
+
+HUGGINGFACE_TIED = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+
+
+def huggingface_implied(config):
+    """Tensors that transformers wants and this backbone does without: repetitions, and a projection that does nothing.
+
+    Returns: {stored name: the name it repeats, or its value}.
+    """
+    implied = {}
+    if not config.projects_embeddings:
+        implied["encoder.embedding_hidden_mapping_in.weight"] = np.eye(config.hidden_dim, dtype="float32")
+        implied["encoder.embedding_hidden_mapping_in.bias"] = np.zeros(config.hidden_dim, "float32")
+    shared = [theirs for ours, theirs in HUGGINGFACE_NAMES.items() if ours.startswith(f"{config.sharing}_{{i}}")]
+    for i in range(1, config.num_layers):
+        for j in range(config.num_inner_layers):
+            for name in shared:
+                for leaf in ("weight", "bias"):
+                    implied[f"{name.format(i=i, j=j)}.{leaf}"] = f"{name.format(i=0, j=j)}.{leaf}"
+    return implied

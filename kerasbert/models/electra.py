@@ -1,0 +1,301 @@
+"""ELECTRA: an encoder pretrained to tell which tokens another, smaller encoder has replaced.
+
+Clark, Luong, Le, Manning 2020, arXiv 2003.10555. New in it: a generator (a masked language model) fills masked places
+with its own samples, and a discriminator says of every token whether it is the original. Both are this encoder; the
+generator has the discriminator's embeddings (section 3.2). The tables may be narrower than the encoder, and there is
+no pooler: the first token stands for the sequence as it is.
+"""
+
+import dataclasses
+
+import keras
+
+from ..layers.embeddings import first_tokens
+from ..layers.feed_forward import activation_function
+from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
+from ..layers.masks import AttentionMask
+from ..layers.positions import token_positions
+from .backbone import Backbone, truncated_normal, zero_weights
+from .bert import BertBlock
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class ElectraConfig:
+    vocabulary_size: int = 30_522
+    embedding_dim: int = 128  # width of the three tables and of the masked LM head
+    num_layers: int = 12
+    num_heads: int = 4
+    hidden_dim: int = 256
+    feed_forward_dim: int = 1_024
+    max_length: int = 512  # rows of the position table
+    num_segments: int = 2
+    dropout: float = 0.1  # after the embeddings and after each sublayer
+    attention_dropout: float = 0.1  # on the attention probabilities
+    classifier_dropout: float | None = None  # in the classifier and in front of the tagger; None: as `dropout`
+    choice_dropout: float = 0.1  # in front of the output of the multiple choice head
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
+    pad_id: int = 0
+    model_type: str = "electra"
+
+    def kernel_initializer(self):
+        return truncated_normal(self.initializer_range)
+
+
+# === Sizes ===
+
+SIZES = {
+    "electra_small": dict(num_layers=12, embedding_dim=128, hidden_dim=256, num_heads=4, feed_forward_dim=1_024),
+    "electra_base": dict(num_layers=12, embedding_dim=768, hidden_dim=768, num_heads=12, feed_forward_dim=3_072),
+    "electra_large": dict(num_layers=24, embedding_dim=1_024, hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096),
+    # A generator is as deep as its discriminator, and a quarter (base: a third) as wide.
+    "electra_small_generator": dict(num_layers=12, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256),
+    "electra_base_generator": dict(
+        num_layers=12, embedding_dim=768, hidden_dim=256, num_heads=4, feed_forward_dim=1_024
+    ),
+    "electra_large_generator": dict(
+        num_layers=24, embedding_dim=1_024, hidden_dim=256, num_heads=4, feed_forward_dim=1_024
+    ),
+}
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Electra(Backbone):
+    """The encoder of ELECTRA, generator or discriminator. Its block is BERT's.
+
+    Args:
+        config: an `ElectraConfig`.
+        embeddings: the `embeddings` of another Electra with equal tables, to have the same layers; default: its own.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
+            `sequence_ids`, `first_positions`.
+        hidden_states: also return the projected embeddings and the output of every block.
+        attention_weights: also return the attention probabilities of every block.
+
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
+        for packed rows without `first_positions`), and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
+        `attention_weights` (num_layers of (b, h, s, s)).
+    """
+
+    CONFIG = ElectraConfig
+
+    def __init__(self, config, embeddings=None, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        embeddings = _new_embeddings(config, own) if embeddings is None else _checked(embeddings, config)
+        self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm = embeddings
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_projection = None
+        if config.embedding_dim != config.hidden_dim:
+            # Keras's own initialiser (Glorot), as in the official code; likewise in the heads.
+            self.embedding_projection = keras.layers.Dense(config.hidden_dim, name="embedding_projection", **own)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        token_ids = inputs["token_ids"]
+        segment_ids = inputs.get("segment_ids")
+        segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+        x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)
+        x = x + self.position_embedding(token_positions(inputs))
+        x = self.embedding_dropout(self.embedding_norm(x))
+        x = self.embedding_projection(x) if self.embedding_projection else x
+
+        mask = AttentionMask.from_inputs(inputs)
+        states, weights = [x], []
+        for block in self.blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, block_weights = x
+                weights.append(block_weights)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        outputs["pooled_output"] = outputs["first_output"]
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = weights
+        return outputs
+
+    # === Shared embeddings ===
+
+    @property
+    def embeddings(self):
+        """The layers that a generator shares with its discriminator: token, position and segment tables, their norm."""
+        return self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm
+
+    def with_embeddings(self, embeddings):
+        """This backbone once more, its other weights copied, with the `embeddings` of another one."""
+        with zero_weights():
+            copy = Electra(self.config, embeddings, name=self.name, dtype=self.dtype_policy)
+        shared = {id(variable) for layer in embeddings for variable in layer.weights}
+        for new, old in zip(copy.weights, self.weights, strict=True):
+            if id(new) not in shared:
+                new.assign(old)
+        return copy
+
+
+def _new_embeddings(config, own):
+    table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+    return (
+        keras.layers.Embedding(config.vocabulary_size, config.embedding_dim, name="token_embedding", **table),
+        keras.layers.Embedding(config.max_length, config.embedding_dim, name="position_embedding", **table),
+        keras.layers.Embedding(config.num_segments, config.embedding_dim, name="segment_embedding", **table),
+        keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="embedding_norm", **own),
+    )
+
+
+def _checked(embeddings, config):
+    rows = (config.vocabulary_size, config.max_length, config.num_segments)
+    expected = [(count, config.embedding_dim) for count in rows]
+    found = [tuple(table.embeddings.shape) for table in embeddings[:3]]
+    if found != expected:
+        raise ValueError(
+            "Shared embeddings must have the tables of the config: vocabulary_size, max_length and num_segments by "
+            f"embedding_dim. Received: {found} for {expected}. Use a config with the sizes of the other backbone."
+        )
+    return embeddings
+
+
+# === Heads ===
+
+
+class ReplacedTokenHead(keras.layers.Layer):
+    """The discriminator's answer for every token: dense, activation, one output.
+
+    Args:
+        hidden_dim: width of the dense layer.
+        activation: after it.
+        kernel_initializer: of the dense layer; the output has Keras's own.
+
+    Call:
+        outputs: the dict of a backbone; `sequence_output` (b, s, m) is read.
+
+    Returns: logits, float (b, s), high where a token was replaced.
+    """
+
+    def __init__(self, hidden_dim, activation="gelu", kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.activation = activation_function(activation)
+        self.dense = keras.layers.Dense(hidden_dim, kernel_initializer=kernel_initializer, name="dense", **own)
+        self.project = keras.layers.Dense(1, name="project", **own)
+
+    def call(self, outputs):
+        x = self.activation(self.dense(outputs["sequence_output"]))
+        return keras.ops.squeeze(self.project(x), axis=-1)
+
+
+def _head_dropout(config):
+    return config.dropout if config.classifier_dropout is None else config.classifier_dropout
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: MaskedLMHead(
+        config.vocabulary_size,
+        config.embedding_dim,
+        "gelu",
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        **own,
+    ),
+    "replaced_token": lambda config, **own: ReplacedTokenHead(
+        config.hidden_dim, config.activation, config.kernel_initializer(), **own
+    ),
+    "classifier": lambda config, num_labels, **own: FirstTokenClassifier(
+        num_labels,
+        config.hidden_dim,
+        "gelu",
+        dropout=_head_dropout(config),
+        input_dropout=_head_dropout(config),
+        **own,
+    ),
+    "tagger": lambda config, num_labels, **own: TokenHead(num_labels, _head_dropout(config), **own),
+    "span": lambda config, **own: TokenHead(2, 0.0, **own),
+    "choice": lambda config, **own: FirstTokenClassifier(
+        1, config.hidden_dim, "gelu", dropout=config.choice_dropout, **own
+    ),
+}
+
+POOLED_HEADS = set()  # there is no pooler
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "embedding_dim": "embedding_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "feed_forward_dim": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "classifier_dropout": "classifier_dropout",
+    "choice_dropout": "summary_last_dropout",
+    "activation": "hidden_act",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "model_type": "model_type",
+}
+
+# What a config may ask for that this file does not have: any other value is refused.
+HUGGINGFACE_ONLY = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": "gelu",
+}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "ElectraModel",
+    "MaskedLM": "ElectraForMaskedLM",
+    "ReplacedTokenDetection": "ElectraForPreTraining",
+    "TextClassifier": "ElectraForSequenceClassification",
+    "TokenClassifier": "ElectraForTokenClassification",
+    "QuestionAnswerer": "ElectraForQuestionAnswering",
+    "MultipleChoice": "ElectraForMultipleChoice",
+}
+
+HUGGINGFACE_PREFIX = "electra"
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings.word_embeddings",
+    "position_embedding": "embeddings.position_embeddings",
+    "segment_embedding": "embeddings.token_type_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+    "embedding_projection": "embeddings_project",
+    "block_{i}/attention/query": "encoder.layer.{i}.attention.self.query",
+    "block_{i}/attention/key": "encoder.layer.{i}.attention.self.key",
+    "block_{i}/attention/value": "encoder.layer.{i}.attention.self.value",
+    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
+    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
+    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
+    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
+    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
+    "masked_lm/dense": "generator_predictions.dense",
+    "masked_lm/norm": "generator_predictions.LayerNorm",
+    "masked_lm/bias": "generator_lm_head.bias",
+    "replaced_token/dense": "discriminator_predictions.dense",
+    "replaced_token/project": "discriminator_predictions.dense_prediction",
+    "classifier/dense": "classifier.dense",
+    "classifier/project": "classifier.out_proj",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "sequence_summary.summary",
+    "choice/project": "classifier",
+}
+
+# Names for the same tensor: files hold one or both.
+HUGGINGFACE_TIED = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
