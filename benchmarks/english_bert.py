@@ -5,15 +5,14 @@
     python benchmarks/english_bert.py reviews --reviews movie_reviews.latin1.txt
 
 Every masked language model first learns how frequent words are and rests at the entropy of that distribution (the
-plateau); what it gains below comes from context. `settings` trains each row of SETTINGS for the same time, `long` one of
-them for longer, `reviews` fine-tunes the result and the same model from scratch, three seeds each. Every training is
+plateau); what it gains below comes from context. `settings` trains each row of SETTINGS for the same time, `long` one
+of them for longer, `reviews` fine-tunes the result and the same model from scratch, three seeds each. Every training is
 a cell: its row is appended to RESULTS once it is finished, a cell that is there is not run again, and a cell that was
 cut off continues from its checkpoint.
 """
 
 import hashlib
 import json
-import math
 import sys
 import time
 from dataclasses import replace
@@ -54,6 +53,7 @@ SETTINGS = {
     "rate 1e-4": (dict(schedule=dict(peak=1e-4, warmup=100)), 8_000),
     "rate 3e-3": (dict(schedule=dict(peak=3e-3, warmup=100)), 8_000),
     "8 rows": (dict(batch_size=8), 8_000),
+    "8 rows, rate 3e-3": (dict(batch_size=8, schedule=dict(peak=3e-3, warmup=100)), 8_000),
     "16 rows of 64": (dict(length=64), 8_000),
     "30% masks": (dict(data=dict(mask_rate=0.3)), 8_000),
 }
@@ -135,9 +135,8 @@ def settings(text: Path, held_out: Path, minutes: float = 4.0, only: tuple[str, 
     """Trains every setting for the same time and prints where each one stands."""
     rows = [cell(name, minutes, text, held_out) for name in only]
     for row in sorted(rows, key=lambda row: -row["below"]):
-        print(
-            f"{row['cell']:32} {row['steps']:6,} steps  {row['below']:+.3f} nats  plateau left at {row['left_plateau']} s"
-        )
+        left = f"plateau left at {row['left_plateau']} s" if row["left_plateau"] else "on the plateau"
+        print(f"{row['cell']:32} {row['steps']:6,} steps  {row['below']:+.3f} nats  {left}")
 
 
 def long(text: Path, held_out: Path, minutes: float = 20.0, name: str = "base") -> None:
@@ -147,15 +146,12 @@ def long(text: Path, held_out: Path, minutes: float = 20.0, name: str = "base") 
     for seconds, step, loss, accuracy in row["curve"]:
         below = row["unigram_entropy"] - loss
         print(f"{seconds / 60:5.1f} min  step {step:6,}  loss {loss:.3f}  {below:+.3f}  {accuracy:.1%}")
-            f"{seconds / 60:5.1f} min  step {step:6,}  loss {loss:.3f}  {row['unigram_entropy'] - loss:+.3f}  {accuracy:.1%}"
-        )
 
 
 def reviews(reviews: Path, minutes: float = 20.0, name: str = "base", epochs: int = 4, seeds: int = 3) -> None:
-    """Fine-tunes on labelled review sentences, from the long run and from scratch; the last 1,000 by hash are held out."""
-    lines = sorted(
-        set(reviews.read_text("latin-1").splitlines()), key=lambda line: hashlib.sha256(line.encode()).digest()
-    )
+    """Fine-tunes on labelled sentences, from the long run and from scratch; the last 1,000 by hash are held out."""
+    lines = set(reviews.read_text("latin-1").splitlines())
+    lines = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
     labelled = [(line[2:], int(line[0])) for line in lines if line[:2] in ("0 ", "1 ")]
     training, testing = labelled[:-1_000], labelled[-1_000:]
     run = RUNS / f"{name} {minutes:g} minutes".replace(" ", "_").replace("%", "")
