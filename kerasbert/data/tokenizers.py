@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import tokenizers as hf
+from tokenizers import pre_tokenizers
 
 from . import moses
 from .tokenizer_export import write_files
@@ -90,6 +91,8 @@ class Tokenizer:
             ValueError: no text, or a vocabulary that is larger than the text supports or smaller than its alphabet.
         """
         further = {"preparation": "moses" if lowercase else "moses_cased"} if kind == "bpe" else {}
+        if kind == "bpe" and special_tokens is None:
+            family = "xlm"
         if family is not None:
             backend, roles = train_family(family, kind, documents, vocabulary_size, lowercase, special_tokens)
             further |= {"family": family, "padding_side": FAMILIES[family].padding_side}
@@ -160,10 +163,10 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise ValueError("`texts` must be a list of str. Received one str. Use [text].")
-        self.backend.encode_special_tokens = plain_text
+        backend = self._plain_backend if plain_text else self.backend
         try:
             texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-            encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+            encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except TypeError:
             raise ValueError("`texts` must be a list of str or of (str, str) tuples.") from None
         rows = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
@@ -273,6 +276,21 @@ class Tokenizer:
         if self.preparation:
             content["preparation"] = self.preparation
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @functools.cached_property
+    def _plain_backend(self) -> hf.Tokenizer:
+        """A copy that finds no special tokens in text."""
+        backend = hf.Tokenizer.from_str(self.backend.to_str())
+        backend.encode_special_tokens = True
+        # Unigram models hold the special tokens among their pieces, with the best of scores: their first character is
+        # split off, so that the piece cannot match.
+        names = [name for name in map(self.token, self.special_ids) if len(name) > 1]
+        if names:
+            pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
+            before = [backend.pre_tokenizer] if backend.pre_tokenizer else []
+            split = pre_tokenizers.Split(hf.Regex(pattern), "isolated")
+            backend.pre_tokenizer = pre_tokenizers.Sequence([*before, split])
+        return backend
 
     @functools.cached_property
     def content(self) -> dict:
