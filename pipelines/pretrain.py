@@ -152,9 +152,9 @@ def evaluation_batches(recipe: Recipe, corpus: Corpus, steps: int | None = None)
     """One pass over a corpus, or its first `steps` batches; the same rows and masks every time."""
     cls = getattr(kerasbert.data, recipe.batches)
     rows = min(recipe.batch_size, 128)
-    options = dict(batch_size=rows, length=recipe.length, seed=recipe.seed)
-    whole = cls(corpus, **options, **recipe.data)
-    return whole if steps is None or len(whole) <= steps else cls(corpus, steps=steps, **options, **recipe.data)
+    options = dict(batch_size=rows, length=recipe.length, seed=recipe.seed, **{**recipe.data, **recipe.held_out})
+    whole = cls(corpus, **options)
+    return whole if steps is None or len(whole) <= steps else cls(corpus, steps=steps, **options)
 
 
 def make_model(recipe: Recipe, corpus: Corpus):

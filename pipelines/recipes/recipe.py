@@ -30,6 +30,7 @@ class Recipe:
     objective_options: dict = dataclasses.field(default_factory=dict)
     batches: str = "MaskedLMBatches"  # a class of kerasbert.data
     data: dict = dataclasses.field(default_factory=dict)  # of that class
+    held_out: dict = dataclasses.field(default_factory=dict)  # of that class, where evaluation differs from `data`
     optimizer: dict = dataclasses.field(default_factory=dict)  # of TransformerAdamW
     long_length: int = 0  # the last `long_steps` updates have rows of this length
     long_steps: int = 0
@@ -52,6 +53,7 @@ class Recipe:
             "schedule": WarmupDecay,
             "optimizer": TransformerAdamW,
             "data": getattr(kerasbert.data, self.batches),
+            "held_out": getattr(kerasbert.data, self.batches),
             "objective_options": getattr(kerasbert.objectives, self.objective),
         }[group]
         own = {"corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer"}
