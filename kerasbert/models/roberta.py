@@ -82,7 +82,7 @@ class Roberta(Backbone):
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and on
         request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
-        In packed rows `first_output` and `pooled_output` are (b, n, m), and without `first_positions` None or an error.
+        In packed rows `first_output` and `pooled_output` are (b, n, m), and without `first_positions` None.
     """
 
     CONFIG = RobertaConfig

@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -136,15 +137,18 @@ def test_built_models_have_one_segment_row_more():
 
 def test_positions_count_what_is_not_padding():
     ids = np.array([[0, 31414, 232, 328, 2, 1, 1]], "int32")
-    assert to_numpy(position_rows({"token_ids": ids, "padding_mask": ids != 1}, 1)).tolist() == [[2, 3, 4, 5, 6, 1, 1]]
-    left = {"token_ids": ids[:, ::-1], "padding_mask": ids[:, ::-1] != 1}
-    assert to_numpy(position_rows(left, 1)).tolist() == [[1, 1, 2, 3, 4, 5, 6]]
-    lengths = {"token_ids": ids, "lengths": np.array([5], "int32")}
-    assert to_numpy(position_rows(lengths, 1)).tolist() == [[2, 3, 4, 5, 6, 1, 1]]
-    packed = {"token_ids": ids, "sequence_ids": np.array([[1, 1, 1, 2, 2, 0, 0]], "int32")}
-    assert to_numpy(position_rows(packed, 1)).tolist() == [[2, 3, 4, 2, 3, 1, 1]]
-    given = {"token_ids": ids, "position_ids": np.array([[4, 3, 2, 1, 0, 0, 0]], "int32")}
-    assert to_numpy(position_rows(given, 1)).tolist() == [[6, 5, 4, 3, 2, 2, 2]]
+
+    def rows(token_ids=ids, **inputs):
+        inputs = {key: keras.ops.convert_to_tensor(array) for key, array in {"token_ids": token_ids, **inputs}.items()}
+        return to_numpy(position_rows(inputs, pad_id=1)).tolist()
+
+    assert rows() == [[2, 3, 4, 5, 6, 7, 8]]
+    assert rows(padding_mask=ids != 1) == [[2, 3, 4, 5, 6, 1, 1]]
+    assert rows(lengths=np.array([5], "int32")) == [[2, 3, 4, 5, 6, 1, 1]]
+    left = ids[:, ::-1].copy()
+    assert rows(left, padding_mask=left != 1) == [[1, 1, 2, 3, 4, 5, 6]]
+    assert rows(sequence_ids=np.array([[1, 1, 1, 2, 2, 0, 0]], "int32")) == [[2, 3, 4, 2, 3, 1, 1]]
+    assert rows(position_ids=np.array([[4, 3, 2, 1, 0, 0, 0]], "int32")) == [[6, 5, 4, 3, 2, 2, 2]]
 
 
 def test_a_table_of_23_rows_serves_21_tokens(tmp_path):
