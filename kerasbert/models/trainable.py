@@ -11,49 +11,7 @@ from ..training.checkpointing import Checkpoints
 from ..training.optimizers import LossScale, adamw
 from ..training.reporting import Progress
 from .backbone import Backbone, checked_inputs, inputs_are_checked
-
-
-class Feed(keras.utils.PyDataset):
-    """Steps `first` to `first + steps` of a run, as Keras wants to see one epoch. Checks every batch in numpy."""
-
-    def __init__(self, batches, steps, check):
-        super().__init__()
-        self.batches = batches
-        self.steps = steps
-        self.check = check
-        self.start(0)
-
-    def start(self, first):
-        """Moves to the epoch that starts at step `first`, and makes its first batch at once.
-
-        On JAX, Keras takes the weights out of a model before it asks for the first batch of an epoch: an error there
-        would leave a model without weights.
-        """
-        self.first = first
-        self._first_batch = self._checked(first) if first < len(self.batches) else None
-
-    def __len__(self):
-        return self.steps
-
-    def __getitem__(self, index):
-        return self._first_batch if index == 0 else self._checked(self.first + index)
-
-    def _checked(self, step):
-        batch = self.batches[step]
-        self.check(*batch)
-        return batch
-
-
-class _Epochs(keras.callbacks.Callback):
-    """Moves the feed to the steps of each epoch."""
-
-    def __init__(self, feed):
-        super().__init__()
-        self.feed = feed
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if self.feed.first != epoch * self.feed.steps:
-            self.feed.start(epoch * self.feed.steps)
+from .feeding import Epochs, Feed, class_weighted, is_text, num_rows, report_interval, split_last
 
 
 class Trainable(keras.Model):
@@ -186,7 +144,7 @@ class Trainable(keras.Model):
         if validation_split:
             if not self._is_ours(x) or isinstance(x, Batches):
                 raise ValueError("`validation_split` needs arrays or texts. Give validation_data instead.")
-            x, ours, validation_data = _split_last(x, ours, validation_split)
+            x, ours, validation_data = split_last(x, ours, validation_split)
         if not self._is_ours(x):
             if not self.compiled:
                 raise ValueError("Call `compile(optimizer)` before `fit` on a data set of unknown length.")
@@ -208,7 +166,7 @@ class Trainable(keras.Model):
                     "A Batches is a whole run with its targets: its length is the number of steps. Received: "
                     f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and drop `epochs` and `y`."
                 )
-            steps_per_epoch = _report_interval(len(x), steps_per_epoch)
+            steps_per_epoch = report_interval(len(x), steps_per_epoch)
         else:
             x = self._batches(x, epochs=epochs, seed=seed, shuffle=True, **ours)
             steps_per_epoch = len(x) // epochs
@@ -228,7 +186,7 @@ class Trainable(keras.Model):
                 epochs=len(x) // steps_per_epoch,
                 initial_epoch=first // steps_per_epoch,
                 verbose=0 if verbose == "auto" else verbose,
-                callbacks=[_Epochs(feed), *callbacks],
+                callbacks=[Epochs(feed), *callbacks],
                 validation_data=None if validation_data is None else self._feed(validation_data, batch_size),
                 shuffle=False,
                 **kwargs,
@@ -246,7 +204,7 @@ class Trainable(keras.Model):
         with checked_inputs():
             if not self._is_ours(x):
                 return super().predict(x, batch_size=batch_size, **kwargs)
-            rows = None if isinstance(x, Batches) else _num_rows(x)
+            rows = None if isinstance(x, Batches) else num_rows(x)
             if rows == 0:
                 raise ValueError("`predict` needs at least one example. Received: none.")
             outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
@@ -266,7 +224,7 @@ class Trainable(keras.Model):
         return step
 
     def _is_ours(self, x):
-        return isinstance(x, (Batches, dict, list, tuple)) or _is_text(x)
+        return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
 
     def _feed(self, data, batch_size):
         """A whole `Batches`, or (x, y, sample_weight) of arrays or texts once through in order, for Keras."""
@@ -283,8 +241,8 @@ class Trainable(keras.Model):
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         if class_weight is not None:
-            sample_weight = _class_weighted(self.encode_labels(y), sample_weight, class_weight)
-        if _is_text(x):
+            sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
+        if is_text(x):
             return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         if isinstance(x, dict):
             return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
@@ -355,61 +313,3 @@ class Trainable(keras.Model):
                 "tokenizer files. Pass tokenizer=Tokenizer.load(...), or give token ids."
             )
         return self.tokenizer
-
-
-def _class_weighted(y, sample_weight, class_weight):
-    """Weights of examples multiplied by the weight of their class."""
-    y = np.asarray(y)
-    weights = np.ones(len(y), "float32") if sample_weight is None else np.array(sample_weight, "float32")
-    for label, weight in class_weight.items():
-        weights[y == label] *= weight
-    return weights
-
-
-def _report_interval(steps, steps_per_epoch):
-    if steps_per_epoch is None:
-        return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
-    if steps % steps_per_epoch:
-        near = [d for d in range(1, steps + 1) if steps % d == 0]
-        near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
-        raise ValueError(
-            f"`steps_per_epoch` must divide the run. Received: steps_per_epoch={steps_per_epoch} for {steps} steps. "
-            f"Use {', '.join(map(str, sorted(near)))}."
-        )
-    return steps_per_epoch
-
-
-def _is_text(x):
-    """Whether x is a sequence of texts, or of tuples and lists that begin with one."""
-    if isinstance(x, (dict, str, bytes)) or not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
-        return False
-    if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
-        return isinstance(x, (list, tuple))
-    first = x.iloc[0] if hasattr(x, "iloc") else x[0]
-    return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
-
-
-def _num_rows(x):
-    return len(x["token_ids"]) if isinstance(x, dict) else len(x)
-
-
-def _take(x, rows):
-    if x is None:
-        return None
-    if isinstance(x, dict):
-        return {key: _take(value, rows) for key, value in x.items()}
-    return x[rows]
-
-
-def _split_last(x, ours, share):
-    """Keras's rule: the last part of the data is for validation."""
-    rows = _num_rows(x)
-    cut = int(rows * (1 - share))
-    if not 0 < cut < rows:
-        raise ValueError(
-            f"`validation_split` must leave examples on both sides. Received: {share} of {rows} examples."
-        )
-    first, last = slice(0, cut), slice(cut, None)
-    held_out = tuple(_take(part, last) for part in (x, ours["y"], ours["sample_weight"]))
-    ours = {**ours, "y": _take(ours["y"], first), "sample_weight": _take(ours["sample_weight"], first)}
-    return _take(x, first), ours, held_out

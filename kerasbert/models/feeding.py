@@ -1,0 +1,107 @@
+"""What `fit` is fed with: the steps of a run as Keras's epochs, and what kind of data a user gave."""
+
+import keras
+import numpy as np
+
+from ..data.batches import Batches
+
+
+class Feed(keras.utils.PyDataset):
+    """Steps `first` to `first + steps` of a run, as Keras wants to see one epoch. Checks every batch in numpy."""
+
+    def __init__(self, batches, steps, check):
+        super().__init__()
+        self.batches = batches
+        self.steps = steps
+        self.check = check
+        self.start(0)
+
+    def start(self, first):
+        """Moves to the epoch that starts at step `first`, and makes its first batch at once.
+
+        On JAX, Keras takes the weights out of a model before it asks for the first batch of an epoch: an error there
+        would leave a model without weights.
+        """
+        self.first = first
+        self._first_batch = self._checked(first) if first < len(self.batches) else None
+
+    def __len__(self):
+        return self.steps
+
+    def __getitem__(self, index):
+        return self._first_batch if index == 0 else self._checked(self.first + index)
+
+    def _checked(self, step):
+        batch = self.batches[step]
+        self.check(*batch)
+        return batch
+
+
+class Epochs(keras.callbacks.Callback):
+    """Moves the feed to the steps of each epoch."""
+
+    def __init__(self, feed):
+        super().__init__()
+        self.feed = feed
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.feed.first != epoch * self.feed.steps:
+            self.feed.start(epoch * self.feed.steps)
+
+
+def class_weighted(y, sample_weight, class_weight):
+    """Weights of examples multiplied by the weight of their class."""
+    y = np.asarray(y)
+    weights = np.ones(len(y), "float32") if sample_weight is None else np.array(sample_weight, "float32")
+    for label, weight in class_weight.items():
+        weights[y == label] *= weight
+    return weights
+
+
+def report_interval(steps, steps_per_epoch):
+    """Steps of one Keras epoch: what is asked for, if it divides the run, or the most up to 1,000 that does."""
+    if steps_per_epoch is None:
+        return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
+    if steps % steps_per_epoch:
+        near = [d for d in range(1, steps + 1) if steps % d == 0]
+        near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
+        raise ValueError(
+            f"`steps_per_epoch` must divide the run. Received: steps_per_epoch={steps_per_epoch} for {steps} steps. "
+            f"Use {', '.join(map(str, sorted(near)))}."
+        )
+    return steps_per_epoch
+
+
+def is_text(x):
+    """Whether x is a sequence of texts, or of tuples and lists that begin with one."""
+    if isinstance(x, (dict, str, bytes)) or not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
+        return False
+    if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
+        return isinstance(x, (list, tuple))
+    first = x.iloc[0] if hasattr(x, "iloc") else x[0]
+    return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
+
+
+def num_rows(x):
+    """How many examples arrays or texts hold."""
+    return len(x["token_ids"]) if isinstance(x, dict) else len(x)
+
+
+def _take(x, rows):
+    if x is None:
+        return None
+    if isinstance(x, dict):
+        return {key: _take(value, rows) for key, value in x.items()}
+    return x[rows]
+
+
+def split_last(x, ours, share):
+    """Keras's rule: the last part of the data is for validation."""
+    rows = num_rows(x)
+    cut = int(rows * (1 - share))
+    if not 0 < cut < rows:
+        raise ValueError(f"`validation_split` must leave examples on both sides. Received: {share} of {rows} examples.")
+    first, last = slice(0, cut), slice(cut, None)
+    held_out = tuple(_take(part, last) for part in (x, ours["y"], ours["sample_weight"]))
+    ours = {**ours, "y": _take(ours["y"], first), "sample_weight": _take(ours["sample_weight"], first)}
+    return _take(x, first), ours, held_out
