@@ -3,6 +3,10 @@
 import keras
 import numpy as np
 import pytest
+
+from kerasbert.models import Backbone, Bert, BertConfig
+from kerasbert.objectives import MaskedLM
+from kerasbert.tasks import TextClassifier
 from tests.models.reference import (
     HEADS,
     check_batch_invariance,
@@ -17,10 +21,6 @@ from tests.models.reference import (
     their_model,
     to_numpy,
 )
-
-from kerasbert.models import Backbone, Bert, BertConfig
-from kerasbert.objectives import MaskedLM
-from kerasbert.tasks import TextClassifier
 
 TINY = dict(
     vocabulary_size=61, num_layers=3, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=23, num_segments=3

@@ -3,13 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from tests.models.reference import randomize, their_model, to_numpy
 
 from kerasbert.checkpoints.tensor_files import TensorFiles
 from kerasbert.data import ExampleBatches
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import adamw
+from tests.models.reference import randomize, their_model, to_numpy
 
 TINY = dict(
     vocabulary_size=61,

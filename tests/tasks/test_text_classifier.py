@@ -3,13 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from tests.models.reference import to_numpy
 
 import kerasbert
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
+from tests.models.reference import to_numpy
 
 GOOD = ["a fine film", "fine and warm", "a warm fine play", "warm film and a fine play"]
 BAD = ["a dull film", "dull and cold", "a cold dull play", "cold film and a dull play"]
