@@ -61,6 +61,7 @@ SETTINGS = {
     "base": {},
     "8 rows": FEW_ROWS,
     "16 rows of 64": dict(length=64),
+    "8 rows, rate 5e-4": {**FEW_ROWS, **peak(5e-4)},
     "8 rows, rate 2e-3": {**FEW_ROWS, **peak(2e-3)},
     "8 rows, rate 2e-3, 40% masks": {**FEW_ROWS, **peak(2e-3), **MANY_MASKS},
     "8 rows, rate 1e-4": {**FEW_ROWS, **peak(1e-4)},

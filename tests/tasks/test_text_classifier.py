@@ -104,7 +104,7 @@ def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_pat
     with pytest.warns(UserWarning, match="no weights for classifier/dense, pooler: made new"):
         model = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
     for one, other in zip(pretrained.backbone.weights, model.backbone.weights, strict=True):
-        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+        assert np.array_equal(to_numpy(one), to_numpy(other)) != ("pooler/kernel" in one.path)
     assert model.tokenizer.hash == tokenizer.hash
     assert to_numpy(model.classifier.dense.kernel).std() > 0
 
