@@ -8,20 +8,19 @@ import json
 import math
 from pathlib import Path
 
-import tyro
-
 import kerasbert
 from kerasbert.data import Corpus, MaskedLMBatches
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
 
+from .command import command
 from .finetune import score
 from .labelled import Columns, read_labelled
 
 
 def evaluate(
     model: str,
-    data: Path | None = None,
+    data: str | None = None,
     corpus: Path | None = None,
     output: Path | None = None,
     batch_size: int = 32,
@@ -68,4 +67,4 @@ def language_model_scores(model: MaskedLM, corpus: Corpus, batch_size: int, leng
 
 
 if __name__ == "__main__":
-    tyro.cli(evaluate)
+    command(evaluate)

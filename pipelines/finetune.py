@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import tyro
 
 from kerasbert.backend import seed_everything
 from kerasbert.tasks import TextClassifier
 from kerasbert.training import StopOnNaN, adamw
 
+from .command import command
 from .labelled import Columns, Labelled, read_labelled
 from .model_card import write_card
 from .scores import classification_scores, regression_scores
@@ -22,9 +22,9 @@ from .scores import classification_scores, regression_scores
 
 def finetune(
     model: str,
-    data: Path,
+    data: str,
     output: Path,
-    held_out: Path | None = None,
+    held_out: str | None = None,
     problem: Literal["classes", "score"] = "classes",
     epochs: int = 3,
     batch_size: int = 32,
@@ -42,7 +42,7 @@ def finetune(
 
     Args:
         model: folder of a pretrained model, or hf://org/name.
-        data: labelled texts: CSV, TSV, JSON, JSONL, Parquet, or lines of `label text`.
+        data: labelled texts: CSV, TSV, JSON, JSONL, Parquet, lines of `label text`, or hf://name#split.
         output: folder for the fine-tuned model, metrics.json and a model card.
         held_out: labelled texts to measure on.
         problem: a label out of several, or a number.
@@ -94,7 +94,7 @@ def finetune(
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))
-    write_card(output, "Text classifier", {"file": data.name, "examples": len(training)}, recipe, summary(runs))
+    write_card(output, "Text classifier", {"source": str(data), "examples": len(training)}, recipe, summary(runs))
     print(f"saved {output}")
     return metrics
 
@@ -143,4 +143,4 @@ def summary(runs: list[dict]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    tyro.cli(finetune)
+    command(finetune)

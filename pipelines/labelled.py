@@ -33,17 +33,21 @@ class Labelled:
         return len(self.texts)
 
 
-def read_labelled(path: Path, columns: Columns | None = None, encoding: str = "utf-8") -> Labelled:
+def read_labelled(path: str | Path, columns: Columns | None = None, encoding: str = "utf-8") -> Labelled:
     """Reads labelled examples.
 
-    A `.txt` file has a label, white space and the text in each line. Tables (`.csv`, `.tsv`, `.json`, `.jsonl`,
-    `.parquet`; `.gz` allowed) have named columns, or numbered ones when `columns` gives numbers.
+    A data set of the hub is `hf://name`, or `hf://name#split`; its split is "train" unless named. A `.txt` file has a
+    label, white space and the text in each line. Tables (`.csv`, `.tsv`, `.json`, `.jsonl`, `.parquet`; `.gz` allowed)
+    have named columns, or numbered ones when `columns` gives numbers.
 
     Raises:
         FileNotFoundError: nothing is there.
         ValueError: columns that are missing or cannot be guessed, empty cells and files.
     """
-    path, columns = Path(path), columns or Columns()
+    columns = columns or Columns()
+    if str(path).startswith("hf://"):
+        return _from_rows(_hub_rows(str(path)), columns, path)
+    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     suffix = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
@@ -53,6 +57,10 @@ def read_labelled(path: Path, columns: Columns | None = None, encoding: str = "u
         return _plain_lines(path, encoding)
     numbered = [name for name in vars(columns).values() if name is not None and name.isdecimal()]
     rows = _parquet(path) if suffix == ".parquet" else _table(path, suffix, encoding, bool(numbered))
+    return _from_rows(rows, columns, path)
+
+
+def _from_rows(rows: list[dict], columns: Columns, path: str | Path) -> Labelled:
     if not rows:
         raise ValueError(f"{path} has no rows.")
     columns = _found(columns, list(rows[0]), path)
@@ -68,7 +76,7 @@ def read_labelled(path: Path, columns: Columns | None = None, encoding: str = "u
     return Labelled(texts, labels)
 
 
-def _found(columns: Columns, names: list[str], path: Path) -> Columns:
+def _found(columns: Columns, names: list[str], path: str | Path) -> Columns:
     """Completes the columns by their names; a table of two columns needs only one of them to be known."""
     for name in vars(columns).values():
         if name is not None and name not in names:
@@ -157,3 +165,14 @@ def _parquet(path: Path) -> list[dict]:
     except ImportError:
         raise ImportError('Parquet files need pyarrow: pip install "kerasbert[data]"') from None
     return pyarrow.parquet.read_table(path).to_pylist()
+
+
+def _hub_rows(source: str) -> list[dict]:
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError('Data sets of the hub need datasets: pip install "kerasbert[data]"') from None
+    name, _, split = source.removeprefix("hf://").partition("#")
+    found = datasets.load_dataset(name, split=split or "train")
+    names = {key: feature.names for key, feature in found.features.items() if hasattr(feature, "names")}
+    return [{key: names[key][value] if key in names else value for key, value in row.items()} for row in found]

@@ -17,7 +17,7 @@ class Phases(Batches):
         updates = sum(len(part) for part in parts) // first.accumulation
         super().__init__(first.batch_size, updates, first.seed, first.accumulation)
         self.parts = parts
-        self.length = first.length
+        self.length = parts[-1].length
 
     def __getitem__(self, step: int) -> tuple:
         if not 0 <= step < len(self):

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import tyro
-
 import kerasbert
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
+
+from .command import command
 
 
 def predict(
@@ -63,4 +63,4 @@ def answers_of(model: MaskedLM | TextClassifier, lines: Iterable[str], top: int,
 
 
 if __name__ == "__main__":
-    tyro.cli(predict)
+    command(predict)

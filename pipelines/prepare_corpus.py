@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from kerasbert.data import Corpus, Tokenizer, read_documents
+
+from .command import command
 
 
 def prepare_corpus(
@@ -21,6 +21,8 @@ def prepare_corpus(
     column: str | None = None,
     errors: Literal["strict", "replace", "ignore"] = "strict",
     encoding: str = "utf-8",
+    subset: str | None = None,
+    split: str = "train",
 ) -> Corpus:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
@@ -34,20 +36,22 @@ def prepare_corpus(
         column: of a table, the one with the text.
         errors: what to do with bytes that are not text.
         encoding: of the files.
+        subset: configuration of a data set of the hub.
+        split: of a data set of the hub.
     """
 
-    def documents(kept: bool) -> Iterator[str]:
-        every = held_out_every if held_out else 0
-        for number, document in enumerate(read_documents(source, column=column, errors=errors, encoding=encoding)):
-            if kept == bool(every and (number + 1) % every == 0):
-                continue
-            yield document
+    options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
+
+    def documents(unseen: bool) -> Iterator[str]:
+        for number, document in enumerate(read_documents(source, **options), start=1):
+            if unseen == (held_out is not None and number % held_out_every == 0):
+                yield document
 
     loaded = Tokenizer.load(tokenizer)
-    corpus = Corpus.write(output, documents(True), loaded, sources=source)
+    corpus = Corpus.write(output, documents(False), loaded, sources=source)
     describe(corpus)
     if held_out:
-        describe(Corpus.write(held_out, documents(False), loaded, sources=source))
+        describe(Corpus.write(held_out, documents(True), loaded, sources=source))
     return corpus
 
 
@@ -60,4 +64,4 @@ def describe(corpus: Corpus) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(prepare_corpus)
+    command(prepare_corpus)

@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 
 import keras
-import tyro
 
 import kerasbert.data
 import kerasbert.objectives
@@ -27,6 +26,7 @@ from kerasbert.training import (
     read_log,
 )
 
+from .command import command
 from .model_card import write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, find_recipe
@@ -62,11 +62,17 @@ def pretrain(
     """
     text = Corpus.open(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
     unseen = Corpus.open(held_out, text.tokenizer()) if held_out else None
-    return train(find_recipe(recipe).with_settings(list(set)), text, run, unseen, **_options(locals()))
-
-
-def _options(arguments: dict) -> dict:
-    return {name: arguments[name] for name in ("held_out_steps", "report_every", "keep", "output", "tensorboard")}
+    return train(
+        find_recipe(recipe).with_settings(list(set)),
+        text,
+        run,
+        unseen,
+        held_out_steps=held_out_steps,
+        report_every=report_every,
+        keep=keep,
+        output=output,
+        tensorboard=tensorboard,
+    )
 
 
 def train(
@@ -83,14 +89,14 @@ def train(
     """Runs a recipe on an open corpus; returns the last row of the log. See `pretrain`."""
     seed_everything(recipe.seed)
     batches = make_batches(recipe, corpus)
-    facts = record_of(recipe, batches)
-    claim_folder(run, facts)
-    model = make_model(recipe, corpus)
-    model.compile(make_optimizer(recipe))
-
     # A compiled program has one shape: a run whose rows grow is fitted piece by piece.
     pieces = batches.prefixes() if isinstance(batches, Phases) else [batches]
     every = report_interval([len(piece) // recipe.accumulation for piece in pieces], report_every)
+    model = make_model(recipe, corpus)
+    model.compile(make_optimizer(recipe))
+    facts = record_of(recipe, batches)
+    claim_folder(run, facts)  # behind everything that can be wrong with the recipe
+
     entropy = (held_out or corpus).unigram_entropy()
     print(
         f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
@@ -131,7 +137,13 @@ def train(
 def report_interval(ends: list[int], wanted: int) -> int:
     """The largest number up to `wanted` that divides every end of a piece, all counted in updates."""
     whole = math.gcd(*ends)
-    return next(number for number in range(min(wanted, whole), 0, -1) if whole % number == 0)
+    found = next(number for number in range(min(wanted, whole), 0, -1) if whole % number == 0)
+    if found * 20 < min(wanted, whole):
+        raise ValueError(
+            f"The steps of a run must be a multiple of something near `report_every`. Received: {ends[-1]} steps and "
+            f"report_every={wanted}, with {found} between. Use --set steps={max(1, round(ends[-1] / wanted)) * wanted}."
+        )
+    return found
 
 
 def make_batches(recipe: Recipe, corpus: Corpus) -> Batches:
@@ -239,4 +251,4 @@ def _draw(run: Path) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(pretrain)
+    command(pretrain)

@@ -14,13 +14,13 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from kerasbert.backend import seed_everything
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import Progress, adamw
 
+from .command import command
 from .finetune import new_classifier
 from .pretrain import train
 from .recipes.recipe import Recipe
@@ -158,4 +158,4 @@ def bert(folder: Path, labelled: list[Docstring], tested: list[Docstring], seed:
 
 
 if __name__ == "__main__":
-    tyro.cli(quickstart)
+    command(quickstart)

@@ -6,9 +6,9 @@ python -m pipelines.train_tokenizer --source text.txt --output corpora/tokenizer
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from kerasbert.data import Tokenizer, read_documents
+
+from .command import command
 
 
 def train_tokenizer(
@@ -20,6 +20,8 @@ def train_tokenizer(
     column: str | None = None,
     errors: Literal["strict", "replace", "ignore"] = "strict",
     encoding: str = "utf-8",
+    subset: str | None = None,
+    split: str = "train",
 ) -> Tokenizer:
     """Learns a vocabulary from text and saves it in the files that transformers reads.
 
@@ -32,8 +34,10 @@ def train_tokenizer(
         column: of a table, the one with the text.
         errors: what to do with bytes that are not text.
         encoding: of the files.
+        subset: configuration of a data set of the hub.
+        split: of a data set of the hub.
     """
-    documents = read_documents(source, column=column, errors=errors, encoding=encoding)
+    documents = read_documents(source, column=column, errors=errors, encoding=encoding, subset=subset, split=split)
     tokenizer = Tokenizer.train(kind, documents, vocabulary_size, lowercase=lowercase)
     tokenizer.save(output)
     print(f"{tokenizer.vocabulary_size:,} pieces in {output}")
@@ -41,4 +45,4 @@ def train_tokenizer(
 
 
 if __name__ == "__main__":
-    tyro.cli(train_tokenizer)
+    command(train_tokenizer)

@@ -45,6 +45,12 @@ class Recipe:
                 f"steps={self.steps}, long_steps={self.long_steps}, long_length={self.long_length}."
             )
 
+        if bool(self.objective_options.get("sentence_pair")) != bool(self.data.get("sentence_pairs")):
+            raise ValueError(
+                "Pairs need a head and a head needs pairs: `objective_options.sentence_pair` and `data.sentence_pairs` "
+                f"must agree. Received: {self.objective_options} and {self.data}."
+            )
+
     def fields_of(self, group: str) -> dict[str, type]:
         """Names and types of what a group may hold."""
         if group == "config":

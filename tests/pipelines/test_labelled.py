@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +56,27 @@ def test_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.table({"text": ["x", "y"], "label": [0, 1]}), tmp_path / "a.parquet")
     assert read_labelled(tmp_path / "a.parquet").texts == ["x", "y"]
+
+
+def test_data_sets_of_the_hub(monkeypatch):
+    """The package `datasets` is replaced: the hub is not asked."""
+    asked = []
+
+    class Names:
+        names = ["bad", "good"]
+
+    class Found(list):
+        features = {"text": object(), "label": Names()}
+
+    def load_dataset(name, split):
+        asked.append((name, split))
+        return Found([{"text": "fine", "label": 1}, {"text": "dull", "label": 0}])
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    data = read_labelled("hf://org/films#test")
+    assert (data.texts, data.labels) == (["fine", "dull"], ["good", "bad"])
+    assert read_labelled("hf://org/films").labels == ["good", "bad"]
+    assert asked == [("org/films", "test"), ("org/films", "train")]
 
 
 def test_named_and_numbered_columns(tmp_path):

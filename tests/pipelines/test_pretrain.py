@@ -94,6 +94,7 @@ def test_a_foreign_tokenizer_is_refused(text_file, corpora, tmp_path):
 def test_rows_must_fit_the_position_table(corpora, tmp_path):
     with pytest.raises(ValueError, match="config.max_length=24. Use --set config.max_length=32"):
         pretrain(corpora[0], tmp_path / "run", set=(*SETTINGS, "length=32"))
+    assert not (tmp_path / "run").exists(), "a folder that is claimed would refuse the corrected recipe"
 
 
 def test_report_intervals_divide_every_piece():
@@ -101,6 +102,8 @@ def test_report_intervals_divide_every_piece():
     assert report_interval([900, 1_000], 1_000) == 100
     assert report_interval([7], 3) == 1
     assert report_interval([1_200], 500) == 400
+    with pytest.raises(ValueError, match="Received: 10007 steps and report_every=1000.*steps=10000"):
+        report_interval([10_007], 1_000)
 
 
 def test_phases_are_one_run(corpora):

@@ -70,6 +70,7 @@ def test_settings_are_read_by_type():
         ("config.hidden_dim=wide", "`config.hidden_dim` must be of type int"),
         ("data.whole_words=1", "`data.whole_words` must be of type bool"),
         ("long_steps=3", "give both or neither"),
+        ("data.sentence_pairs=false", "must agree"),
     ],
 )
 def test_wrong_settings_name_the_fix(setting, message):

@@ -1,0 +1,48 @@
+"""Command lines: typed options, and errors in one line."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.command import command
+from tests.conftest import REPOSITORY
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def test_help_names_every_option():
+    process = run("pipelines.prepare_corpus", "--help")
+    assert process.returncode == 0
+    for option in (
+        "--source",
+        "--tokenizer",
+        "--output",
+        "--held-out",
+        "--column",
+        "--errors",
+        "--encoding",
+        "--split",
+    ):
+        assert option in process.stdout
+
+
+def test_errors_are_one_line(tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"fine\nna\xefve\n")
+    process = run("pipelines.train_tokenizer", "--source", str(tmp_path / "bad.txt"), "--output", str(tmp_path / "out"))
+    assert process.returncode == 1
+    assert process.stderr.startswith("ValueError:") and "byte 7" in process.stderr and "line 2" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_mistakes_of_ours_keep_their_traceback(monkeypatch):
+    def broken():
+        return {}["missing"]
+
+    monkeypatch.setattr(sys, "argv", ["broken"])
+    with pytest.raises(KeyError, match="missing"):
+        command(broken)
