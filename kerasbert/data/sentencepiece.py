@@ -5,8 +5,9 @@ each field is a key (number and type) and a value.
 """
 
 import dataclasses
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tokenizers as hf
@@ -183,13 +184,24 @@ def build_backend(
     apart = all(MARK not in text.lstrip(MARK) for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))
     apart = apart and model.remove_extra_whitespaces
     scheme = "always" if model.add_dummy_prefix else "never"
-    words = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)
+    words = [pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)]
     if split_whitespace and apart:
-        words = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
-    backend.pre_tokenizer = words
+        words.insert(0, pre_tokenizers.WhitespaceSplit())
+    if model.kind == UNIGRAM:
+        words.append(names_apart(text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(words)
     blanks = decoders.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), blanks]) if model.byte_fallback else blanks
     return backend
+
+
+def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
+    """Cuts the names of special tokens in two where they are read as text: unigram would take them for their pieces."""
+    rests: dict[str, list[str]] = {}
+    for token in special:
+        rests.setdefault(re.escape(token[0]), []).append(re.escape(token[1:]))
+    pattern = "|".join(f"{first}(?={'|'.join(rest)})" for first, rest in rests.items())
+    return pre_tokenizers.Split(hf.Regex(pattern), "merged_with_previous")
 
 
 def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:

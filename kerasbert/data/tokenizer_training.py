@@ -10,6 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from . import moses
 from .documents import checked_documents, lines_of
+from .sentencepiece import names_apart
 from .tokenizer_families import FAMILIES, mark_special
 from .tokenizer_files import bert_template, bpe_of_words, roberta_template
 
@@ -133,7 +134,8 @@ def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, 
         raise ValueError(f"`vocabulary_size`={vocabulary_size} is too small for this text: {error}") from None
     pieces = _in_fixed_order(json.loads(backend.to_str())["model"]["vocab"], special)
     trained = hf.Tokenizer(models.Unigram(pieces, unk_id=special.index(roles["unk"])))
-    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trained.normalizer = backend.normalizer
+    trained.pre_tokenizer = pre_tokenizers.Sequence([backend.pre_tokenizer, names_apart(special)])
     trained.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     swallow = roles.get("mask")
     trained.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
@@ -198,8 +200,8 @@ def train_family(
     if known is None or known.kind != kind:
         raise ValueError(f"`family` must be one of {', '.join(trainable)} for {kind}. Received: {family!r}.")
     roles = roles or known.roles
-    inside = {role: token for role, token in roles.items() if token not in known.behind}
-    named = inside | {token: token for token in known.special if token not in inside.values()}
+    named = {role: token for role, token in roles.items() if token not in known.behind + known.special}
+    named |= {token: token for token in known.special}
     backend = train_backend(kind, documents, vocabulary_size - len(known.behind), lowercase, named)
     mark_special(backend, known.behind, roles.get("mask"))
     layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
