@@ -26,7 +26,8 @@ def token_positions(inputs, prefix="", counted=False):
         sequences = ops.convert_to_tensor(sequences)
         same_sequence = sequences[:, :, None] == sequences[:, None, :]
         earlier = columns[:, :, None] > columns[:, None, :]
-        return ops.sum(ops.cast(same_sequence & earlier, "int32"), axis=-1)
+        positions = ops.sum(ops.cast(same_sequence & earlier, "int32"), axis=-1)
+        return ops.where(sequences > 0, positions, 0)
     if counted:
         real = real_tokens(inputs, prefix)
         if real is not None:

@@ -124,11 +124,14 @@ class Backbone(keras.Model):
                 raise ValueError(f"`{key}` must be between 0 and {limit - 1} ({meaning}). Received: {wrong}.")
         length = inputs["token_ids"].shape[-1]
         longest = getattr(self.config, "max_length", None)
-        if longest is not None and "position_ids" not in inputs and "sequence_ids" not in inputs:
-            if length is not None and self.learned_positions and length > longest:
+        if longest is not None and self.learned_positions and inputs.get("position_ids") is None:
+            received = length
+            if inputs.get("sequence_ids") is not None:
+                received = _longest_sequence(concrete_array(inputs["sequence_ids"]))
+            if received is not None and received > longest:
                 raise ValueError(
-                    f"Sequences must be no longer than the position table, max_length={longest}. Received: token_ids "
-                    f"of length {length}. Truncate the text, or use a config with a larger max_length."
+                    f"Sequences must be no longer than the position table, max_length={longest}. Received: a sequence "
+                    f"of length {received}. Truncate the text, or use a config with a larger max_length."
                 )
         positions = concrete_array(inputs.get("masked_positions"))
         if positions is not None and positions.size and (positions.max() >= length or positions.min() < -1):
@@ -212,6 +215,13 @@ class Backbone(keras.Model):
         from ..checkpoints import presets
 
         presets.save(self, path, **options)
+
+
+def _longest_sequence(sequence_ids):
+    """Tokens of the longest sequence of packed rows; None where the ids are not known."""
+    if sequence_ids is None:
+        return None
+    return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)
 
 
 def field(default, help):

@@ -146,6 +146,13 @@ def test_initial_weights_are_the_papers():
     assert not to_numpy(backbone.blocks[0].attention.query.bias).any()
 
 
+def test_packed_rows_may_be_longer_than_the_table_their_sequences_may_not():
+    backbone = randomize(Bert(BertConfig(**TINY)))
+    sequences = np.concatenate([np.full(20, 1), np.full(4, 2), np.zeros(30, int)])[None].astype("int32")
+    outputs = backbone({"token_ids": np.ones((1, 54), "int32"), "sequence_ids": sequences})
+    assert np.isfinite(to_numpy(outputs["sequence_output"])).all()
+
+
 def test_pooling_a_packed_row_needs_its_starts():
     model = TextClassifier(Bert(BertConfig(**TINY)))
     with pytest.raises(ValueError, match="first_positions"):
@@ -158,6 +165,7 @@ def test_pooling_a_packed_row_needs_its_starts():
         ({"token_ids": np.full((1, 4), 61)}, "`token_ids` must be between 0 and 60"),
         ({"token_ids": np.full((1, 4), -1)}, "Received: -1"),
         ({"token_ids": np.ones((1, 24), int)}, "max_length=23"),
+        ({"token_ids": np.ones((1, 30), int), "sequence_ids": np.ones((1, 30), int)}, "a sequence of length 30"),
         ({"token_ids": np.ones((1, 4), int), "segment_ids": np.full((1, 4), 3)}, "`segment_ids` must be"),
         ({"token_ids": np.ones((1, 4), int), "position_ids": np.full((1, 4), 23)}, "`position_ids` must be"),
         ({"token_ids": np.ones((1, 4), int), "masked_positions": np.array([[4]])}, "`masked_positions` must be"),
