@@ -222,8 +222,3 @@ def _longest_sequence(sequence_ids):
     if sequence_ids is None:
         return None
     return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)
-
-
-def field(default, help):
-    """A config field whose meaning stands beside it."""
-    return dataclasses.field(default=default, metadata={"help": help})
