@@ -13,7 +13,9 @@ from ..models.names import Field, Part, Tensor
 log = logging.getLogger("kerasbert")
 
 _LEAVES = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "bias": "bias", "beta": "bias"}
-_IGNORED = re.compile(r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq)$")
+_IGNORED = re.compile(
+    r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
+)
 
 # === Configs ===
 

@@ -1,6 +1,7 @@
 """Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
 
 from .batches import Batches, ExampleBatches
+from .causal_lm import CausalLMBatches
 from .corpora import Corpus
 from .documents import read_documents
 from .examples import encode_texts
@@ -9,6 +10,7 @@ from .tokenizers import Tokenizer
 
 __all__ = [
     "Batches",
+    "CausalLMBatches",
     "Corpus",
     "ExampleBatches",
     "MaskedLMBatches",

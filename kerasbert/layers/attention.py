@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from ..backend import kernels
+from .cache import write
 
 # Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
 HIDDEN_SCORE = -1e30
@@ -61,6 +62,7 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: rate on the attention probabilities.
         kernel_initializer: for the four kernels.
         use_bias: whether the four dense layers have a bias.
+        output_initializer: for the kernel of the output layer; default `kernel_initializer`.
 
     Call:
         x: float (b, q, m), where the queries come from.
@@ -68,12 +70,21 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: an `AttentionMask`.
         bias: float, broadcastable to (b, h, q, k), added to the scores.
         return_weights: also return the attention probabilities, before dropout.
+        cache: keys and values (b, k, h, d) so far. Those of `context` are written into them where
+            `attention_mask.query_start` says, and the queries attend to all that the mask allows.
 
-    Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k).
+    Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k), or with a cache the pair of it and the cache.
     """
 
     def __init__(
-        self, hidden_dim, num_heads, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs
+        self,
+        hidden_dim,
+        num_heads,
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        use_bias=True,
+        output_initializer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if hidden_dim % num_heads:
@@ -87,19 +98,22 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
         self.key = keras.layers.Dense(hidden_dim, name="key", **dense)
         self.value = keras.layers.Dense(hidden_dim, name="value", **dense)
+        dense["kernel_initializer"] = output_initializer or kernel_initializer
         self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
         self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
 
-    def call(self, x, context=None, attention_mask=None, bias=None, return_weights=False, training=None):
+    def call(self, x, context=None, attention_mask=None, bias=None, return_weights=False, cache=None, training=None):
         context = x if context is None else context
         query = split_heads(self.query(x), self.num_heads)
         key = split_heads(self.key(context), self.num_heads)
         value = split_heads(self.value(context), self.num_heads)
+        if cache is not None:
+            key, value = (write(*pair, attention_mask.query_start) for pair in zip(cache, (key, value), strict=True))
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         y = self.project(merge_heads(attend(query, key, value, attention_mask, bias, dropout=dropout)))
         if return_weights:
             return y, attention_probabilities(query, key, attention_mask, bias)
-        return y
+        return y if cache is None else (y, (key, value))
 
 
 def split_heads(x, num_heads):

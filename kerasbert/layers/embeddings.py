@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from .masks import real_tokens
+
 
 def gather_positions(x, positions):
     """The vectors of `x` at `positions`; a negative position is an unused slot and reads position 0.
@@ -23,6 +25,22 @@ def first_tokens(x, inputs):
     if inputs.get("first_positions") is not None:
         return gather_positions(x, inputs["first_positions"])
     return None if inputs.get("sequence_ids") is not None else x[:, 0]
+
+
+def last_tokens(x, inputs):
+    """The last vector of each sequence that is no padding, in the forms of `first_tokens`. Without any, the first."""
+    sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
+    if sequences is None:
+        real = real_tokens(inputs)
+        if real is None:
+            return x[:, -1]
+        last = ops.max(ops.where(real, ops.arange(x.shape[1], dtype="int32"), 0), axis=1)
+        return gather_positions(x, last[:, None])[:, 0]
+    if first is None:
+        return None
+    here = ops.take_along_axis(ops.convert_to_tensor(sequences), ops.maximum(first, 0), axis=1)
+    lengths = ops.sum(ops.cast(here[:, :, None] == sequences[:, None, :], "int32"), axis=-1)
+    return gather_positions(x, first + lengths - 1)
 
 
 def pooled(pooler, x, inputs):

@@ -36,6 +36,7 @@ class FeedForward(keras.layers.Layer):
         activation: a name of `ACTIVATIONS`.
         kernel_initializer: for both kernels.
         use_bias: whether both layers have a bias.
+        output_initializer: for the second kernel; default `kernel_initializer`.
 
     Call:
         x: float (b, s, m).
@@ -50,12 +51,14 @@ class FeedForward(keras.layers.Layer):
         activation="gelu",
         kernel_initializer="glorot_uniform",
         use_bias=True,
+        output_initializer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.activation = activation_function(activation)
         dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.inner = keras.layers.Dense(feed_forward_dim, name="inner", **dense)
+        dense["kernel_initializer"] = output_initializer or kernel_initializer
         self.outer = keras.layers.Dense(hidden_dim, name="outer", **dense)
 
     def call(self, x):

@@ -155,3 +155,49 @@ class TokenHead(keras.layers.Layer):
 
     def call(self, outputs):
         return self.dense(self.dropout(outputs["sequence_output"]))
+
+
+class TokenTableHead(keras.layers.Layer):
+    """Scores over the vocabulary by the transposed token table alone (Radford et al. 2018).
+
+    Call:
+        x: float (b, s, m).
+        table: float (v, m), the token embeddings.
+
+    Returns: logits, float (b, s, v).
+    """
+
+    def call(self, x, table):
+        return ops.einsum("bsm,vm->bsv", x, table)
+
+
+class LastTokenHead(keras.layers.Layer):
+    """Dropout and one dense layer on the last token, the only one that has seen the whole text in a causal model.
+
+    Args:
+        num_labels: width of the output.
+        dropout: rate before the dense layer.
+        kernel_initializer: of the dense layer.
+        use_bias: whether the dense layer has a bias.
+
+    Call:
+        outputs: the dict of a backbone; `last_output` (b, m) or (b, n, m) is read.
+
+    Returns: logits, float (b, num_labels) or (b, n, num_labels).
+    """
+
+    def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dense = keras.layers.Dense(
+            num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own
+        )
+
+    def call(self, outputs):
+        if outputs.get("last_output") is None:
+            raise ValueError(
+                "This head reads the last token of each sequence. Received packed rows (`sequence_ids`) without "
+                "`first_positions`. Add `first_positions` (b, n)."
+            )
+        return self.dense(self.dropout(outputs["last_output"]))

@@ -18,7 +18,8 @@ class AttentionMask:
         padding_mask: bool (b, k), True where the key is real.
         lengths: int32 (b,), real keys a row, all at the left (right padding).
         sequence_ids: int32 (b, k), packed rows: attention stays within equal ids; 0 is padding.
-        causal: True when a query sees no later key. With more keys than queries, the queries are the last ones.
+        causal: True when a query sees no later key. With more keys than queries, the queries are the last ones ...
+        query_start: ... unless this int32 scalar says which key the first query stands at.
         window: a query sees keys at most this far away on either side (inclusive).
         allowed: bool, broadcastable to (b, h, q, k), for everything else.
     """
@@ -27,6 +28,7 @@ class AttentionMask:
     lengths: Any = None
     sequence_ids: Any = None
     causal: bool = False
+    query_start: Any = None
     window: int | None = None
     allowed: Any = None
 
@@ -55,7 +57,8 @@ class AttentionMask:
             queries = self.sequence_ids[:, None, -query_length:, None]
             allowed = _both(allowed, (queries == keys) & (keys > 0))
         if self.causal or self.window is not None:
-            distance = ops.arange(key_length - query_length, key_length)[:, None] - ops.arange(key_length)
+            start = key_length - query_length if self.query_start is None else self.query_start
+            distance = (start + ops.arange(query_length))[:, None] - ops.arange(key_length)
             if self.causal:
                 allowed = _both(allowed, (distance >= 0)[None, None])
             if self.window is not None:

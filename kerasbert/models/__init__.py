@@ -5,6 +5,8 @@ from .backbone import Backbone
 from .bert import Bert, BertConfig
 from .distilbert import DistilBert, DistilBertConfig
 from .electra import Electra, ElectraConfig
+from .gpt import Gpt, GptConfig
+from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .roberta import Roberta, RobertaConfig
 from .xlm import Xlm, XlmConfig
@@ -19,6 +21,10 @@ __all__ = [
     "DistilBertConfig",
     "Electra",
     "ElectraConfig",
+    "Gpt",
+    "Gpt2",
+    "Gpt2Config",
+    "GptConfig",
     "MobileBert",
     "MobileBertConfig",
     "Roberta",
@@ -33,6 +39,8 @@ FAMILIES = {
     "bert": Bert,
     "electra": Electra,
     "distilbert": DistilBert,
+    "gpt2": Gpt2,
+    "openai-gpt": Gpt,
     "mobilebert": MobileBert,
     "ib-bert": MobileBert,
     "roberta": Roberta,

@@ -72,8 +72,9 @@ class BertBlock(keras.layers.Layer):
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
+        cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s), or with a cache the pair of it and the cache.
     """
 
     def __init__(self, config, **kwargs):
@@ -95,13 +96,13 @@ class BertBlock(keras.layers.Layer):
         self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
         self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
 
-    def call(self, x, attention_mask=None, return_weights=False):
-        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+    def call(self, x, attention_mask=None, return_weights=False, cache=None):
+        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
+        y, extra = y if return_weights or cache is not None else (y, None)
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
-        return (x, weights) if return_weights else x
+        return x if extra is None else (x, extra)
 
 
 # === Backbone ===

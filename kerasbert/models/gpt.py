@@ -1,0 +1,198 @@
+"""GPT: a Transformer decoder, pretrained on the next token and then fine-tuned on each task.
+
+Radford, Narasimhan, Salimans, Sutskever 2018, "Improving Language Understanding by Generative Pre-Training". New in it:
+one pretrained network for all tasks, whose inputs are posed as one sequence each. The block is BERT's (post-norm),
+under a causal mask; there is no norm on the embeddings and none at the end.
+"""
+
+import dataclasses
+
+import keras
+
+from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.embeddings import last_tokens
+from ..layers.heads import LastTokenHead, TokenTableHead
+from .backbone import Backbone, normal
+from .bert import BertBlock
+from .names import Field, Part
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class GptConfig:
+    vocabulary_size: int = 40_478
+    num_layers: int = 12
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers reads
+    max_length: int = 512  # rows of the position table
+    dropout: float = 0.1  # after each sublayer
+    embedding_dropout: float = 0.1  # on the sum of the embeddings; the original drops entries of the tables
+    attention_dropout: float = 0.1  # on the attention probabilities
+    classifier_dropout: float = 0.1  # in front of fine-tuning heads
+    activation: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02  # of the normal
+    pad_id: int | None = None
+    bos_id: int | None = None
+    eos_id: int | None = None
+    model_type: str = "openai-gpt"
+
+    def __post_init__(self):
+        if self.feed_forward_dim is None:
+            object.__setattr__(self, "feed_forward_dim", 4 * self.hidden_dim)
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+
+# === Sizes ===
+
+SIZES = {"gpt": {}}
+
+# === Backbone (its block is BERT's) ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Gpt(Backbone):
+    """The decoder of GPT.
+
+    Args:
+        config: a `GptConfig`.
+
+    Call and returns: as `Gpt2`; the last of the `hidden_states` is the output of the last block.
+    """
+
+    CONFIG = GptConfig
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
+        )
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length, config.hidden_dim, name="position_embedding", **table
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
+        mask, positions = causal_inputs(inputs, cache)
+        x = self.token_embedding(inputs["token_ids"]) + self.position_embedding(positions)
+        if inputs.get("segment_ids") is not None:
+            x = x + self.token_embedding(inputs["segment_ids"])
+        x = self.embedding_dropout(x)
+
+        states, extras = [x], []
+        for i, block in enumerate(self.blocks):
+            keys = None if cache is None else cache["blocks"][i]
+            x = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
+            if attention_weights or cache is not None:
+                x, extra = x
+                extras.append(extra)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = extras
+        if cache is not None:
+            outputs["cache"] = advanced(mask, x.shape[1], extras)
+        return outputs
+
+    def empty_cache(self, batch_size, length):
+        """A cache for `length` tokens."""
+        config = self.config
+        head_dim = config.hidden_dim // config.num_heads
+        return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
+
+    def input_limits(self):
+        return [*super().input_limits(), ("segment_ids", self.config.vocabulary_size, "vocabulary_size")]
+
+
+# === Heads ===
+
+HEADS = {
+    "causal_lm": lambda config, **own: TokenTableHead(**own),
+    "classifier": lambda config, num_labels, **own: LastTokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), use_bias=False, **own
+    ),
+    "choice": lambda config, **own: LastTokenHead(1, config.classifier_dropout, config.kernel_initializer(), **own),
+}
+
+POOLED_HEADS = set()
+
+# === Hugging Face ===
+
+_ACTIVATIONS = {"gelu": "gelu_new"}  # their GPT means the tanh approximation by gelu
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "n_layer",
+    "num_heads": "n_head",
+    "hidden_dim": "n_embd",
+    "feed_forward_dim": "feed_forward_dim",  # ours alone
+    "max_length": "n_positions",
+    "dropout": "resid_pdrop",
+    "embedding_dropout": "embd_pdrop",
+    "attention_dropout": "attn_pdrop",
+    "classifier_dropout": "summary_first_dropout",
+    "activation": Field(
+        "afn",
+        load=lambda stored: _ACTIVATIONS.get(stored["afn"], stored["afn"]),
+        save=lambda config: "gelu" if config.activation == "gelu_new" else config.activation,
+    ),
+    "layer_norm_epsilon": "layer_norm_epsilon",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "bos_id": "bos_token_id",
+    "eos_id": "eos_token_id",
+    "model_type": "model_type",
+}
+
+HUGGINGFACE_ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+
+HUGGINGFACE_ONLY = {
+    "tie_word_embeddings": True,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "summary_proj_to_labels": True,
+    "summary_activation": None,
+}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "OpenAIGPTModel",
+    "CausalLM": "OpenAIGPTLMHeadModel",
+    "TextClassifier": "OpenAIGPTForSequenceClassification",
+    "MultipleChoice": "OpenAIGPTDoubleHeadsModel",
+}
+
+HUGGINGFACE_PREFIX = "transformer"
+
+# Their dense layers are Conv1D, whose weights are (in, out); queries, keys and values stand side by side in one.
+HUGGINGFACE_NAMES = {
+    "token_embedding": "tokens_embed",
+    "position_embedding": "positions_embed",
+    "block_{i}/attention/query": Part("h.{i}.attn.c_attn", 0, 3, transposed=False),
+    "block_{i}/attention/key": Part("h.{i}.attn.c_attn", 1, 3, transposed=False),
+    "block_{i}/attention/value": Part("h.{i}.attn.c_attn", 2, 3, transposed=False),
+    "block_{i}/attention/project": Part("h.{i}.attn.c_proj", 0, 1, transposed=False),
+    "block_{i}/attention_norm": "h.{i}.ln_1",
+    "block_{i}/feed_forward/inner": Part("h.{i}.mlp.c_fc", 0, 1, transposed=False),
+    "block_{i}/feed_forward/outer": Part("h.{i}.mlp.c_proj", 0, 1, transposed=False),
+    "block_{i}/feed_forward_norm": "h.{i}.ln_2",
+    "classifier/dense": "score",
+    "choice/dense": "multiple_choice_head.summary",
+}
+
+HUGGINGFACE_TIED = {"lm_head.weight": "transformer.tokens_embed.weight"}

@@ -1,0 +1,281 @@
+"""GPT-2: a causal decoder, trained on nothing but the next token of web text.
+
+Radford, Wu, Child, Luan, Amodei, Sutskever 2019, "Language Models are Unsupervised Multitask Learners". New in it over
+GPT: the layer norms stand at the input of each sublayer (pre-norm), with one more at the end; initial weights of the
+layers that write into the residual stream are smaller the deeper the network; byte-level BPE; tasks posed as text.
+"""
+
+import dataclasses
+
+import keras
+
+from ..layers.attention import MultiHeadAttention
+from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.embeddings import last_tokens
+from ..layers.feed_forward import FeedForward
+from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead
+from .backbone import Backbone, normal
+from .names import Field, Part
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpt2Config:
+    vocabulary_size: int = 50_257
+    num_layers: int = 12
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int | None = None  # None: 4 * hidden_dim
+    max_length: int = 1_024  # rows of the position table
+    dropout: float = 0.1  # after each sublayer
+    embedding_dropout: float = 0.1  # on the sum of the embeddings
+    attention_dropout: float = 0.1  # on the attention probabilities
+    classifier_dropout: float = 0.1  # in front of the tagger
+    choice_dropout: float = 0.1  # in front of the score of a choice
+    activation: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02  # of the normal; half of it for positions
+    pad_id: int | None = None
+    bos_id: int | None = 50_256
+    eos_id: int | None = 50_256
+    model_type: str = "gpt2"
+
+    def __post_init__(self):
+        if self.feed_forward_dim is None:
+            object.__setattr__(self, "feed_forward_dim", 4 * self.hidden_dim)
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+    def residual_initializer(self):
+        """For the 2 * num_layers kernels whose outputs add up in the residual stream."""
+        return normal(self.initializer_range * (2 * self.num_layers) ** -0.5)
+
+
+# === Sizes ===
+
+SIZES = {
+    "gpt2_small": dict(),
+    "gpt2_medium": dict(num_layers=24, num_heads=16, hidden_dim=1_024),
+    "gpt2_large": dict(num_layers=36, num_heads=20, hidden_dim=1_280),
+    "gpt2_xl": dict(num_layers=48, num_heads=25, hidden_dim=1_600),
+}
+
+# === Block ===
+
+
+class Gpt2Block(keras.layers.Layer):
+    """Attention and feed-forward, each on its normalised input and added to it (pre-norm).
+
+    Args:
+        config: a config with GPT-2's fields.
+
+    Call and returns: as `BertBlock`.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        initializer, residual = config.kernel_initializer(), config.residual_initializer()
+        own = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
+        self.attention = MultiHeadAttention(
+            config.hidden_dim,
+            config.num_heads,
+            config.attention_dropout,
+            initializer,
+            output_initializer=residual,
+            name="attention",
+            **own,
+        )
+        self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
+        self.feed_forward = FeedForward(
+            config.hidden_dim,
+            config.feed_forward_dim,
+            config.activation,
+            initializer,
+            output_initializer=residual,
+            name="feed_forward",
+            **own,
+        )
+        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+
+    def call(self, x, attention_mask=None, return_weights=False, cache=None):
+        y = self.attention_norm(x)
+        y = self.attention(y, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
+        y, extra = y if return_weights or cache is not None else (y, None)
+        x = x + self.attention_output_dropout(y)
+        y = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.feed_forward_dropout(y)
+        return x if extra is None else (x, extra)
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Gpt2(Backbone):
+    """The decoder of GPT-2.
+
+    Args:
+        config: a `Gpt2Config`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
+            `first_positions`; `segment_ids`, if given, are looked up in the token table.
+        hidden_states: also return the embeddings and the output of every block, the last one normalised.
+        attention_weights: also return the attention probabilities of every block.
+        cache: of `empty_cache` or of the call on the tokens before these; used up.
+
+    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is no padding, or
+        (b, n, m) of packed rows, None where they do not say their starts; on request `hidden_states` (num_layers + 1 of
+        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache the next `cache`.
+    """
+
+    CONFIG = Gpt2Config
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+        )
+        self.position_embedding = keras.layers.Embedding(
+            config.max_length, config.hidden_dim, normal(config.initializer_range / 2), name="position_embedding", **own
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.blocks = [Gpt2Block(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.final_norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="final_norm", **own)
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
+        mask, positions = causal_inputs(inputs, cache)
+        x = self.token_embedding(inputs["token_ids"]) + self.position_embedding(positions)
+        if inputs.get("segment_ids") is not None:
+            x = x + self.token_embedding(inputs["segment_ids"])
+        x = self.embedding_dropout(x)
+
+        states, extras = [x], []
+        for i, block in enumerate(self.blocks):
+            keys = None if cache is None else cache["blocks"][i]
+            x = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
+            if attention_weights or cache is not None:
+                x, extra = x
+                extras.append(extra)
+            states.append(x)
+        x = states[-1] = self.final_norm(x)
+
+        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = extras
+        if cache is not None:
+            outputs["cache"] = advanced(mask, x.shape[1], extras)
+        return outputs
+
+    def empty_cache(self, batch_size, length):
+        """A cache for `length` tokens."""
+        config = self.config
+        head_dim = config.hidden_dim // config.num_heads
+        return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
+
+    def input_limits(self):
+        return [*super().input_limits(), ("segment_ids", self.config.vocabulary_size, "vocabulary_size")]
+
+
+# === Heads ===
+
+HEADS = {
+    "causal_lm": lambda config, **own: TokenTableHead(**own),
+    "classifier": lambda config, num_labels, **own: LastTokenHead(
+        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **own
+    ),
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: LastTokenHead(1, config.choice_dropout, config.kernel_initializer(), **own),
+}
+
+POOLED_HEADS = set()
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "n_layer",
+    "num_heads": "n_head",
+    "hidden_dim": "n_embd",
+    "feed_forward_dim": "n_inner",
+    "max_length": "n_positions",
+    "dropout": "resid_pdrop",
+    "embedding_dropout": "embd_pdrop",
+    "attention_dropout": "attn_pdrop",
+    "classifier_dropout": Field(
+        "classifier_dropout",
+        load=lambda stored: 0.1 if stored["classifier_dropout"] is None else stored["classifier_dropout"],
+        save=lambda config: config.classifier_dropout,
+    ),
+    "choice_dropout": "summary_first_dropout",
+    "activation": "activation_function",
+    "layer_norm_epsilon": "layer_norm_epsilon",
+    "initializer_range": "initializer_range",
+    "pad_id": "pad_token_id",
+    "bos_id": "bos_token_id",
+    "eos_id": "eos_token_id",
+    "model_type": "model_type",
+}
+
+HUGGINGFACE_ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+
+HUGGINGFACE_ONLY = {
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "reorder_and_upcast_attn": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "summary_proj_to_labels": True,
+    "summary_activation": None,
+}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "GPT2Model",
+    "CausalLM": "GPT2LMHeadModel",
+    "TextClassifier": "GPT2ForSequenceClassification",
+    "TokenClassifier": "GPT2ForTokenClassification",
+    "QuestionAnswerer": "GPT2ForQuestionAnswering",
+    "MultipleChoice": "GPT2DoubleHeadsModel",
+}
+
+HUGGINGFACE_PREFIX = "transformer"
+
+# Their dense layers are Conv1D, whose weights are (in, out); queries, keys and values stand side by side in one.
+HUGGINGFACE_NAMES = {
+    "token_embedding": "wte",
+    "position_embedding": "wpe",
+    "block_{i}/attention_norm": "h.{i}.ln_1",
+    "block_{i}/attention/query": Part("h.{i}.attn.c_attn", 0, 3, transposed=False),
+    "block_{i}/attention/key": Part("h.{i}.attn.c_attn", 1, 3, transposed=False),
+    "block_{i}/attention/value": Part("h.{i}.attn.c_attn", 2, 3, transposed=False),
+    "block_{i}/attention/project": Part("h.{i}.attn.c_proj", 0, 1, transposed=False),
+    "block_{i}/feed_forward_norm": "h.{i}.ln_2",
+    "block_{i}/feed_forward/inner": Part("h.{i}.mlp.c_fc", 0, 1, transposed=False),
+    "block_{i}/feed_forward/outer": Part("h.{i}.mlp.c_proj", 0, 1, transposed=False),
+    "final_norm": "ln_f",
+    "classifier/dense": "score",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "multiple_choice_head.summary",
+}
+
+HUGGINGFACE_TIED = {"lm_head.weight": "transformer.wte.weight"}
