@@ -34,6 +34,8 @@ RESULTS = Path(__file__).with_name("english_bert.jsonl")
 RUNS = Path("runs/english_bert")
 VOCABULARY = 8_000
 
+NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
+
 BASE = replace(
     mini(),
     long_steps=0,
@@ -43,7 +45,7 @@ BASE = replace(
     objective_options={},
     data=dict(mask_rate=0.15),
     held_out=dict(mask_rate=0.15),
-    config=dict(dropout=0.0, attention_dropout=0.0),
+    config=NO_DROPOUT,
     schedule=dict(peak=1e-3, warmup=100),
     optimizer=dict(weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0),
 )
@@ -64,6 +66,7 @@ SETTINGS = {
     "8 rows, rate 5e-4": {**FEW_ROWS, **peak(5e-4)},
     "8 rows, rate 2e-3": {**FEW_ROWS, **peak(2e-3)},
     "8 rows, rate 2e-3, 40% masks": {**FEW_ROWS, **peak(2e-3), **MANY_MASKS},
+    "8 rows, initializer 0.06": {**FEW_ROWS, "config": {**NO_DROPOUT, "initializer_range": 0.06}},
     "8 rows, rate 1e-4": {**FEW_ROWS, **peak(1e-4)},
     "8 rows, dropout 0.1": {**FEW_ROWS, "config": {}},
 }
