@@ -256,8 +256,15 @@ class SummaryChoice(keras.layers.Layer):
         return self.score(self.summary(outputs))
 
 
+def _causal_head(config, **own):
+    if not config.causal:
+        raise ValueError("Causal language modelling needs causal=True. Received: a config with causal=False.")
+    return TiedLMHead(**own)
+
+
 HEADS = {
     "masked_lm": lambda config, **own: TiedLMHead(**own),
+    "causal_lm": _causal_head,
     "classifier": SequenceSummary,
     "tagger": lambda config, num_labels, **own: TokenHead(
         num_labels, config.dropout, config.kernel_initializer(), **own
@@ -318,7 +325,8 @@ HUGGINGFACE_ONLY = {"asm": False, "is_encoder": True, "is_decoder": False}
 
 HUGGINGFACE_CLASSES = {
     "Backbone": "XLMModel",
-    "MaskedLM": "XLMWithLMHeadModel",
+    "CausalLM": "XLMWithLMHeadModel",
+    "MaskedLM": "XLMWithLMHeadModel",  # the last of one name is how a folder without more is read
     "TextClassifier": "XLMForSequenceClassification",
     "TokenClassifier": "XLMForTokenClassification",
     "QuestionAnswerer": "XLMForQuestionAnsweringSimple",
@@ -341,6 +349,7 @@ HUGGINGFACE_NAMES = {
     "block_{i}/feed_forward/outer": "ffns.{i}.lin2",
     "block_{i}/feed_forward_norm": "layer_norm2.{i}",
     "masked_lm/bias": "pred_layer.proj.bias",
+    "causal_lm/bias": "pred_layer.proj.bias",
     "classifier/dense": "sequence_summary.summary",
     "tagger/dense": "classifier",
     "span/dense": "qa_outputs",

@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
+import kerasbert
 from kerasbert.layers.positions import sinusoidal_table
 from kerasbert.models import Backbone, Xlm, XlmConfig
 from kerasbert.models.xlm import SIZES
-from kerasbert.objectives import MaskedLM
+from kerasbert.objectives import CausalLM, MaskedLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 from tests.models.reference import (
     HEADS,
@@ -97,6 +98,17 @@ def test_each_switch_equals_transformers_both_ways(changes, extra, tmp_path):
     ours = check("XLMWithLMHeadModel", their_config(**{"n_layers": 1, **changes}), tmp_path, extra)
     has_table = changes.get("n_langs", 3) > 1 and changes.get("use_lang_emb", True)
     assert (ours.backbone.language_embedding is not None) == has_table
+
+
+def test_a_causal_model_is_a_causal_lm_too(tmp_path):
+    config = their_config(n_layers=1, causal=True)
+    theirs = their_model("XLMWithLMHeadModel", config, tmp_path / "theirs")
+    ours = CausalLM.from_preset(tmp_path / "theirs")
+    check_outputs(ours, theirs, config, {"": "logits"}, "right", extra=languages)
+    check_way_back(ours, theirs, tmp_path / "ours")
+    assert type(kerasbert.load(tmp_path / "theirs")) is MaskedLM
+    with pytest.raises(ValueError, match="needs causal=True"):
+        CausalLM.from_preset(tmp_path / "theirs", causal=False)
 
 
 @pytest.mark.parametrize(
