@@ -44,13 +44,15 @@ class Checkpoints(RunCallback):
             raise ValueError(f"`keep` must be at least 1, or None for all checkpoints. Received: keep={keep}.")
         self.folder, self.keep, self.recipe = Path(folder), keep, recipe
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._damaged = set()
         self._resumable = not self._steps()
         self._random_state = None
 
     @property
     def newest(self):
-        """Path of the newest complete checkpoint, or None."""
-        return self._path(self._steps()[-1]) if self._steps() else None
+        """Path of the newest checkpoint that is complete and not known to be damaged, or None."""
+        good = self._good_steps()
+        return self._path(good[-1]) if good else None
 
     def restore(self, model) -> int:
         """Puts the newest intact checkpoint into `model` and its optimizer; returns its step, 0 without any."""
@@ -92,7 +94,6 @@ class Checkpoints(RunCallback):
                 f"The disk of {self.folder} is too full for one checkpoint: {free:,} bytes are free, {needed:,} "
                 "needed. Free some space or use another folder",
             )
-
         if self._random_state is None:
             self._random_state = get_random_state()
 
@@ -131,6 +132,7 @@ class Checkpoints(RunCallback):
             _publish(temporary, path)
             temporary.write_text(json.dumps(record, indent=2))
             _publish(temporary, path.with_suffix(".json"))
+            self._damaged.discard(self.step)
         except (OSError, safetensors.SafetensorError) as error:
             temporary.unlink(missing_ok=True)
             if not path.with_suffix(".json").exists():
@@ -155,10 +157,11 @@ class Checkpoints(RunCallback):
         names = (re.fullmatch(r"step_(\d+)\.json", path.name) for path in self.folder.glob("step_*.json"))
         return sorted(int(name[1]) for name in names if name)
 
+    def _good_steps(self):
+        return [step for step in self._steps() if step not in self._damaged]
+
     def _prune(self):
-        # Checkpoints beyond this step were found damaged when the run resumed: they must not crowd out good ones.
-        steps = [step for step in self._steps() if step <= self.step]
-        for step in steps[: -self.keep] if self.keep else ():
+        for step in self._good_steps()[: -self.keep] if self.keep else ():
             self._path(step).with_suffix(".json").unlink()
             self._path(step).unlink(missing_ok=True)
         for path in self.folder.glob(".step_*.temporary"):
@@ -171,6 +174,7 @@ class Checkpoints(RunCallback):
                 record, state = self._read(step)
             except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
                 warnings.warn(f"The checkpoint {self._path(step)} is damaged and passed over: {error}", stacklevel=3)
+                self._damaged.add(step)
                 continue
             self._compare(record)
             return step, state

@@ -123,7 +123,8 @@ class RunLog(RunCallback):
             "tokens": tokens * self.step if tokens else None,
             "tokens_per_second": self.tokens_per_second and round(self.tokens_per_second, 1),
             "learning_rate": _learning_rate(self.model),
-            **(logs or {}),
+            # JSON has no word for infinity.
+            **{name: value if math.isfinite(value) else None for name, value in (logs or {}).items()},
         }
         new_columns = not self.rows or self.rows[-1].keys() != row.keys()
         self.rows.append(row)

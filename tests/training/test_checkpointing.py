@@ -174,6 +174,7 @@ def test_falls_back_to_the_previous_one(tiny, run, how):
     model = fresh(tiny)
     with pytest.warns(UserWarning, match="step_00000012.*damaged"):
         assert checkpoints.restore(model) == 8
+    assert checkpoints.newest.name == "step_00000008.safetensors"
     assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 8
 
 
