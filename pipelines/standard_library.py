@@ -9,48 +9,33 @@ import ast
 import re
 import sysconfig
 import warnings
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# The chapters of the Library Reference, joined into areas of similar size.
+# Areas that the names of packages and modules tell apart.
 AREAS = {
     "concurrency": """
-        _threading_local asynchat asyncio asyncore concurrent contextvars multiprocessing queue sched selectors signal
-        subprocess threading""",
+        _threading_local asyncio concurrent multiprocessing queue sched selectors subprocess threading""",
     "debugging": """
-        _pyrepl bdb cProfile cgitb doctest faulthandler logging pdb profile pstats pydoc timeit trace traceback
-        tracemalloc unittest warnings""",
+        bdb cProfile doctest logging pdb profile pstats timeit trace traceback tracemalloc unittest warnings""",
     "files": """
-        _compression _pyio bz2 configparser csv dbm filecmp fileinput fnmatch genericpath glob gzip io linecache lzma
-        ntpath os pathlib pickle pickletools plistlib posixpath shelve shutil sqlite3 stat tarfile tempfile tomllib
-        zipapp zipfile""",
+        _compression _pyio bz2 filecmp fileinput fnmatch genericpath glob gzip io lzma ntpath os pathlib posixpath
+        shutil stat tarfile tempfile zipapp zipfile""",
     "graphics": """
         colorsys curses tkinter turtle""",
+    "imports": """
+        compileall imp importlib modulefinder pkgutil py_compile runpy zipimport""",
     "internet": """
-        base64 cgi email ftplib html http imaplib ipaddress json mailbox mimetypes netrc nntplib poplib quopri smtpd
-        smtplib socket socketserver ssl telnetlib urllib uuid webbrowser wsgiref xml xmlrpc""",
-    "language": """
-        __future__ _collections_abc abc ast code codeop collections compileall contextlib copy ctypes dataclasses dis
-        enum functools imp importlib inspect modulefinder operator pkgutil py_compile pyclbr runpy site symtable
-        sysconfig tokenize types typing weakref zipimport""",
+        cgi email ftplib http imaplib ipaddress mailbox mimetypes nntplib poplib smtpd smtplib socket socketserver ssl
+        telnetlib urllib webbrowser wsgiref xmlrpc""",
     "numbers": """
-        _pydatetime _pydecimal _pylong _strptime bisect calendar datetime decimal fractions heapq numbers random
-        statistics zoneinfo""",
-    "text": """
-        argparse cmd codecs difflib encodings getopt gettext locale optparse pprint re reprlib rlcompleter shlex string
-        stringprep textwrap""",
+        _pydatetime _pydecimal _pylong _strptime calendar datetime decimal fractions numbers random statistics
+        zoneinfo""",
 }
 AREA_OF = {module: area for area, modules in AREAS.items() for module in modules.split()}
-
-# About a quarter of every area. Neither pretraining nor fine-tuning sees a word of these modules.
-HELD_OUT = set(
-    """
-    multiprocessing queue sched doctest logging tracemalloc gzip lzma pathlib tarfile shutil turtle curses ftplib http
-    imaplib json smtplib wsgiref xmlrpc collections contextlib functools inspect pkgutil symtable calendar fractions
-    random statistics argparse difflib getopt textwrap codecs
-    """.split()
-)
 
 SKIPPED_FOLDERS = {"__pycache__", "ensurepip", "idlelib", "lib-dynload", "lib2to3", "pydoc_data", "turtledemo"}
 SKIPPED_FOLDERS |= {"dist-packages", "site-packages", "test", "tests", "idle_test"}
@@ -58,7 +43,7 @@ SKIPPED_FOLDERS |= {"dist-packages", "site-packages", "test", "tests", "idle_tes
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring of the standard library and the top-level module that it is from."""
+    """A docstring of the standard library and its module, such as "asyncio.locks"."""
 
     module: str
     text: str
@@ -66,12 +51,7 @@ class Docstring:
     @property
     def area(self) -> str | None:
         """What the module is about, or None for modules outside the areas."""
-        return AREA_OF.get(self.module)
-
-    @property
-    def held_out(self) -> bool:
-        """True for text that only evaluation may see."""
-        return self.module in HELD_OUT
+        return AREA_OF.get(self.module.partition(".")[0])
 
 
 def standard_library() -> Path:
@@ -84,13 +64,30 @@ def docstrings(folder: Path | None = None, minimum_words: int = 6) -> list[Docst
     folder = folder or standard_library()
     found = {}
     for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(folder).parts
+        parts = path.relative_to(folder).with_suffix("").parts
         if SKIPPED_FOLDERS.intersection(parts):
             continue
+        module = ".".join(parts).removesuffix(".__init__")
         for text in _docstrings_of(path):
             if len(text.split()) >= minimum_words:
-                found.setdefault(text, Docstring(parts[0].removesuffix(".py"), text))
+                found.setdefault(text, Docstring(module, text))
     return list(found.values())
+
+
+def held_out_modules(found: list[Docstring]) -> set[str]:
+    """Modules with a quarter of every area's docstrings, the same on every machine with the same Python.
+
+    They are taken in the order of their names' checksums, those left out that would be more than the quarter.
+    """
+    chosen = set()
+    for area in AREAS:
+        sizes = Counter(docstring.module for docstring in found if docstring.area == area)
+        room = sum(sizes.values()) // 4
+        for module in sorted(sizes, key=lambda name: zlib.crc32(name.encode())):
+            if sizes[module] <= room:
+                chosen.add(module)
+                room -= sizes[module]
+    return chosen
 
 
 def _docstrings_of(path: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pipelines import quickstart, standard_library
-from pipelines.standard_library import AREA_OF, AREAS, HELD_OUT, Docstring, docstrings, paragraphs, topics
+from pipelines.standard_library import AREA_OF, AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
 
 
 def test_paragraphs_become_lines():
@@ -18,6 +18,7 @@ def test_paragraphs_become_lines():
 
 def test_docstrings_are_read_without_an_import(tmp_path):
     (tmp_path / "pathlib").mkdir()
+    (tmp_path / "pathlib" / "types.py").write_text('"""Types of paths, and nothing of them else."""')
     (tmp_path / "pathlib" / "__init__.py").write_text(
         'raise SystemExit\n"""no docstring"""\ndef f():\n    """Return one two three four five."""\n'
         'class C:\n    """Too short."""\n    async def g(self):\n        """Return one two three four five."""\n'
@@ -30,10 +31,9 @@ def test_docstrings_are_read_without_an_import(tmp_path):
     assert found == [
         Docstring("csv", "Read and write files of\ncomma separated values."),
         Docstring("pathlib", "Return one two three four five."),
+        Docstring("pathlib.types", "Types of paths, and nothing of them else."),
     ]
-    assert (found[0].area, found[0].held_out) == ("files", False)
-    assert (found[1].area, found[1].held_out) == ("files", True)
-    assert Docstring("antigravity", "").area is None
+    assert [docstring.area for docstring in found] == [None, "files", "files"]
 
 
 def test_topics_are_read_without_an_import(tmp_path):
@@ -49,14 +49,25 @@ def test_this_python_has_enough_text():
     found = docstrings()
     assert len(found) > 4_000
     assert sum(len(docstring.text) for docstring in found) + sum(map(len, topics())) > 1_500_000
-    for held_out in (False, True):
-        counts = Counter(docstring.area for docstring in found if docstring.held_out == held_out)
-        assert min(counts[area] for area in AREAS) >= 38, counts
+    hidden = held_out_modules(found)
+    areas = {docstring.area for docstring in found} - {None}
+    assert areas >= set(AREAS) - {"graphics"}
+    for area in areas:
+        of_area = [docstring.module in hidden for docstring in found if docstring.area == area]
+        assert 0.15 < sum(of_area) / len(of_area) <= 0.25 or area == "graphics", area
+        assert len(of_area) - sum(of_area) >= 43, area
+
+
+def test_whole_modules_are_held_out():
+    sizes = {"asyncio.a": 30, "asyncio.b": 6, "queue": 3, "sched": 1, "re": 50}
+    found = [Docstring(module, f"{module} {n}") for module, size in sizes.items() for n in range(size)]
+    hidden = held_out_modules(found)
+    assert hidden == {"asyncio.b", "queue", "sched"}, "10 of the 40 docstrings of the area, and none outside an area"
+    assert held_out_modules(found[::-1]) == hidden
 
 
 def test_no_module_is_in_two_areas():
     assert len(AREA_OF) == sum(len(modules.split()) for modules in AREAS.values())
-    assert set(AREA_OF) >= HELD_OUT
 
 
 def test_reading_imports_none_of_the_modules():
@@ -66,9 +77,11 @@ def test_reading_imports_none_of_the_modules():
 
 
 def test_draws_and_baselines():
-    found = [Docstring(module, f"{module} {n} words") for module in ("re", "glob", "queue", "math") for n in range(9)]
+    found = [
+        Docstring(module, f"{module} {n} words") for module in ("random", "glob", "queue", "math") for n in range(9)
+    ]
     chosen = quickstart.draw(found, 4, random.Random(0))
-    assert Counter(docstring.area for docstring in chosen) == {"text": 4, "files": 4, "concurrency": 4}
+    assert Counter(docstring.area for docstring in chosen) == {"numbers": 4, "files": 4, "concurrency": 4}
     assert quickstart.draw(found, 4, random.Random(0)) == chosen != quickstart.draw(found, 4, random.Random(1))
     assert quickstart.majority([found[0]], found[:18]) == 0.5
     assert quickstart.bag_of_words(chosen, chosen) == 1.0
@@ -77,18 +90,15 @@ def test_draws_and_baselines():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_whole_road(tmp_path, monkeypatch, capsys):
-    held_out = {"queue": True, "gzip": True}
     found = [
         Docstring(module, f"Return the {word} of {area} number {n} in the list.")
-        for module, area, word in (("threading", "concurrency", "lock"), ("os", "files", "path"))
-        for n in range(40)
+        for area, word, modules in (
+            ("concurrency", "lock", ("threading", "asyncio.locks", "queue", "sched")),
+            ("files", "path", ("os", "glob", "gzip", "shutil")),
+        )
+        for module in modules
+        for n in range(12)
     ]
-    found += [
-        Docstring(module, f"Return the {word} of {area} thing {n} in the list.")
-        for module, area, word in (("queue", "concurrency", "lock"), ("gzip", "files", "path"))
-        for n in range(10)
-    ]
-    assert [d.held_out for d in found].count(True) == 20 == 10 * len(held_out)
     settings = ["steps=4", "schedule.warmup=1", "config.hidden_dim=16", "config.num_layers=1", "batch_size=4"]
     monkeypatch.setattr(quickstart, "RECIPE", quickstart.RECIPE.with_settings([*settings, "length=32"]))
     monkeypatch.setattr(quickstart, "docstrings", lambda: found)
