@@ -17,6 +17,7 @@ _SUBMODULES = (
     "backend",
     "checkpoints",
     "data",
+    "generation",
     "layers",
     "models",
     "objectives",
