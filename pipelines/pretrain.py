@@ -97,11 +97,11 @@ def train(
     facts = record_of(recipe, batches)
     claim_folder(run, facts)  # behind everything that can be wrong with the recipe
 
-    entropy = (held_out or corpus).unigram_entropy()
+    entropy = corpus.unigram_loss(held_out) if held_out else corpus.unigram_entropy()
     print(
         f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
         f"{recipe.batch_size * recipe.length:,} tokens, {corpus.num_tokens:,} tokens of text; a report every {every:,} "
-        f"updates; unigram entropy {entropy:.3f} nats"
+        f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
     )
     validation = None if held_out is None else evaluation_batches(recipe, held_out, held_out_steps)
     checkpoints = Checkpoints(run / "checkpoints", keep=keep, recipe=facts)
@@ -128,7 +128,7 @@ def train(
         f"{type(model.backbone).__name__} pretrained with {recipe.objective}",
         data={"sources": corpus.summary.get("sources"), "tokens": corpus.num_tokens, "corpus": corpus.fingerprint},
         recipe=facts["recipe"],
-        metrics={**last, "unigram_entropy": entropy},
+        metrics={**last, "unigram_loss": entropy},
     )
     print(f"saved {folder}")
     return last
@@ -231,7 +231,7 @@ def claim_folder(run: Path, facts: dict) -> None:
 
 
 class BelowUnigrams(keras.callbacks.Callback):
-    """Adds to the report how far the loss of a token is below the unigram entropy; on held-out text if there is any."""
+    """Reports how far the loss is below that of token frequencies alone, on held-out text if there is any."""
 
     def __init__(self, entropy: float):
         super().__init__()

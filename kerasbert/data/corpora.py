@@ -204,13 +204,25 @@ class Corpus:
     def unigram_entropy(self) -> float:
         """Entropy of the token frequencies, in nats a token: the loss of a model that knows nothing else."""
         if "unigram_entropy" not in self.summary:
-            counts = np.zeros(1, dtype=np.int64)
-            for block in self._blocks():
-                found = np.bincount(block)
-                counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
-                counts[: len(found)] += found
-            self.summary["unigram_entropy"] = _entropy(counts)
+            self.summary["unigram_entropy"] = _entropy(self._counts())
         return self.summary["unigram_entropy"]
+
+    def unigram_loss(self, held_out: "Corpus") -> float:
+        """Loss on another text of a model that knows the token frequencies of this one, in nats a token.
+
+        Every token of the vocabulary counts once more than it occurs, so that none is impossible.
+        """
+        size = self.facts["vocabulary_size"]
+        known, found = (np.pad(c, (0, size - len(c))) for c in (self._counts(), held_out._counts()))
+        return float(-(found * np.log((known + 1) / (known.sum() + size))).sum() / found.sum())
+
+    def _counts(self) -> np.ndarray:
+        counts = np.zeros(1, dtype=np.int64)
+        for block in self._blocks():
+            found = np.bincount(block)
+            counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
+            counts[: len(found)] += found
+        return counts
 
     def verify(self) -> None:
         """Reads everything once: the index is consistent, and every token is in the vocabulary.

@@ -72,6 +72,10 @@ def test_unigram_entropy(tmp_path, wordpiece):
     corpus = Corpus.write(tmp_path, ["t t t t\nn n e e"], wordpiece)
     assert corpus.unigram_entropy() == pytest.approx(0.5 * np.log(2) + 2 * 0.25 * np.log(4))
     assert corpus.summary["unknown_tokens"] == 0
+    # 4, 2 and 2 of 8 tokens, each once more, and once all that never occur.
+    size = wordpiece.vocabulary_size
+    expected = np.log(8 + size) - 0.5 * np.log(5) - 2 * 0.25 * np.log(3)
+    assert corpus.unigram_loss(corpus) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])

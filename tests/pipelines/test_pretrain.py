@@ -33,7 +33,7 @@ def test_a_run_leaves_logs_curves_and_a_model(finished_run, corpora):
     rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [2, 4]
     assert last == rows[-1]
-    entropy = Corpus.open(corpora[1]).unigram_entropy()
+    entropy = Corpus.open(corpora[0]).unigram_loss(Corpus.open(corpora[1]))
     assert last["below_unigram"] == pytest.approx(entropy - math.log(last["val_perplexity"]), abs=1e-5)
     with open(run / "log.csv", newline="") as file:
         assert [int(row["step"]) for row in csv.DictReader(file)] == [2, 4]
@@ -43,7 +43,7 @@ def test_a_run_leaves_logs_curves_and_a_model(finished_run, corpora):
     assert model.backbone.config.hidden_dim == 16
     assert model.backbone.config.vocabulary_size == model.tokenizer.vocabulary_size == 90
     card = (run / "model" / "README.md").read_text()
-    assert "| steps | 4 |" in card and "unigram_entropy" in card and "text.txt" in card
+    assert "| steps | 4 |" in card and "unigram_loss" in card and "text.txt" in card
 
 
 def test_the_same_command_continues_to_the_same_bits(finished_run, corpora, tmp_path):
