@@ -21,14 +21,14 @@ class RunCallback(keras.callbacks.Callback):
 
     def __init__(self, tokens_per_step=None):
         super().__init__()
-        self.tokens_per_step = tokens_per_step
+        self._given_tokens_per_step = tokens_per_step
         self._lock = threading.Lock()
         self.step = 0
 
     def on_train_begin(self, logs=None):
         self.initial_step = getattr(self.model, "initial_step", 0)
         self.step = self._epoch_start = self.initial_step
-        self.tokens_per_step = self.tokens_per_step or getattr(self.model, "tokens_per_step", None)
+        self.tokens_per_step = self._given_tokens_per_step or getattr(self.model, "tokens_per_step", None)
         self._warm = False
 
     def on_epoch_begin(self, epoch, logs=None):

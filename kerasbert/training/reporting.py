@@ -112,15 +112,17 @@ class RunLog(RunCallback):
         self.rows = [row for row in self.rows if row["step"] <= self.initial_step]
         self._write_all()
         self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
+        self._tokens = self.rows[-1]["tokens"] if self.rows else (self.tokens_per_step or 0) * self.initial_step
         self._begin = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
-        tokens = self.tokens_per_step
+        # Phases of a run may differ in their tokens a step.
+        self._tokens = (self._tokens or 0) + (self.tokens_per_step or 0) * (self.step - self._epoch_start)
         row = {
             "step": self.step,
             "epoch": epoch + 1,
             "seconds": round(self._seconds_before + time.perf_counter() - self._begin, 3),
-            "tokens": tokens * self.step if tokens else None,
+            "tokens": self._tokens or None,
             "tokens_per_second": self.tokens_per_second and round(self.tokens_per_second, 1),
             "learning_rate": _learning_rate(self.model),
             # JSON has no word for infinity.

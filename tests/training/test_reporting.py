@@ -50,14 +50,15 @@ def test_log_holds_every_epoch(tiny, tmp_path):
 def test_log_continues_without_doubled_steps(tiny, tmp_path):
     """Steps behind the checkpoint are trained again: their rows go; a line cut off by a crash goes, too."""
     model = scheduled(tiny)
-    tiny.train(model, 0, 12, [RunLog(tmp_path)])
+    tiny.train(model, 0, 12, [RunLog(tmp_path, tokens_per_step=20)])
     with open(tmp_path / "log.jsonl", "a") as file:
         file.write('{"step": 16, "lo')
     first = read_log(tmp_path)
     model.initial_step = 8
-    tiny.train(model, 8, 16, [RunLog(tmp_path)], validation_data=tiny.Steps(90, 92))
+    tiny.train(model, 8, 16, [RunLog(tmp_path, tokens_per_step=30)], validation_data=tiny.Steps(90, 92))
     rows = read_log(tmp_path)
     assert [row["step"] for row in rows] == [4, 8, 12, 16]
+    assert [row["tokens"] for row in rows] == [80, 160, 280, 400]
     assert rows[:2] == first[:2] and rows[2]["seconds"] > rows[1]["seconds"]
     table = csv_rows(tmp_path)
     assert [row["step"] for row in table] == ["4", "8", "12", "16"]
