@@ -58,9 +58,11 @@ class MaskedLM(Objective):
         if self.sentence_pair is not None:
             logits, labels = y_pred["tokens"], y["tokens"]
             weights = None if sample_weight is None else sample_weight["tokens"]
-        if weights is None:
+        if weights is None or len(weights.shape) < len(labels.shape):
             positions = x.get("masked_positions")
-            weights = ops.ones_like(labels) if positions is None else positions >= 0
+            used = ops.ones_like(labels) if positions is None else positions >= 0
+            used = ops.cast(used, "float32")
+            weights = used if weights is None else used * ops.cast(weights, "float32")[:, None]  # a weight a row
         weights = ops.cast(weights, "float32")
         losses = cross_entropy(logits, labels)
         right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
