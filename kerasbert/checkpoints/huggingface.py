@@ -49,14 +49,20 @@ def read_config(family, stored):
     return fields
 
 
-def write_config(backbone, architecture, extra=()):
-    """The json of `config.json` for a backbone, as transformers 5 and 4 read it."""
-    config, fields = backbone.config, {}
-    for ours, entry in backbone.family().HUGGINGFACE_CONFIG.items():
+def config_fields(family, config):
+    """{Hugging Face field: value} of a config of the family."""
+    fields = {}
+    for ours, entry in family.HUGGINGFACE_CONFIG.items():
         if isinstance(entry, Field):
             fields[entry.name] = entry.save(config)
         else:
             fields[entry] = getattr(config, ours)
+    return fields
+
+
+def write_config(backbone, architecture, extra=()):
+    """The json of `config.json` for a backbone, as transformers 5 and 4 read it."""
+    fields = config_fields(backbone.family(), backbone.config)
     return {"architectures": [architecture], **fields, "dtype": "float32", "torch_dtype": "float32", **dict(extra)}
 
 
@@ -238,7 +244,7 @@ def _make_new(model, variables, stored):
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
     warnings.warn(
         f"{stored.files.folder} has no weights for {', '.join(layers)}: made new, to be trained before use.",
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..data.tokenizers import Tokenizer
 from ..models import FAMILIES
 from ..models.backbone import Backbone, zero_weights
-from . import huggingface
+from . import huggingface, keras_hub
 from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
 
 # === Finding a folder ===
@@ -26,7 +26,7 @@ def find_folder(path, revision=None, token=None):
             from huggingface_hub import snapshot_download
         except ImportError:
             raise ImportError("hf:// paths need huggingface_hub. Install it: pip install huggingface_hub") from None
-        patterns = ["*.json", "*.safetensors", "*.bin", "*.txt", "*.model"]
+        patterns = ["*.json", "*.safetensors", "*.bin", "*.h5", "*.txt", "*.model", "*.spm"]
         return Path(snapshot_download(str(path)[5:], revision=revision, token=token, allow_patterns=patterns))
     if not Path(path).is_dir():
         known = sorted(size for module in _modules() for size in module.SIZES)
@@ -47,6 +47,14 @@ def read_json(path):
     if not isinstance(value, dict):
         raise ValueError(f"{path} must hold a json object. Received: {type(value).__name__}.")
     return value
+
+
+def _opened(folder):
+    """(the json of `config.json` in the Hugging Face layout, what opens the weights), of a KerasHub preset as well."""
+    stored = read_json(folder / "config.json")
+    if keras_hub.is_preset(stored):
+        return keras_hub.as_huggingface(stored), lambda: keras_hub.PresetFiles(folder, stored)
+    return stored, lambda: TensorFiles(folder)
 
 
 def _modules():
@@ -87,11 +95,11 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         arguments, fields = _split(family, overrides)
         return family(family.CONFIG(**{**size, **fields}), dtype=dtype, **arguments)
     folder = find_folder(path, revision, token)
-    stored = read_json(folder / "config.json")
+    stored, open_files = _opened(folder)
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
     config = _config(family, stored, fields)
-    files = TensorFiles(folder) if load_weights else None
+    files = open_files() if load_weights else None
     with zero_weights() if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **arguments)
     if load_weights:
@@ -106,11 +114,11 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         family = _sized(path)[0]
         pooler = {"pooler": cls.needs_pooler(family.family(), own)} if _takes_pooler(family) else {}
         return cls(load_backbone(Backbone, path, load_weights, dtype, **{**pooler, **rest}), **own)
-    folder = find_folder(path, revision, token)
-    stored = read_json(folder / "config.json")
+    own, rest = _own_and_rest(cls, overrides)
+    folder, own = cls.open_folder(find_folder(path, revision, token), own)
+    stored, open_files = _opened(folder)
     family = _family_class(None, stored, folder)
     saved = _saved(folder)
-    own, rest = _own_and_rest(cls, overrides)
     if saved.get("class") == cls.__name__:
         own = {**saved.get("arguments", {}), **own}
     own = cls.arguments_from_config(stored, own)
@@ -120,7 +128,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     if _takes_pooler(family) and "pooler" not in overrides:
         rest["pooler"] = cls.needs_pooler(family.family(), own)
     arguments, fields = _split(family, rest)
-    files = TensorFiles(folder) if load_weights else None
+    files = open_files() if load_weights else None
     with zero_weights() if load_weights else contextlib.nullcontext():
         backbone = family(_config(family, stored, fields), dtype=dtype, **arguments)
     model = cls(backbone, **own)
@@ -132,12 +140,13 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
 def load(path, **arguments):
     """The model in a folder, of whatever class the folder says it is.
 
-    `kerasbert.json` names the class; without it, `architectures` of `config.json` does.
+    `kerasbert.json` names the class; without it, `architectures` of `config.json` does. A folder with `modules.json`
+    is one of sentence-transformers.
     """
     folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
-    name = _saved(folder).get("class")
+    name = _saved(folder).get("class") or ("TextEmbedder" if (folder / "modules.json").exists() else None)
     if name is None:
-        stored = read_json(folder / "config.json")
+        stored, _ = _opened(folder)
         family = _family_class(None, stored, folder)
         architecture = (stored.get("architectures") or [None])[0]
         classes = huggingface.table_of(family.family(), "HUGGINGFACE_CLASSES", stored["model_type"])
@@ -232,4 +241,5 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
         saved["arguments"] = model.arguments()
         if model.tokenizer is not None:
             model.tokenizer.save(folder)
+        model.write_extras(folder)
     write_json(folder / "kerasbert.json", saved)

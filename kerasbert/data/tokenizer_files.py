@@ -114,7 +114,31 @@ def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict
     try:
         return hf.Tokenizer.from_file(str(path)), {}
     except Exception as error:
+        stored = _read_json(path)
+        if stored.get("class_name") in _KERAS_HUB:
+            return _read_keras_hub(path, settings, stored)
         raise ValueError(f"{path} is not a tokenizer file: {error}") from None
+
+
+# KerasHub's presets have a tokenizer.json of their own, and the vocabulary apart: its class -> family, file.
+_KERAS_HUB = {
+    "BertTokenizer": ("bert", "vocabulary.txt"),
+    "DistilBertTokenizer": ("distilbert", "vocabulary.txt"),
+    "ElectraTokenizer": ("electra", "vocabulary.txt"),
+    "RobertaTokenizer": ("roberta", "vocabulary.json"),
+    "XLMRobertaTokenizer": ("xlm-roberta", "vocabulary.spm"),
+    "AlbertTokenizer": ("albert", "vocabulary.spm"),
+}
+
+
+def _read_keras_hub(path: Path, settings: dict, stored: dict) -> tuple[hf.Tokenizer, dict]:
+    settings["family"], file = _KERAS_HUB[stored["class_name"]]
+    settings["do_lower_case"] = stored["config"].get("lowercase", settings["family"] == "albert")
+    vocabulary = path.parent / "assets" / "tokenizer" / file
+    if not vocabulary.is_file():
+        raise FileNotFoundError(f"A KerasHub preset holds {vocabulary}. There is none.")
+    readers = {".txt": _read_wordpiece, ".json": _read_bpe, ".spm": _read_sentencepiece}
+    return readers[vocabulary.suffix](vocabulary, settings)
 
 
 def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:

@@ -79,6 +79,14 @@ class Trainable(keras.Model):
         return own
 
     @classmethod
+    def open_folder(cls, folder, own):
+        """(folder of the backbone, constructor arguments): a model's folder may be more than its backbone's."""
+        return folder, own
+
+    def write_extras(self, folder):
+        """Writes what this model's folder has beside the files of its backbone."""
+
+    @classmethod
     def needs_pooler(cls, family, own):
         """Whether the backbone must have its pooler for this model."""
         return False

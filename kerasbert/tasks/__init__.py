@@ -3,6 +3,7 @@
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
 from .text_classifier import TextClassifier
+from .text_embedder import TextEmbedder
 from .token_classifier import TokenClassifier
 
-__all__ = ["MultipleChoice", "QuestionAnswerer", "TextClassifier", "TokenClassifier"]
+__all__ = ["MultipleChoice", "QuestionAnswerer", "TextClassifier", "TextEmbedder", "TokenClassifier"]

@@ -1,0 +1,238 @@
+"""Presets of KerasHub, read without it: `config.json`, `model.weights.h5` and the vocabulary in `assets/tokenizer`.
+
+A preset holds a backbone. It is translated into the Hugging Face layout of its family, whose reader does the rest.
+`data/tokenizer_files.py` reads the vocabulary.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from ..models import FAMILIES
+from . import huggingface
+
+WEIGHTS = "model.weights.h5"
+
+# === What KerasHub calls things ===
+
+# Field of our config -> argument of a KerasHub backbone. What it fixes is beside each family.
+_FIELDS = {
+    "vocabulary_size": "vocabulary_size",
+    "num_layers": "num_layers",
+    "num_heads": "num_heads",
+    "hidden_dim": "hidden_dim",
+    "feed_forward_dim": "intermediate_dim",
+    "max_length": "max_sequence_length",
+    "dropout": "dropout",
+    "attention_dropout": "dropout",
+}
+_SEGMENTS = {**_FIELDS, "num_segments": "num_segments"}
+
+# Layer of ours -> layer in the file, which numbers layers of a class in their order: none, _1, _2...
+_EMBEDDINGS = {
+    "token_embedding": "reversible_embedding",
+    "position_embedding": "position_embedding",
+    "segment_embedding": "embedding",
+    "embedding_norm": "layer_normalization",
+}
+_JOINT_EMBEDDINGS = {
+    "token_embedding": "token_and_position_embedding/token_embedding",
+    "position_embedding": "token_and_position_embedding/position_embedding",
+    "embedding_norm": "layer_normalization",
+}
+_BLOCK = {
+    "attention/query": "_self_attention_layer/query_dense",
+    "attention/key": "_self_attention_layer/key_dense",
+    "attention/value": "_self_attention_layer/value_dense",
+    "attention/project": "_self_attention_layer/output_dense",
+    "attention_norm": "_self_attention_layer_norm",
+    "feed_forward/inner": "_feedforward_intermediate_dense",
+    "feed_forward/outer": "_feedforward_output_dense",
+    "feed_forward_norm": "_feedforward_layer_norm",
+}
+
+
+def _blocks(config):
+    for i in range(config.num_layers):
+        for ours, theirs in _BLOCK.items():
+            yield f"block_{i}/{ours}", f"{_numbered('transformer_encoder', i)}/{theirs}"
+
+
+def _albert_blocks(config):
+    for i in range(config.num_groups):
+        for j in range(config.num_inner_layers):
+            number = i * config.num_inner_layers + j
+            for ours, theirs in _BLOCK.items():
+                half, _, rest = ours.partition("/")
+                part = half.removesuffix("_norm")
+                ours = f"{part}_{i}_{j}/norm" if half.endswith("_norm") else f"{part}_{i}_{j}/{part}/{rest}"
+                yield ours, f"{_numbered('transformer_encoder', number)}/{theirs}"
+
+
+def _numbered(name, number):
+    return f"{name}_{number}" if number else name
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """One class of KerasHub.
+
+    Args:
+        model_type: of our family.
+        fields: our config field -> its argument.
+        fixed: config fields that it has no argument for.
+        embeddings: our layer -> its layer, for those below the blocks.
+        dense: our dense layers outside the blocks, in the order of the file; None for one that we do not have.
+        blocks: config -> pairs of our layer and its layer.
+    """
+
+    model_type: str
+    fields: dict
+    fixed: dict
+    embeddings: dict
+    dense: tuple = ()
+    blocks: object = _blocks
+
+    def layers(self, config):
+        """{our layer: layer in the file}."""
+        dense = self.dense
+        if "embedding_projection" in dense and not self._projects(config):
+            dense = dense[1:]
+        outer = {ours: _numbered("dense", i) for i, ours in enumerate(dense) if ours}
+        return {**self.embeddings, **dict(self.blocks(config)), **outer}
+
+    def _projects(self, config):
+        return self.model_type == "albert" or config.embedding_dim != config.hidden_dim
+
+
+_TANH_GELU = {"activation": "gelu_new", "layer_norm_epsilon": 1e-12}
+_ROBERTA = {"activation": "gelu", "layer_norm_epsilon": 1e-5}
+_NARROW = {**_SEGMENTS, "embedding_dim": "embedding_dim"}
+
+PRESETS = {
+    "BertBackbone": Preset("bert", _SEGMENTS, _TANH_GELU, _EMBEDDINGS, ("pooler",)),
+    "RobertaBackbone": Preset("roberta", _FIELDS, _ROBERTA, _JOINT_EMBEDDINGS),
+    "XLMRobertaBackbone": Preset("xlm-roberta", _FIELDS, _ROBERTA, _JOINT_EMBEDDINGS),
+    "DistilBertBackbone": Preset("distilbert", _FIELDS, {"activation": "gelu"}, _JOINT_EMBEDDINGS),
+    "AlbertBackbone": Preset(
+        "albert",
+        {**_NARROW, "num_groups": "num_groups", "num_inner_layers": "num_inner_repetitions"},
+        {**_TANH_GELU, "embedding_projection": True},
+        _EMBEDDINGS,
+        ("embedding_projection", "pooler"),
+        _albert_blocks,
+    ),
+    "ElectraBackbone": Preset(
+        "electra",
+        {**_NARROW, "vocabulary_size": "vocab_size"},
+        _TANH_GELU,
+        _EMBEDDINGS,
+        ("embedding_projection", None),
+    ),
+}
+
+# === Config ===
+
+
+def is_preset(stored):
+    """Whether the json of a `config.json` is KerasHub's, or KerasNLP's, as it was called."""
+    return str(stored.get("registered_name")).partition(">")[0] in ("keras_hub", "keras_nlp")
+
+
+def as_huggingface(stored):
+    """The json of `config.json` in the Hugging Face layout of the family, for the json of a preset.
+
+    Raises: ValueError for a class that has no family here, or an argument that this reader does not know.
+    """
+    preset = _preset(stored)
+    given = {k: v for k, v in stored["config"].items() if k not in ("name", "trainable", "dtype")}
+    unknown = set(given) - set(preset.fields.values())
+    if unknown:
+        raise ValueError(f"kerasbert does not know these arguments of {stored['class_name']}: {sorted(unknown)}.")
+    family = FAMILIES[preset.model_type].family()
+    config = _config(preset, given)
+    fields = huggingface.config_fields(family, config)
+    return {"architectures": [None], **fields}
+
+
+def _preset(stored):
+    name = stored.get("class_name")
+    if name not in PRESETS:
+        raise ValueError(f"Presets of KerasHub are read for {', '.join(PRESETS)}. Received: {name}.")
+    return PRESETS[name]
+
+
+def _config(preset, given):
+    fields = {ours: given[theirs] for ours, theirs in preset.fields.items() if theirs in given}
+    return FAMILIES[preset.model_type].CONFIG(**fields, **preset.fixed, model_type=preset.model_type)
+
+
+# === Weights ===
+
+
+class PresetFiles:
+    """The tensors of a preset under their Hugging Face names; as `TensorFiles`, each is read when asked for.
+
+    Args:
+        folder: of the preset.
+        stored: the json of its `config.json`.
+
+    Raises: FileNotFoundError without weights; ValueError when the file is damaged or lacks a layer.
+    """
+
+    def __init__(self, folder, stored):
+        import h5py
+
+        preset = _preset(stored)
+        self.folder = folder
+        self.family = FAMILIES[preset.model_type].family()
+        self.config = _config(preset, stored["config"])
+        if not (folder / WEIGHTS).exists():
+            raise FileNotFoundError(f"A KerasHub preset holds {WEIGHTS}. Received: {folder} without it.")
+        try:
+            file = h5py.File(folder / WEIGHTS)
+        except OSError as error:
+            raise ValueError(f"{folder / WEIGHTS} is not a whole HDF5 file ({error}). Copy it again.") from None
+        self.root = file["layers"] if "layers" in file else file["_layer_checkpoint_dependencies"]
+        self._read = {}
+        for ours, theirs in preset.layers(self.config).items():
+            if f"{theirs}/vars" not in self.root:
+                raise ValueError(f"{folder / WEIGHTS} must hold layers/{theirs} (our {ours}). It does not.")
+            self._add(ours, self.root[theirs]["vars"])
+        self._add_what_roberta_lacks()
+
+    def _add(self, layer, variables):
+        if layer.endswith("norm"):
+            leaves = ("gamma", "beta")
+        else:
+            leaves = ("embeddings",) if layer.endswith("embedding") else ("kernel", "bias")
+        for number, leaf in enumerate(leaves):
+            entry, name = huggingface.stored_as(self.family, f"{layer}/{leaf}")
+            self._read[name] = (entry, leaf, variables[str(number)], layer)
+
+    def _add_what_roberta_lacks(self):
+        """RoBERTa's files count positions from behind the padding id, and have one segment; KerasHub has neither."""
+        entry, name = huggingface.stored_as(self.family, "segment_embedding/embeddings")
+        if name is not None and name not in self._read:
+            zeros = np.zeros((self.config.num_segments, self.config.hidden_dim), "float32")
+            self._read[name] = (entry, "embeddings", zeros, "segment_embedding")
+
+    def keys(self):
+        return self._read.keys()
+
+    def read(self, name):
+        entry, leaf, source, layer = self._read[name]
+        array = np.asarray(source, "float32")
+        if leaf == "kernel" and array.ndim == 3:  # heads of their own: (m, h, d), and (h, d, m) on the way out
+            first = array.shape[0] if not layer.endswith("project") else array.shape[0] * array.shape[1]
+            array = array.reshape(first, -1)
+        elif leaf == "bias":
+            array = array.reshape(-1)
+        elif layer == "position_embedding":
+            behind = getattr(self.config, "max_length", len(array)) + self._first_position() - len(array)
+            array = np.pad(array, ((behind, 0), (0, 0)))
+        return huggingface.to_theirs(entry, array, leaf)
+
+    def _first_position(self):
+        fields = huggingface.config_fields(self.family, self.config)
+        return fields["max_position_embeddings"] - self.config.max_length

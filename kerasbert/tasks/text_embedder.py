@@ -1,0 +1,248 @@
+"""One vector for a text: the encoder's hidden states, pooled; folders are those of sentence-transformers."""
+
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..data.batches import ExampleBatches
+from ..data.examples import encode_texts
+from ..data.files import write_text
+from ..layers.embeddings import gather_positions, last_tokens
+from ..layers.masks import real_tokens
+from ..models.backbone import checked_inputs
+from .task import Task
+
+
+def _mean(x, real, power=1.0):
+    weights = ops.cast(real, x.dtype)[:, :, None]
+    return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1e-9) ** power
+
+
+def _position_weighted_mean(x, real):
+    count = ops.cumsum(ops.cast(real, x.dtype), axis=1) * ops.cast(real, x.dtype)
+    return ops.sum(x * count[:, :, None], axis=1) / ops.maximum(ops.sum(count, axis=1), 1e-9)[:, None]
+
+
+def _first(x, real):
+    return gather_positions(x, ops.cast(ops.argmax(ops.cast(real, "int32"), axis=1), "int32")[:, None])[:, 0]
+
+
+def _max(x, real):
+    return ops.max(ops.where(real[:, :, None], x, -1e9), axis=1)
+
+
+# Name -> (pooling of (b, s, m) over the real tokens, its switch in sentence-transformers), in the order in which
+# several are put side by side.
+POOLINGS = {
+    "cls": (_first, "pooling_mode_cls_token"),
+    "max": (_max, "pooling_mode_max_tokens"),
+    "mean": (_mean, "pooling_mode_mean_tokens"),
+    "mean_sqrt_len_tokens": (lambda x, real: _mean(x, real, 0.5), "pooling_mode_mean_sqrt_len_tokens"),
+    "weightedmean": (_position_weighted_mean, "pooling_mode_weightedmean_tokens"),
+    "lasttoken": (lambda x, real: last_tokens(x, {"padding_mask": real}), "pooling_mode_lasttoken"),
+}
+
+_WIDTHS = (16, 32, 64, 128, 256, 512)  # the few widths of the batches of `embed`, so that few programs are compiled
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class TextEmbedder(Task):
+    """A vector for a text, to be compared by cosine (Reimers, Gurevych 2019, arXiv 1908.10084).
+
+    The mean counts [CLS] and [SEP], but no padding. Reads and writes folders of sentence-transformers; any other
+    folder of an encoder gets mean pooling.
+
+    Args:
+        backbone: an encoder.
+        pooling: one of `POOLINGS`, or several, whose vectors are put side by side in the order of that table.
+        normalize: whether to give vectors the length 1.
+        max_length: tokens to which text is cut; default: as many as backbone and tokenizer take, up to 512.
+        lowercase: lower-case text before it reaches the tokenizer.
+        prompts: {name: what is put in front of a text}, such as {"query": "query: "}.
+        default_prompt: the name of the prompt that `embed` uses unless told otherwise.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch.
+
+    Returns: float32 (b, hidden_dim times the number of poolings).
+    """
+
+    def __init__(
+        self,
+        backbone,
+        pooling="mean",
+        normalize=False,
+        max_length=None,
+        lowercase=False,
+        prompts=None,
+        default_prompt=None,
+        tokenizer=None,
+        **kwargs,
+    ):
+        super().__init__(backbone, tokenizer, **kwargs)
+        names = [pooling] if isinstance(pooling, str) else list(pooling)
+        if not names or not set(names) <= set(POOLINGS):
+            raise ValueError(f"`pooling` must be one or several of {', '.join(POOLINGS)}. Received: {pooling!r}.")
+        if default_prompt is not None and default_prompt not in (prompts or {}):
+            raise ValueError(f"`default_prompt` must be one of the prompts, {prompts}. Received: {default_prompt!r}.")
+        self.poolings = [name for name in POOLINGS if name in names]
+        self.normalize = normalize
+        limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
+        self.max_length = max_length or min(limit for limit in limits if limit)
+        self.lowercase = lowercase
+        self.prompts = dict(prompts or {})
+        self.default_prompt = default_prompt
+        self.build_now()
+
+    @property
+    def embedding_dim(self):
+        return len(self.poolings) * self.backbone.config.hidden_dim
+
+    def call(self, inputs):
+        if inputs.get("sequence_ids") is not None:
+            raise ValueError("An embedder pools whole rows. Received: packed rows (`sequence_ids`).")
+        x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
+        real = real_tokens(inputs)
+        real = ops.ones(x.shape[:2], "bool") if real is None else real
+        pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
+        if self.normalize:
+            pooled = pooled / ops.maximum(ops.sqrt(ops.sum(ops.square(pooled), axis=-1, keepdims=True)), 1e-12)
+        return pooled
+
+    def default_loss(self):
+        raise ValueError("A TextEmbedder has no loss of its own. Use compile(optimizer, loss=...) before fit.")
+
+    def default_metrics(self):
+        return None
+
+    # === Text ===
+
+    def encode(self, texts):
+        if self.lowercase:
+            texts = [t.lower() if isinstance(t, str) else tuple(part.lower() for part in t) for t in texts]
+        return encode_texts(self.require_tokenizer(), texts, self.max_length)
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        return ExampleBatches(
+            self.encode(list(x)), y, sample_weight, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle
+        )
+
+    def embed(self, texts, batch_size=32, prompt=None):
+        """Vectors of texts, in the order of the texts.
+
+        Long texts are embedded with long ones, in batches of a few fixed widths.
+
+        Args:
+            texts: a str, or a list of str.
+            batch_size: texts a batch.
+            prompt: the name of one of the prompts. Default: `default_prompt`.
+
+        Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
+        """
+        if isinstance(texts, str):
+            return self.embed([texts], batch_size, prompt)[0]
+        prompt = self.default_prompt if prompt is None else prompt
+        if prompt is not None and prompt not in self.prompts:
+            raise ValueError(f"`prompt` must be one of {sorted(self.prompts)}. Received: {prompt!r}.")
+        texts = [self.prompts.get(prompt, "") + text for text in texts]
+        vectors = np.zeros((len(texts), self.embedding_dim), "float32")
+        if not texts:
+            return vectors
+        encoded = self.encode(texts)
+        self.check_batch(encoded)
+        left = "padding_mask" in encoded
+        counts = encoded["padding_mask"].sum(axis=1) if left else encoded["lengths"]
+        order = np.argsort(-counts, kind="stable")
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            batch = {key: array[rows] for key, array in encoded.items()}
+            batch = _with_shape(batch, batch_size, self._width(int(counts[rows].max())), left)
+            with checked_inputs():
+                vectors[rows] = self.predict_on_batch(batch)[: len(rows)]
+        return vectors
+
+    def _width(self, longest):
+        return next((width for width in _WIDTHS if longest <= width <= self.max_length), max(longest, self.max_length))
+
+    # === Folders ===
+
+    def arguments(self):
+        names = ("normalize", "max_length", "lowercase", "prompts", "default_prompt")
+        return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def open_folder(cls, folder, own):
+        """Of a sentence-transformers folder: where the encoder lies, and what the other modules say."""
+        if not (folder / "modules.json").exists():
+            return folder, own
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+            raise ValueError(
+                "kerasbert has embedders of a Transformer, a Pooling and perhaps a Normalize. "
+                f"Received: {folder} with {', '.join(kinds)}."
+            )
+        encoder = folder / modules[0]["path"]
+        settings = _read(encoder / "sentence_bert_config.json")
+        prompts = _read(folder / "config_sentence_transformers.json")
+        stored = {
+            "pooling": _stored_pooling(folder / modules[1]["path"] / "config.json"),
+            "normalize": len(kinds) == 3,
+            "max_length": settings.get("max_seq_length"),
+            "lowercase": settings.get("do_lower_case", False),
+            "prompts": {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
+            "default_prompt": prompts.get("default_prompt_name"),
+        }
+        return encoder, {**stored, **own}
+
+    def write_extras(self, folder):
+        """The files of sentence-transformers beside those of the encoder."""
+        kinds = ["Transformer", "Pooling", *(["Normalize"] if self.normalize else [])]
+        paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
+        modules = [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+        ]
+        pooling = {"word_embedding_dimension": self.backbone.config.hidden_dim}
+        pooling |= {switch: name in self.poolings for name, (_, switch) in POOLINGS.items()}
+        for path in paths[1:]:
+            (folder / path).mkdir(exist_ok=True)
+        _write(folder / "modules.json", modules)
+        _write(folder / "1_Pooling" / "config.json", {**pooling, "include_prompt": True})
+        lengths = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
+        _write(folder / "sentence_bert_config.json", lengths)
+        prompts = {"prompts": self.prompts, "default_prompt_name": self.default_prompt}
+        _write(folder / "config_sentence_transformers.json", {**prompts, "similarity_fn_name": "cosine"})
+
+
+def _stored_pooling(path):
+    config = _read(path)
+    if config.get("include_prompt") is False:
+        raise ValueError(f"kerasbert pools prompts with their texts. Received: include_prompt=false in {path}.")
+    names = config.get("pooling_mode") or [name for name, (_, switch) in POOLINGS.items() if config.get(switch)]
+    return names or "mean"
+
+
+def _with_shape(batch, rows, width, left):
+    """A batch with its padding cut or filled to a width, and rows of padding to a number."""
+
+    def shaped(array):
+        if array.ndim == 2:
+            length = array.shape[1]
+            array = array[:, -width:] if left else array[:, :width]
+            missing = max(width - length, 0)
+            array = np.pad(array, ((0, 0), (missing, 0) if left else (0, missing)))
+        return np.pad(array, ((0, rows - len(array)), *[(0, 0)] * (array.ndim - 1)))
+
+    return {key: shaped(array) for key, array in batch.items()}
+
+
+def _read(path):
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _write(path, value):
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

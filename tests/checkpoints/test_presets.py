@@ -1,0 +1,170 @@
+"""Folders of models: which files are read, what is reported, and what is refused."""
+
+import json
+import logging
+import shutil
+
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
+from kerasbert.models import Backbone, Bert, BertConfig
+from kerasbert.objectives import MaskedLM
+from kerasbert.tasks import TextClassifier
+from tests.models.reference import randomize, to_numpy
+
+CONFIG = BertConfig(
+    vocabulary_size=61, num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=23, num_segments=3
+)
+IDS = {"token_ids": np.array([[1, 5, 60, 7], [2, 3, 4, 0]], "int32"), "lengths": np.array([4, 3], "int32")}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A MaskedLM with sentence pairs, and the folder it wrote."""
+    model = randomize(MaskedLM(Bert(CONFIG), sentence_pair=True))
+    folder = tmp_path_factory.mktemp("pretrained")
+    model.save_to_preset(folder)
+    return model, folder
+
+
+def changed(folder, target, change):
+    """A copy of a folder whose dict of tensors went through `change`."""
+    shutil.copytree(folder, target)
+    files = TensorFiles(folder)
+    tensors = {name: files.read(name) for name in files.keys()}
+    change(tensors)
+    write_tensors(target, tensors)
+    return target
+
+
+def assert_same_weights(one, other):
+    found = {v.path.split("/", 1)[1]: to_numpy(v) for v in other.weights if "seed" not in v.path}
+    for variable in one.weights:
+        if "seed" not in variable.path:
+            np.testing.assert_array_equal(to_numpy(variable), found[variable.path.split("/", 1)[1]])
+
+
+def test_shards_are_read_by_us_and_by_transformers(pretrained, tmp_path):
+    model, _ = pretrained
+    model.save_to_preset(tmp_path, max_shard_size=20_000)
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2 and not (tmp_path / "model.safetensors").exists()
+    assert_same_weights(model, kerasbert.load(tmp_path))
+    transformers = pytest.importorskip("transformers")
+    theirs, report = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    name = "bert.encoder.layer.1.output.dense.weight"
+    np.testing.assert_array_equal(theirs.state_dict()[name].numpy(), TensorFiles(tmp_path).read(name))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_bin_files_of_transformers_4(pretrained, zipped, tmp_path):
+    """Such files hold every alias and buffer, and names of the norms that were old even then."""
+    torch = pytest.importorskip("torch")
+    model, folder = pretrained
+    files = TensorFiles(folder)
+    state = {name: torch.from_numpy(np.array(files.read(name))) for name in files.keys()}
+    state["cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"]
+    state["cls.predictions.decoder.bias"] = state["cls.predictions.bias"]
+    state["bert.embeddings.position_ids"] = torch.arange(23)[None]
+    state = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in state.items()
+    }
+    torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    shutil.copy(folder / "config.json", tmp_path)
+    assert_same_weights(model, MaskedLM.from_preset(tmp_path, sentence_pair=True))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_files_are_widened(pretrained, dtype, tmp_path):
+    torch = pytest.importorskip("torch")
+    _, folder = pretrained
+    from safetensors.torch import load_file, save_file
+
+    state = {name: tensor.to(getattr(torch, dtype)) for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    shutil.copy(folder / "config.json", tmp_path)
+    backbone = Backbone.from_preset(tmp_path)
+    found = to_numpy(backbone.get_layer("token_embedding").embeddings)
+    np.testing.assert_array_equal(found, state["bert.embeddings.word_embeddings.weight"].float().numpy())
+    assert found.dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("kept", "dropped"),
+    [
+        ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ],
+)
+def test_tied_tensors_are_filled_from_either_name(pretrained, kept, dropped, tmp_path):
+    model, folder = pretrained
+    target = changed(folder, tmp_path / "x", lambda tensors: tensors.update({kept: tensors.pop(dropped)}))
+    assert_same_weights(model, kerasbert.load(target))
+
+
+def test_untied_tensors_are_an_error_where_the_head_shares_them(pretrained, tmp_path):
+    model, folder = pretrained
+    untied = {"cls.predictions.decoder.weight": np.ones((61, 24), "float32")}
+    target = changed(folder, tmp_path / "x", lambda tensors: tensors.update(untied))
+    with pytest.raises(ValueError, match="untied: cls.predictions.decoder.weight"):
+        kerasbert.load(target)
+    assert_same_weights(Backbone.from_preset(target), model.backbone)
+
+
+def test_what_does_not_fit_is_listed(pretrained, tmp_path):
+    _, folder = pretrained
+
+    def damage(tensors):
+        tensors["bert.encoder.layer.0.output.dense.weight"] = np.zeros((24, 41), "float32")
+        tensors["bert.encoder.layer.7.output.dense.weight"] = np.zeros((24, 40), "float32")
+        del tensors["bert.embeddings.LayerNorm.bias"]
+
+    target = changed(folder, tmp_path / "x", damage)
+    with pytest.raises(ValueError) as error:
+        Backbone.from_preset(target)
+    message = str(error.value)
+    assert "wrong shape: encoder.layer.0.output.dense.weight" in message
+    assert "expected (40, 24), found (41, 24)" in message
+    assert "not in the file: embeddings.LayerNorm.bias" in message
+    assert "not taken by Bert: bert.encoder.layer.7.output.dense.weight" in message
+
+
+def test_unused_heads_are_logged_and_new_ones_warned_of(pretrained, caplog):
+    _, folder = pretrained
+    with caplog.at_level(logging.INFO, logger="kerasbert"):
+        Backbone.from_preset(folder)
+    assert len(caplog.records) == 1 and "cls.predictions.transform.dense.weight" in caplog.text
+    with pytest.warns(UserWarning, match="no weights for classifier/dense: made new") as caught:
+        TextClassifier.from_preset(folder, labels=3)
+    assert sum(warning.category is UserWarning for warning in caught) == 1
+
+
+def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained, tmp_path):
+    _, folder = pretrained
+
+    def with_config(**changes):
+        target = tmp_path / str(len(list(tmp_path.iterdir())))
+        shutil.copytree(folder, target)
+        config = json.loads((folder / "config.json").read_text())
+        (target / "config.json").write_text(json.dumps({**config, **changes}))
+        return target
+
+    with pytest.raises(ValueError, match="model_type.*Received: 'llama'"):
+        Backbone.from_preset(with_config(model_type="llama"))
+    with pytest.raises(ValueError, match="position_embedding_type='absolute' only.*'relative_key'"):
+        Backbone.from_preset(with_config(position_embedding_type="relative_key"))
+    with pytest.raises(ValueError, match="(?i)activation"):
+        Backbone.from_preset(with_config(hidden_act="snake"))
+    with pytest.raises(ValueError, match="must be json"):
+        target = with_config()
+        (target / "config.json").write_text("{")
+        Backbone.from_preset(target)
+    with pytest.raises(FileNotFoundError, match="config.json"):
+        target = with_config()
+        (target / "config.json").unlink()
+        Backbone.from_preset(target)
+    with pytest.raises(FileNotFoundError, match="bert_base"):
+        Backbone.from_preset(tmp_path / "nowhere")

