@@ -1,0 +1,41 @@
+"""Prints the table of families: what is read and written, which heads there are, and which sizes.
+
+python -m pipelines.families
+"""
+
+from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.huggingface import table_of
+from kerasbert.models import FAMILIES
+
+COLUMNS = ("family", "model types", "import", "export", "heads", "sizes")
+
+
+def rows():
+    """One a class: the texts of `COLUMNS`."""
+    types = {}
+    for model_type, cls in FAMILIES.items():
+        types.setdefault(cls, []).append(model_type)
+    hub = {preset.model_type for preset in keras_hub.PRESETS.values()}
+    for cls, model_types in types.items():
+        family = cls.family()
+        variants = dict.fromkeys(v for t in model_types for v in table_of(family, "HUGGINGFACE_CLASSES", t))
+        peers = "transformers" if variants else "own layout"
+        heads = dict.fromkeys(name.partition(" with ")[0] for name in variants if name != "Backbone")
+        yield (
+            cls.__name__,
+            ", ".join(f"`{model_type}`" for model_type in model_types),
+            ", ".join([peers, *(["KerasHub"] if hub & set(model_types) else [])]),
+            peers,
+            ", ".join(heads),
+            ", ".join(f"`{size}`" for size in family.SIZES),
+        )
+
+
+def table():
+    """The rows in Markdown."""
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *rows()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,14 @@
+"""The table of families is made from the code."""
+
+from kerasbert.models import FAMILIES
+from pipelines.families import COLUMNS, table
+
+
+def test_every_family_has_a_row_with_its_heads_and_sizes():
+    header, rule, *rows = [line.strip("| ").split(" | ") for line in table().splitlines()]
+    assert tuple(header) == COLUMNS and set(rule) == {"---"}
+    assert {row[0] for row in rows} == {cls.__name__ for cls in FAMILIES.values()}
+    bert = dict(zip(COLUMNS, next(row for row in rows if row[0] == "Bert"), strict=True))
+    assert bert["import"] == "transformers, KerasHub" and bert["export"] == "transformers"
+    assert bert["heads"] == "MaskedLM, TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice"
+    assert "`bert_base`" in bert["sizes"] and "`bert`" in bert["model types"]
