@@ -3,6 +3,8 @@
 python -m pipelines.families
 """
 
+import kerasbert.objectives
+import kerasbert.tasks
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.huggingface import table_of
 from kerasbert.models import FAMILIES
@@ -20,7 +22,8 @@ def rows():
         family = cls.family()
         variants = dict.fromkeys(v for t in model_types for v in table_of(family, "HUGGINGFACE_CLASSES", t))
         peers = "transformers" if variants else "own layout"
-        heads = dict.fromkeys(name.partition(" with ")[0] for name in variants if name != "Backbone")
+        known = {*kerasbert.objectives.__all__, *kerasbert.tasks.__all__}
+        heads = dict.fromkeys(name for name in (v.partition(" with ")[0] for v in variants) if name in known)
         yield (
             cls.__name__,
             ", ".join(f"`{model_type}`" for model_type in model_types),

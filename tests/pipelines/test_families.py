@@ -1,5 +1,7 @@
 """The table of families is made from the code."""
 
+from pathlib import Path
+
 from kerasbert.models import FAMILIES
 from pipelines.families import COLUMNS, table
 
@@ -12,3 +14,7 @@ def test_every_family_has_a_row_with_its_heads_and_sizes():
     assert bert["import"] == "transformers, KerasHub" and bert["export"] == "transformers"
     assert bert["heads"] == "MaskedLM, TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice"
     assert "`bert_base`" in bert["sizes"] and "`bert`" in bert["model types"]
+
+
+def test_the_table_of_the_readme_is_the_one_of_the_code():
+    assert table() in (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
