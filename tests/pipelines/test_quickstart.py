@@ -103,7 +103,7 @@ def test_the_whole_road(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "RECIPE", quickstart.RECIPE.with_settings([*settings, "length=32"]))
     monkeypatch.setattr(quickstart, "docstrings", lambda: found)
     monkeypatch.setattr(quickstart, "topics", lambda: ["The statement\n" * 3])
-    monkeypatch.setattr(quickstart, "VOCABULARY", 120)
+    monkeypatch.setattr(quickstart, "VOCABULARY", 100)
     monkeypatch.setattr(quickstart, "AREAS", {"concurrency": "", "files": ""})
     monkeypatch.setattr(quickstart, "LABELLED", 20)
     accuracies = quickstart.quickstart(tmp_path / "model", tmp_path / "work", seeds=1)
