@@ -29,7 +29,7 @@ from tests.models.reference import (
 )
 
 TINY = dict(
-    **dict(vocabulary_size=61, embedding_dim=10, num_layers=5, num_heads=3, hidden_dim=24, feed_forward_dim=40),
+    **dict(vocabulary_size=61, embedding_dim=10, num_layers=3, num_heads=3, hidden_dim=24, feed_forward_dim=40),
     **dict(max_length=23, num_segments=3, activation="gelu_new"),
 )
 # The paper's four ways to share, and transformers' groups and inner groups.
@@ -39,7 +39,7 @@ SHARING = {
     "feed_forward": dict(sharing="feed_forward", num_inner_layers=2),
     "none": dict(sharing="none"),
     "groups": dict(num_groups=2, num_inner_layers=2),
-    "no projection": dict(embedding_dim=24, num_groups=5),
+    "no projection": dict(embedding_dim=24, num_groups=3),
     "projection of equal widths": dict(embedding_dim=24, embedding_projection=True),
 }
 
@@ -60,7 +60,7 @@ def their_config(**changes):
     return transformers.AlbertConfig(
         **{
             **dict(vocab_size=61, embedding_size=10, hidden_size=24, num_attention_heads=3, intermediate_size=40),
-            **dict(num_hidden_layers=5, num_hidden_groups=2, inner_group_num=2, max_position_embeddings=23),
+            **dict(num_hidden_layers=3, num_hidden_groups=2, inner_group_num=2, max_position_embeddings=23),
             **dict(type_vocab_size=3, hidden_act="gelu", layer_norm_eps=1e-7),
             **changes,
         }
@@ -79,7 +79,7 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
     "changes",
     [
         dict(num_hidden_groups=1, inner_group_num=1, hidden_act="gelu_new"),
-        dict(num_hidden_layers=7, num_hidden_groups=3, hidden_act="relu", layer_norm_eps=1e-3),
+        dict(num_hidden_layers=5, num_hidden_groups=3, hidden_act="relu", layer_norm_eps=1e-3),
         dict(embedding_size=24),
     ],
 )
@@ -100,7 +100,7 @@ def test_hidden_states_and_attention_weights_equal_transformers(padding, tmp_pat
     with torch.no_grad():
         tensors = {key: torch.from_numpy(value.astype("int64")) for key, value in inputs.items()}
         expected = theirs(**tensors, output_hidden_states=True, output_attentions=True)
-    assert len(found["hidden_states"]) == 11 and len(found["attention_weights"]) == 10
+    assert len(found["hidden_states"]) == 7 and len(found["attention_weights"]) == 6
     for one, other in zip(found["hidden_states"], expected.hidden_states, strict=True):
         np.testing.assert_allclose(to_numpy(one)[real], to_numpy(other)[real], atol=1e-5)
     for one, other in zip(found["attention_weights"], expected.attentions, strict=True):
@@ -131,8 +131,8 @@ def test_weights_are_shared_as_the_config_says(way):
     config = _config(way)
     backbone = Albert(config)
     attention, feed_forward = config.num_copies("attention"), config.num_copies("feed_forward")
-    expected = {"all": (1, 1), "attention": (1, 5), "feed_forward": (5, 1), "none": (5, 5)}
-    expected |= {"groups": (2, 2), "no projection": (5, 5), "projection of equal widths": (1, 1)}
+    expected = {"all": (1, 1), "attention": (1, 3), "feed_forward": (3, 1), "none": (3, 3)}
+    expected |= {"groups": (2, 2), "no projection": (3, 3), "projection of equal widths": (1, 1)}
     assert (attention, feed_forward) == expected[way]
     assert backbone.count_params() == _closed_form(config)
 
@@ -256,11 +256,11 @@ def test_copies_that_differ_are_refused(tmp_path):
 
     randomize(Albert(_config("attention"))).save_to_preset(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
-    tensors["encoder.albert_layer_groups.3.albert_layers.0.attention.key.bias"] += 1
+    tensors["encoder.albert_layer_groups.2.albert_layers.0.attention.key.bias"] += 1
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"groups\.3\.albert_layers\.0\.attention\.key\.bias must repeat"):
+    with pytest.raises(ValueError, match=r"groups\.2\.albert_layers\.0\.attention\.key\.bias must repeat"):
         Albert.from_preset(tmp_path)
-    assert Albert.from_preset(tmp_path, sharing="none").config.num_copies("attention") == 5
+    assert Albert.from_preset(tmp_path, sharing="none").config.num_copies("attention") == 3
 
 
 def test_a_config_without_widths_means_xxlarge():
@@ -276,7 +276,7 @@ def test_a_config_without_widths_means_xxlarge():
     ("changes", "message"),
     [
         (dict(sharing="embeddings"), "`sharing` must be"),
-        (dict(num_groups=6), "`num_groups` must be between 1 and `num_layers`"),
+        (dict(num_groups=4), "`num_groups` must be between 1 and `num_layers`"),
         (dict(num_groups=0), "`num_groups` must be"),
         (dict(num_groups=2, sharing="attention"), "1 unless sharing='all'"),
         (dict(embedding_projection=False), "`embedding_dim` must equal `hidden_dim`"),
