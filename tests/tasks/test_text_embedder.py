@@ -132,7 +132,7 @@ def test_bad_input(backbone, tokenizer):
 
 def test_folders_are_those_of_sentence_transformers(backbone, tokenizer, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    for number, pooling in enumerate([*POOLINGS, ["max", "mean"]], start=1):
+    for number, pooling in enumerate(["mean", "weightedmean", ["cls", "max", "lasttoken"]]):
         embedder = TextEmbedder(backbone, pooling, normalize=number % 2 == 0, max_length=12, tokenizer=tokenizer)
         embedder.save_to_preset(tmp_path / "ours")
         theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
