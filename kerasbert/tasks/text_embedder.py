@@ -1,5 +1,6 @@
 """One vector for a text: the encoder's hidden states, pooled; folders are those of sentence-transformers."""
 
+import contextlib
 import json
 
 import keras
@@ -95,6 +96,7 @@ class TextEmbedder(Task):
         self.lowercase = lowercase
         self.prompts = dict(prompts or {})
         self.default_prompt = default_prompt
+        self._programs = {}
         self.build_now()
 
     @property
@@ -160,9 +162,22 @@ class TextEmbedder(Task):
             rows = order[start : start + batch_size]
             batch = {key: array[rows] for key, array in encoded.items()}
             batch = _with_shape(batch, batch_size, self._width(int(counts[rows].max())), left)
-            with checked_inputs():
+            with checked_inputs(), self._program_for(batch["token_ids"].shape):
                 vectors[rows] = self.predict_on_batch(batch)[: len(rows)]
         return vectors
+
+    @contextlib.contextmanager
+    def _program_for(self, shape):
+        """A compiled program a shape: TensorFlow would make one for all widths, in which none is known."""
+        outer, self.predict_function = self.predict_function, self._programs.get(str(shape))
+        try:
+            yield
+        finally:
+            self._programs[str(shape)], self.predict_function = self.predict_function, outer
+
+    def compile(self, *args, **kwargs):
+        self._programs = {}
+        super().compile(*args, **kwargs)
 
     def _width(self, longest):
         return next((width for width in _WIDTHS if longest <= width <= self.max_length), max(longest, self.max_length))
