@@ -47,7 +47,7 @@ def attention_probabilities(query, key, mask=None, bias=None, scale=None):
     scores = ops.cast(ops.einsum("bqhd,bkhd->bhqk", query * scale, key), "float32")
     if bias is not None:
         scores = scores + ops.cast(bias, "float32")
-    allowed = None if mask is None else mask.dense(query.shape[1], key.shape[1])
+    allowed = None if mask is None else mask.dense(ops.shape(query)[1], ops.shape(key)[1])
     if allowed is not None:
         scores = ops.where(allowed, scores, HIDDEN_SCORE)
     return ops.softmax(scores, axis=-1)
@@ -118,11 +118,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
 def split_heads(x, num_heads):
     """(b, s, h * d) -> (b, s, h, d)."""
-    batch, length, width = x.shape
-    return ops.reshape(x, (-1 if batch is None else batch, length, num_heads, width // num_heads))
+    batch, length, width = _sizes(x)
+    return ops.reshape(x, (batch, length, num_heads, width // num_heads))
 
 
 def merge_heads(x):
     """(b, s, h, d) -> (b, s, h * d)."""
-    batch, length, num_heads, head_dim = x.shape
-    return ops.reshape(x, (-1 if batch is None else batch, length, num_heads * head_dim))
+    batch, length, num_heads, head_dim = _sizes(x)
+    return ops.reshape(x, (batch, length, num_heads * head_dim))
+
+
+def _sizes(x):
+    """The shape of `x`: numbers where they are known, tensors in a TensorFlow graph, -1 for a symbolic batch."""
+    return [-1 if size is None else size for size in ops.shape(x)]

@@ -34,7 +34,7 @@ def last_tokens(x, inputs):
         real = real_tokens(inputs)
         if real is None:
             return x[:, -1]
-        last = ops.max(ops.where(real, ops.arange(x.shape[1], dtype="int32"), 0), axis=1)
+        last = ops.max(ops.where(real, ops.arange(ops.shape(x)[1], dtype="int32"), 0), axis=1)
         return gather_positions(x, last[:, None])[:, 0]
     if first is None:
         return None

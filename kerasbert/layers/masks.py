@@ -76,7 +76,7 @@ def real_tokens(inputs, prefix=""):
         return ops.cast(inputs[prefix + "padding_mask"], "bool")
     if inputs.get(prefix + "lengths") is not None:
         lengths = ops.convert_to_tensor(inputs[prefix + "lengths"])
-        return ops.arange(inputs[prefix + "token_ids"].shape[-1]) < lengths[:, None]
+        return ops.arange(ops.shape(inputs[prefix + "token_ids"])[-1]) < lengths[:, None]
     if inputs.get(prefix + "sequence_ids") is not None:
         return inputs[prefix + "sequence_ids"] > 0
     return None

@@ -19,7 +19,7 @@ def token_positions(inputs, prefix="", counted=False):
     """
     if inputs.get(prefix + "position_ids") is not None:
         return inputs[prefix + "position_ids"]
-    length = inputs[prefix + "token_ids"].shape[-1]
+    length = ops.shape(inputs[prefix + "token_ids"])[-1]
     columns = ops.arange(length, dtype="int32")[None, :]
     sequences = inputs.get(prefix + "sequence_ids")
     if sequences is not None:

@@ -34,7 +34,7 @@ class Feed(keras.utils.PyDataset):
     def _checked(self, step):
         batch = self.batches[step]
         self.check(*batch)
-        return batch
+        return batch if batch[1] is not None else batch[:1]  # TensorFlow takes no None
 
 
 class Epochs(keras.callbacks.Callback):

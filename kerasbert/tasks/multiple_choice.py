@@ -33,7 +33,7 @@ class MultipleChoice(Task):
 
     def call(self, inputs):
         choices = inputs["token_ids"].shape[1]
-        rows = {key: ops.reshape(array, (-1, *array.shape[2:])) for key, array in inputs.items()}
+        rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
         return ops.reshape(self.choice(self.backbone(rows)), (-1, choices))
 
     def default_loss(self):

@@ -108,7 +108,7 @@ class TextEmbedder(Task):
             raise ValueError("An embedder pools whole rows. Received: packed rows (`sequence_ids`).")
         x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
         real = real_tokens(inputs)
-        real = ops.ones(x.shape[:2], "bool") if real is None else real
+        real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
         if self.normalize:
             pooled = pooled / ops.maximum(ops.sqrt(ops.sum(ops.square(pooled), axis=-1, keepdims=True)), 1e-12)

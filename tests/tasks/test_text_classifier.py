@@ -32,11 +32,11 @@ def test_learns_from_str_and_answers_with_labels(tokenizer, tmp_path):
     model.compile(keras.optimizers.Adam(1e-2))
     history = model.fit(TEXTS, LABELS, batch_size=3, epochs=15, verbose=0, validation_data=(TEXTS[3:5], LABELS[3:5]))
     assert history.history["loss"][-1] < 0.1 and history.history["val_accuracy"][-1] == 1.0
-    answers = model.classify(["a fine warm play", "dull"])
+    answers = model.classify(["a fine warm play", "a cold dull film"])
     assert [answer["label"] for answer in answers] == ["good", "bad"]
     assert sum(answers[0]["scores"].values()) == pytest.approx(1.0)
     assert answers[0]["score"] == max(answers[0]["scores"].values())
-    assert model.classify("dull")["label"] == "bad"
+    assert model.classify("a cold dull film")["label"] == "bad"
 
     model.save_to_preset(tmp_path / "preset")
     again = kerasbert.load(tmp_path / "preset")
