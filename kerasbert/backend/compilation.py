@@ -1,4 +1,4 @@
-"""Whether a value is known now or only when a compiled program runs."""
+"""Compiled programs, and whether a value is known now or only when one runs."""
 
 import keras
 import numpy as np
@@ -24,6 +24,51 @@ def concrete_array(value):
             return None
         return value.detach().cpu().numpy()
     return None
+
+
+def compiled(function, variables):
+    """`function` as a program that is compiled once for every shape of its arguments (on torch it runs as it is).
+
+    Args:
+        function: nested arrays -> nested tensors, without side effects.
+        variables: gives the Keras variables that `function` reads; they may change between the calls.
+
+    Returns: a function of nested arrays that returns nested numpy arrays.
+    """
+    program = {"jax": _compiled_jax, "tensorflow": _compiled_tensorflow}.get(
+        keras.backend.backend(), _without_gradients
+    )
+    program = program(function, variables)
+
+    def run(*arguments):
+        outputs = program(*keras.tree.map_structure(keras.ops.convert_to_tensor, arguments))
+        return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+
+    return run
+
+
+def _compiled_jax(function, variables):
+    import jax
+
+    @jax.jit
+    def program(values, *arguments):
+        # The values are arguments: as constants they would be copied into the program, and never change.
+        with keras.StatelessScope(state_mapping=list(zip(variables(), values, strict=True))):
+            return function(*arguments)
+
+    return lambda *arguments: program([variable.value for variable in variables()], *arguments)
+
+
+def _compiled_tensorflow(function, variables):
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False)
+
+
+def _without_gradients(function, variables):
+    import torch
+
+    return torch.no_grad()(function)
 
 
 def _is_eager(value):

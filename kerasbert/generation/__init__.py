@@ -1,0 +1,1 @@
+"""Continuing text: greedy, by sampling and by beam search, over a cache."""

@@ -1,0 +1,144 @@
+"""Continuing prompts token by token, in one compiled program a shape.
+
+An objective that generates has two methods. `start_cache(context, batch_size, length)` gives what decoding keeps, with
+room for `length` tokens; `context` is a dict of arrays, one row a prompt, such as the input of an encoder.
+`next_logits(inputs, cache)` gives the logits (b, v) of the token after the last column of `token_ids`, and the next
+cache; `inputs` has `token_ids`, `padding_mask` and `position_ids`, all (b, q). Prompts are padded on the left.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+from keras import ops
+
+from ..backend.compilation import compiled
+from ..models.backbone import checked_inputs
+from .cache import repeat_rows
+from .search import NUMBERS, BeamSearch, Sampling
+
+BUCKET = 32  # widths of prompts and numbers of new tokens are rounded up to it, so that programs are used again
+
+
+def decode(model, options, length, context, numbers, token_ids, real, limits, draws):
+    """Tokens (b, sequences, length), counts and scores (b, sequences) for prompts padded on the left.
+
+    Args:
+        length: room for new tokens, static; `limits`, int32 (2,), says how many there are at least and at most.
+        numbers: the `NUMBERS` of the options, float32 ().
+        token_ids: int32 (b, p). real: bool (b, p). draws: float32 (r, length), from [0, 1), for samples.
+    """
+    rows, width = token_ids.shape
+    options = dataclasses.replace(options, **numbers)
+    search = (BeamSearch if options.num_beams > 1 else Sampling)(options, rows, length, (limits[0], limits[1]), draws)
+    counted = ops.cumsum(ops.cast(real, "int32"), axis=-1)
+    inputs = {"token_ids": token_ids, "padding_mask": real, "position_ids": ops.maximum(counted - 1, 0)}
+    logits, cache = model.next_logits(inputs, model.start_cache(context, rows, width + length))
+    cache = repeat_rows(cache, search.branches)
+    first_position = ops.repeat(counted[:, -1], search.branches)
+    state = search.advance(search.start(), ops.repeat(logits, search.branches, axis=0))
+
+    def step(cache, state):
+        inputs = {
+            "token_ids": state["token"][:, None],
+            "padding_mask": ops.ones((first_position.shape[0], 1), "bool"),
+            "position_ids": (first_position + state["step"] - 1)[:, None],
+        }
+        logits, cache = model.next_logits(inputs, search.pick(cache, state))
+        return cache, search.advance(state, logits)
+
+    _, state = ops.while_loop(lambda cache, state: search.going(state), step, (cache, state))
+    return search.result(state)
+
+
+def generate(
+    model, prompts, options, max_new_tokens=None, min_new_tokens=0, seed=0, batch_size=32, context=None, limit=None
+):
+    """Continuations of prompts, each a list of `num_sequences` (int32 ids, score), best first.
+
+    Args:
+        model: an objective; see above.
+        prompts: int32 arrays of token ids, one each.
+        context: for `start_cache`.
+        limit: most tokens of a prompt with its continuation, or None.
+    """
+    options.check()
+    stop_ids = tuple(int(i) for i in np.atleast_1d(np.asarray(options.stop_ids, "int64")))
+    options = dataclasses.replace(options, stop_ids=stop_ids, top_p=None if options.top_p == 1 else options.top_p)
+    lengths = np.array([len(prompt) for prompt in prompts])
+    max_new_tokens = _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, limit)
+    length = -(-max_new_tokens // BUCKET) * BUCKET
+    given = {name: np.float32(getattr(options, name)) for name in NUMBERS if getattr(options, name) is not None}
+    program = _program(model, dataclasses.replace(options, **dict.fromkeys(given, 0.0)), length)
+    limits = np.array([min_new_tokens, max_new_tokens], "int32")
+    found = [None] * len(prompts)
+    order = np.argsort(-lengths, kind="stable")  # rows of like lengths have little padding
+    rows = min(batch_size, len(prompts))
+    for start in range(0, len(prompts), rows):
+        numbers = order[start : start + rows]
+        numbers = np.append(numbers, np.repeat(numbers[-1:], rows - len(numbers)))
+        width = -(-int(lengths[numbers].max()) // BUCKET) * BUCKET
+        token_ids = np.zeros((rows, width), "int32")
+        for row, number in enumerate(numbers):
+            token_ids[row, width - lengths[number] :] = prompts[number]
+        real = np.arange(width) >= width - lengths[numbers, None]
+        part = {key: np.asarray(array)[numbers] for key, array in (context or {}).items()}
+        with checked_inputs():
+            results = program(part, given, token_ids, real, limits, _draws(options, seed, numbers, length))
+        for row, number in enumerate(numbers):
+            tokens, counts, scores = (array[row] for array in results)
+            found[number] = [(t[:n], float(s)) for t, n, s in zip(tokens, counts, scores, strict=True)]
+    return found
+
+
+def _program(model, options, length):
+    """The compiled `decode`, kept with the model."""
+    programs = model.__dict__.setdefault("_decoding_programs", {})
+    if (options, length) not in programs:
+        function = functools.partial(decode, model, options, length)
+        programs[options, length] = compiled(function, lambda: model.weights)
+    return programs[options, length]
+
+
+def _draws(options, seed, numbers, length):
+    """Uniform numbers float32 (r, length) that depend on the seed and a prompt's number, not on the batch."""
+    if not options.sample:
+        return np.zeros((1, 1), "float32")
+    keys = [number * options.num_sequences + i for number in numbers for i in range(options.num_sequences)]
+    generators = [np.random.Generator(np.random.Philox(key=np.array([seed, key], "uint64"))) for key in keys]
+    return np.stack([generator.random(length, "float32") for generator in generators])
+
+
+def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, limit):
+    """`max_new_tokens`, its default filled in."""
+    vocabulary = model.backbone.config.vocabulary_size
+    if not len(lengths) or not lengths.all():
+        where = f"prompt {int(np.argmin(lengths))} is empty" if len(lengths) else "no prompts"
+        raise ValueError(f"A prompt must have at least one token. Received: {where}. Begin it with the start token.")
+    for prompt in prompts:
+        if prompt.min() < 0 or prompt.max() >= vocabulary:
+            wrong = prompt.max() if prompt.max() >= vocabulary else prompt.min()
+            raise ValueError(f"Token ids must be between 0 and {vocabulary - 1}. Received: {wrong}.")
+    if options.num_beams > vocabulary:
+        raise ValueError(
+            f"`num_beams` must be at most the vocabulary, {vocabulary} tokens. Received: {options.num_beams}."
+        )
+    longest = int(lengths.max())
+    room = None if limit is None else limit - longest
+    if room is not None and room < 1:
+        raise ValueError(
+            f"Prompts must be shorter than the position table, {limit} tokens. Received: one of {longest}. Cut it."
+        )
+    if max_new_tokens is None:
+        max_new_tokens = 64 if room is None else min(64, room)
+    if max_new_tokens < 1 or not 0 <= min_new_tokens <= max_new_tokens:
+        raise ValueError(
+            "`max_new_tokens` must be at least 1, and `min_new_tokens` between 0 and it. Received: "
+            f"max_new_tokens={max_new_tokens}, min_new_tokens={min_new_tokens}."
+        )
+    if room is not None and max_new_tokens > room:
+        raise ValueError(
+            f"A prompt and its continuation must fit into the position table, {limit} tokens. Received: "
+            f"a prompt of {longest}, max_new_tokens={max_new_tokens}. Use at most {room}, or shorter prompts."
+        )
+    return max_new_tokens

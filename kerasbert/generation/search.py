@@ -1,0 +1,244 @@
+"""Choosing the next tokens: greedy, by sampling, by beam search."""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from .cache import pick_rows
+
+DEAD = -1.0e9  # added to the score of a beam that must not be chosen, as transformers does
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to choose tokens; see `CausalLM.generate`. Inside a program the three `NUMBERS` are tensors."""
+
+    num_beams: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    num_sequences: int = 1
+    stop_ids: tuple = ()
+
+    def check(self):
+        sampling = (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
+        beams_only = (self.length_penalty, self.early_stopping) != (1.0, False)
+        branches = self.num_beams if self.num_beams > 1 or not self.sample else self.num_sequences
+        for wrong, rule in (
+            (self.num_beams < 1, "`num_beams` must be at least 1."),
+            (self.num_beams > 1 and self.sample, "Beam search does not sample: use num_beams=1 or sample=False."),
+            (sampling and not self.sample, "`temperature`, `top_k` and `top_p` are for samples: use sample=True."),
+            (beams_only and self.num_beams == 1, "`length_penalty` and `early_stopping` are for num_beams above 1."),
+            (not self.temperature > 0, "`temperature` must be above 0; for the likeliest tokens use sample=False."),
+            (self.top_k is not None and self.top_k < 1, "`top_k` must be at least 1, or None."),
+            (self.top_p is not None and not 0 < self.top_p <= 1, "`top_p` must be above 0 and at most 1, or None."),
+            (self.early_stopping not in (True, False, "never"), '`early_stopping` must be True, False or "never".'),
+            (not 1 <= self.num_sequences <= branches, "`num_sequences` above 1 takes as many beams, or sample=True."),
+        ):
+            if wrong:
+                raise ValueError(f"{rule} Received: {self}.")
+
+
+NUMBERS = ("length_penalty", "temperature", "top_p")
+
+
+# === Choosing tokens ===
+
+
+class Sampling:
+    """The likeliest token, or a draw, for every row.
+
+    The state: `step` (), tokens so far; `token` (r,), the latest; `tokens` (r, n); `counts` (r,); `scores` (r,), sums
+    of log probabilities; `finished` (r,).
+    """
+
+    def __init__(self, options, rows, length, limits, draws):
+        self.options, self.rows, self.length, self.draws = options, rows * options.num_sequences, length, draws
+        self.least, self.most = limits
+        self.branches = options.num_sequences
+
+    def start(self):
+        return {
+            "step": ops.zeros((), "int32"),
+            "token": ops.zeros((self.rows,), "int32"),
+            "tokens": ops.zeros((self.rows, self.length), "int32"),
+            "counts": ops.zeros((self.rows,), "int32"),
+            "scores": ops.zeros((self.rows,), "float32"),
+            "finished": ops.zeros((self.rows,), "bool"),
+        }
+
+    def advance(self, state, logits):
+        step, finished = state["step"], state["finished"]
+        logits = without_stops(logits, self.options.stop_ids, step < self.least)
+        token = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        if self.options.sample:
+            token = drawn(filtered(logits, self.options), ops.take(self.draws, step, axis=1))
+        scores = ops.take_along_axis(logits, token[:, None], axis=-1)[:, 0] - ops.logsumexp(logits, axis=-1)
+        token = ops.where(finished, 0, token)
+        return {
+            "step": step + 1,
+            "token": token,
+            "tokens": put(state["tokens"], step, token),
+            "counts": state["counts"] + ops.cast(ops.logical_not(finished), "int32"),
+            "scores": state["scores"] + ops.where(finished, 0.0, scores),
+            "finished": finished | among(token, self.options.stop_ids),
+        }
+
+    def going(self, state):
+        return (state["step"] < self.most) & ops.logical_not(ops.all(state["finished"]))
+
+    def pick(self, cache, state):
+        return cache
+
+    def result(self, state):
+        """tokens (b, sequences, n), counts and scores (b, sequences)."""
+        count = self.options.num_sequences
+        tokens = ops.reshape(state["tokens"], (-1, count, self.length))
+        return tokens, *(ops.reshape(state[name], (-1, count)) for name in ("counts", "scores"))
+
+
+class BeamSearch:
+    """The `num_beams` best continuations of every row, by transformers' rules (version 5.23), ties included.
+
+    Of twice as many candidates a step (more with several stop tokens) those that end go to the finished ones if they
+    are among the first `num_beams`; the best others run on. The state: `step` (), tokens so far; of what runs `tokens`
+    (b, beams, n), `scores`, the latest `token` (r,) and the row it came from; of what is finished `done_tokens`,
+    `done_counts`, `done_scores` and `done`, whether there is one; `hope` (b, 1), whether what runs may become better;
+    `open` (), whether a candidate was left that has not ended.
+    """
+
+    def __init__(self, options, rows, length, limits, draws):
+        self.options, self.rows, self.length = options, rows, length
+        self.least, self.most = limits
+        self.branches = options.num_beams
+
+    def start(self):
+        beams = (self.rows, self.branches)
+        first = ops.arange(self.branches) == 0  # at first all beams are one
+        return {
+            "step": ops.zeros((), "int32"),
+            "token": ops.zeros((self.rows * self.branches,), "int32"),
+            "rows": ops.zeros((self.rows * self.branches,), "int32"),
+            "tokens": ops.zeros((*beams, self.length), "int32"),
+            "scores": ops.where(first, 0.0, DEAD) + ops.zeros(beams, "float32"),
+            "done_tokens": ops.zeros((*beams, self.length), "int32"),
+            "done_counts": ops.zeros(beams, "int32"),
+            "done_scores": ops.full(beams, DEAD, "float32"),
+            "done": ops.zeros(beams, "bool"),
+            "hope": ops.ones((self.rows, 1), "bool"),
+            "open": ops.ones((), "bool"),
+        }
+
+    def advance(self, state, logits):
+        options, beams, vocabulary = self.options, self.branches, logits.shape[-1]
+        step, count = state["step"], state["step"] + 1
+        early = options.early_stopping is True
+        log_probabilities = without_stops(ops.log_softmax(logits, axis=-1), options.stop_ids, step < self.least)
+        scores = ops.reshape(log_probabilities, (self.rows, beams, vocabulary)) + state["scores"][:, :, None]
+        keep = max(2, 1 + len(options.stop_ids)) * beams
+        scores, best = ops.top_k(ops.reshape(scores, (self.rows, beams * vocabulary)), keep)
+        best = ops.cast(best, "int32")
+        origin, token = best // vocabulary, best % vocabulary
+        tokens = put(gather(state["tokens"], origin), step, token)
+        ends = among(token, options.stop_ids) | (count >= self.most)
+
+        running, chosen = ops.top_k(scores + ops.where(ends, DEAD, 0.0), beams)
+        origin = ops.take_along_axis(origin, chosen, axis=1) + beams * ops.arange(self.rows, dtype="int32")[:, None]
+
+        first = ops.arange(keep) < beams
+        full = ops.all(state["done"], axis=-1, keepdims=True) if early else ops.zeros((self.rows, 1), "bool")
+        scores = scores / self._by_length(count)
+        for excluded in (full, ops.logical_not(state["hope"]), ops.logical_not(ends & first)):
+            scores = scores + ops.where(excluded, DEAD, 0.0)
+        done_scores, kept = ops.top_k(ops.concatenate([state["done_scores"], scores], axis=1), beams)
+        counts = ops.broadcast_to(count, scores.shape)
+        done = ops.take_along_axis(ops.concatenate([state["done"], ends & first], axis=1), kept, axis=1)
+
+        longest = count
+        if options.early_stopping == "never":
+            longest = ops.where(options.length_penalty > 0, self.most, count)
+        best_possible = running[:, :1] / self._by_length(longest)
+        worst = ops.where(done, ops.min(done_scores, axis=1, keepdims=True), DEAD)
+        return {
+            "step": count,
+            "token": ops.reshape(ops.take_along_axis(token, chosen, axis=1), (-1,)),
+            "rows": ops.reshape(origin, (-1,)),
+            "tokens": gather(tokens, chosen),
+            "scores": running,
+            "done_tokens": gather(ops.concatenate([state["done_tokens"], tokens], axis=1), kept),
+            "done_counts": ops.take_along_axis(ops.concatenate([state["done_counts"], counts], axis=1), kept, axis=1),
+            "done_scores": done_scores,
+            "done": done,
+            "hope": state["hope"] & ops.any(best_possible > worst, axis=-1, keepdims=True),
+            "open": ops.logical_not(ops.all(ends)),
+        }
+
+    def _by_length(self, count):
+        return ops.cast(count, "float32") ** self.options.length_penalty
+
+    def going(self, state):
+        going = ops.any(state["hope"]) & state["open"]
+        return going & ops.logical_not(ops.all(state["done"])) if self.options.early_stopping is True else going
+
+    def pick(self, cache, state):
+        return pick_rows(cache, state["rows"])
+
+    def result(self, state):
+        """tokens (b, sequences, n), counts and scores (b, sequences), best first."""
+        names = ("done_tokens", "done_counts", "done_scores")
+        return tuple(state[name][:, : self.options.num_sequences] for name in names)
+
+
+def filtered(logits, options):
+    """Logits after temperature, top-k and top-p, in this order; -inf where a token may not be drawn."""
+    logits = logits / options.temperature
+    if options.top_k is not None and options.top_k < logits.shape[-1]:
+        least = ops.top_k(logits, options.top_k)[0][:, -1:]
+        logits = ops.where(logits < least, -np.inf, logits)
+    if options.top_p is not None:
+        ascending = ops.sort(logits, axis=-1)
+        out = ops.cumsum(ops.softmax(ascending, axis=-1), axis=-1) <= 1 - options.top_p
+        first_in = ops.minimum(ops.sum(ops.cast(out, "int32"), axis=-1, keepdims=True), logits.shape[-1] - 1)
+        logits = ops.where(logits < ops.take_along_axis(ascending, first_in, axis=-1), -np.inf, logits)
+    return logits
+
+
+def drawn(logits, uniform):
+    """Tokens int32 (r,) with the probabilities of `logits` (r, v): where `uniform` (r,) falls in their running sum."""
+    probabilities = ops.softmax(logits, axis=-1)
+    sums = ops.cumsum(probabilities, axis=-1)
+    below = ops.sum(ops.cast(sums <= uniform[:, None] * sums[:, -1:], "int32"), axis=-1)
+    token = ops.minimum(below, logits.shape[-1] - 1)
+    # Parallel sums are not quite monotone: what cannot be drawn never is.
+    possible = ops.take_along_axis(probabilities, token[:, None], axis=-1)[:, 0] > 0
+    return ops.where(possible, token, ops.cast(ops.argmax(logits, axis=-1), "int32"))
+
+
+def among(tokens, ids):
+    """bool, of the shape of `tokens`: which are one of `ids`."""
+    found = ops.zeros(tokens.shape, "bool")
+    for i in ids:
+        found = found | (tokens == i)
+    return found
+
+
+def without_stops(scores, stop_ids, here):
+    """`scores` (r, v) in float32, and -inf at `stop_ids` where `here`."""
+    scores = ops.cast(scores, "float32")
+    if not stop_ids:
+        return scores
+    return ops.where(among(ops.arange(scores.shape[-1]), stop_ids) & here, -np.inf, scores)
+
+
+def gather(tokens, beams):
+    """tokens (b, beams, n) at beams (b, k): (b, k, n)."""
+    return ops.take_along_axis(tokens, beams[:, :, None], axis=1)
+
+
+def put(tokens, step, token):
+    """`tokens` (..., n) with `token` (...) in column `step`."""
+    return ops.where(ops.arange(tokens.shape[-1]) == step, token[..., None], tokens)
