@@ -9,6 +9,7 @@ from keras import ops
 
 from ..backend import kernels
 from .cache import write
+from .positions import rotate
 
 # Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
 HIDDEN_SCORE = -1e30
@@ -72,6 +73,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return_weights: also return the attention probabilities, before dropout.
         cache: keys and values (b, k, h, d) so far. Those of `context` are written into them where
             `attention_mask.query_start` says, and the queries attend to all that the mask allows.
+        rotation: `rotary_angles` of the tokens of `x`, by which queries and keys are turned.
 
     Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k), or with a cache the pair of it and the cache.
     """
@@ -102,11 +104,23 @@ class MultiHeadAttention(keras.layers.Layer):
         self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
         self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
 
-    def call(self, x, context=None, attention_mask=None, bias=None, return_weights=False, cache=None, training=None):
+    def call(
+        self,
+        x,
+        context=None,
+        attention_mask=None,
+        bias=None,
+        return_weights=False,
+        cache=None,
+        rotation=None,
+        training=None,
+    ):
         context = x if context is None else context
         query = split_heads(self.query(x), self.num_heads)
         key = split_heads(self.key(context), self.num_heads)
         value = split_heads(self.value(context), self.num_heads)
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
         if cache is not None:
             key, value = (write(*pair, attention_mask.query_start) for pair in zip(cache, (key, value), strict=True))
         dropout = self.dropout if training and self.dropout.rate > 0 else None

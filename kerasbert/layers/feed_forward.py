@@ -63,3 +63,47 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x):
         return self.outer(self.activation(self.inner(x)))
+
+
+class GatedFeedForward(keras.layers.Layer):
+    """W3 (act(W1 x) * W2 x): one of the two inner layers passes the activation and is multiplied by the other.
+
+    Shazeer 2020, arXiv 2002.05202: GeGLU with gelu, SwiGLU with silu.
+
+    Args:
+        hidden_dim: width of the residual stream.
+        feed_forward_dim: width of either inner layer.
+        activation: a name of `ACTIVATIONS`.
+        dropout: rate on the product.
+        kernel_initializer: for the kernels of the inner layers.
+        use_bias: whether the three layers have a bias.
+        output_initializer: for the kernel of the outer layer; default `kernel_initializer`.
+
+    Call:
+        x: float (b, s, m).
+
+    Returns: float (b, s, m).
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        feed_forward_dim,
+        activation="gelu",
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        use_bias=True,
+        output_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.activation = activation_function(activation)
+        dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
+        self.inner = keras.layers.Dense(feed_forward_dim, name="inner", **dense)
+        self.gate = keras.layers.Dense(feed_forward_dim, name="gate", **dense)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        dense["kernel_initializer"] = output_initializer or kernel_initializer
+        self.outer = keras.layers.Dense(hidden_dim, name="outer", **dense)
+
+    def call(self, x):
+        return self.outer(self.dropout(self.activation(self.inner(x)) * self.gate(x)))

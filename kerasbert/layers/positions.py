@@ -45,3 +45,26 @@ def sinusoidal_table(length, dim):
     columns = np.arange(dim)
     angles = np.arange(length)[:, None] / 10_000 ** (2 * (columns // 2) / dim)
     return np.where(columns % 2 == 0, np.sin(angles), np.cos(angles)).astype("float32")
+
+
+def rotary_angles(positions, head_dim, theta):
+    """(cosines, sines) of the angles by which `rotate` turns each pair of dimensions at each position.
+
+    Su et al. 2021, arXiv 2104.09864: pair i turns by position * theta ** (-2 i / head_dim).
+
+    Call:
+        positions: int32 (b, s) or (1, s).
+
+    Returns: two of float32 (b, s, 1, d / 2) or (1, s, 1, d / 2).
+    """
+    frequencies = 1 / np.float32(theta) ** (np.arange(0, head_dim, 2, dtype="float32") / head_dim)
+    angles = ops.cast(positions, "float32")[:, :, None, None] * ops.convert_to_tensor(frequencies)
+    return ops.cos(angles), ops.sin(angles)
+
+
+def rotate(x, angles):
+    """`x` (b, s, h, d) turned by `rotary_angles`, in float32; dimension i makes a pair with dimension i + d / 2."""
+    cosines, sines = angles
+    first, second = ops.split(ops.cast(x, "float32"), 2, axis=-1)
+    turned = ops.concatenate([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
+    return ops.cast(turned, x.dtype)
