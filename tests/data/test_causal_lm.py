@@ -89,3 +89,16 @@ def test_bad_arguments(corpus, options, message):
 def test_bad_corpora(corpus):
     with pytest.raises(ValueError, match="must know its tokenizer"):
         CausalLMBatches(Corpus.open(corpus.folder / "corpus.bin"), 8, 32)
+
+
+def test_an_end_behind_every_line_and_a_language(corpus, wordpiece):
+    batches = CausalLMBatches(corpus, 4, 16, lines=True, language=3)
+    rows = []
+    for x, y, weight in batches:
+        assert (x["language_ids"] == 3).all() and x["language_ids"].shape == (4, 16)
+        rows += [target[: int(w.sum())].tolist() for target, w in zip(y, weight, strict=True)]
+    stream = []
+    for start, length in zip(corpus.sequence_starts, corpus.lengths, strict=True):
+        stream += [*corpus.tokens[start : start + length].tolist(), wordpiece.sep_id]
+    assert sorted(filter(None, rows)) == sorted(stream[i + 1 : i + 17] for i in range(0, len(stream) - 1, 16))
+    assert batches.recipe()["lines"] is True and batches.recipe()["language"] == 3
