@@ -41,7 +41,8 @@ def _jax_attention(query, key, value, mask, bias, scale):
     half = query.dtype in ("bfloat16", "float16")
     if not half or query.shape[-1] % 8 or query.shape[-1] > 128 or jax.default_backend() != "gpu":
         return None
-    plain = mask is None or (mask.padding_mask is None and mask.sequence_ids is None and mask.allowed is None)
+    parts = ("padding_mask", "sequence_ids", "prefix_mask", "allowed")
+    plain = mask is None or all(getattr(mask, part) is None for part in parts)
     if not plain or (mask is not None and mask.window is not None) or bias is not None:
         return None
     causal = mask is not None and mask.causal

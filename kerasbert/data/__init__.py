@@ -6,6 +6,8 @@ from .corpora import Corpus
 from .documents import read_documents
 from .examples import encode_texts
 from .masked_lm import MaskedLMBatches
+from .replaced_token import ReplacedTokenBatches
+from .seq2seq import Seq2SeqBatches
 from .tokenizers import Tokenizer
 
 __all__ = [
@@ -14,6 +16,8 @@ __all__ = [
     "Corpus",
     "ExampleBatches",
     "MaskedLMBatches",
+    "ReplacedTokenBatches",
+    "Seq2SeqBatches",
     "Tokenizer",
     "encode_texts",
     "read_documents",

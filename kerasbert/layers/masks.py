@@ -18,8 +18,10 @@ class AttentionMask:
         padding_mask: bool (b, k), True where the key is real.
         lengths: int32 (b,), real keys a row, all at the left (right padding).
         sequence_ids: int32 (b, k), packed rows: attention stays within equal ids; 0 is padding.
+        query_sequence_ids: int32 (b, q), the ids of the queries, where these are not the last of the keys.
         causal: True when a query sees no later key. With more keys than queries, the queries are the last ones ...
         query_start: ... unless this int32 scalar says which key the first query stands at.
+        prefix_mask: bool (b, k), keys that a causal mask shows to every query (prefix language model).
         window: a query sees keys at most this far away on either side (inclusive).
         allowed: bool, broadcastable to (b, h, q, k), for everything else.
     """
@@ -27,8 +29,10 @@ class AttentionMask:
     padding_mask: Any = None
     lengths: Any = None
     sequence_ids: Any = None
+    query_sequence_ids: Any = None
     causal: bool = False
     query_start: Any = None
+    prefix_mask: Any = None
     window: int | None = None
     allowed: Any = None
 
@@ -54,13 +58,19 @@ class AttentionMask:
             allowed = _both(allowed, (ops.arange(key_length) < self.lengths[:, None])[:, None, None, :])
         if self.sequence_ids is not None:
             keys = self.sequence_ids[:, None, None, :]
-            queries = self.sequence_ids[:, None, -query_length:, None]
+            queries = (
+                self.sequence_ids[:, -query_length:] if self.query_sequence_ids is None else self.query_sequence_ids
+            )
+            queries = queries[:, None, :, None]
             allowed = _both(allowed, (queries == keys) & (keys > 0))
         if self.causal or self.window is not None:
             start = key_length - query_length if self.query_start is None else self.query_start
             distance = (start + ops.arange(query_length))[:, None] - ops.arange(key_length)
             if self.causal:
-                allowed = _both(allowed, (distance >= 0)[None, None])
+                seen = (distance >= 0)[None, None]
+                if self.prefix_mask is not None:
+                    seen = seen | ops.cast(self.prefix_mask, "bool")[:, None, None, :]
+                allowed = _both(allowed, seen)
             if self.window is not None:
                 allowed = _both(allowed, (ops.abs(distance) <= self.window)[None, None])
         return allowed

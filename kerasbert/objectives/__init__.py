@@ -1,6 +1,9 @@
 """Pretraining objectives: a backbone, a head and a loss."""
 
 from .causal_lm import CausalLM
+from .discriminator import Discriminator
 from .masked_lm import MaskedLM
+from .replaced_token import ReplacedTokenDetection
+from .seq2seq_lm import Seq2SeqLM
 
-__all__ = ["CausalLM", "MaskedLM"]
+__all__ = ["CausalLM", "Discriminator", "MaskedLM", "ReplacedTokenDetection", "Seq2SeqLM"]

@@ -1,0 +1,139 @@
+"""What objectives that predict the next token have in common: the loss of every position, and generation."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from .objective import Objective, Perplexity, cross_entropy
+
+
+class NextToken(Objective):
+    """Base of objectives whose y holds, at every position, the token that follows there.
+
+    A subclass gives `call(inputs)` -> logits (b, s, v), `default_weights(x, y)`, `start_cache` and `next_logits` as
+    `generation.decoding` asks for them, and `decoder_prompts`.
+    """
+
+    continues = True  # whether an answer begins with its prompt
+
+    def __init__(self, backbone, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.perplexity = Perplexity(name="perplexity")
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if sample_weight is None or len(sample_weight.shape) < len(y.shape):
+            weights = ops.cast(self.default_weights(x, y), "float32")
+            if sample_weight is not None:
+                weights = weights * ops.cast(sample_weight, "float32")[:, None]  # a weight a row
+        else:
+            weights = ops.cast(sample_weight, "float32")
+        losses = cross_entropy(y_pred, y)
+        right = ops.cast(ops.argmax(y_pred, axis=-1), y.dtype) == y
+        self.perplexity.update_state(losses, weights)
+        self.accuracy.update_state(ops.cast(right, "float32"), weights)
+        return self.mean_loss(x, self.training_losses(losses, y_pred) if training else losses, weights)
+
+    def training_losses(self, losses, logits):
+        """What training minimises in place of the cross entropies."""
+        return losses
+
+    # === Generation ===
+
+    def decoder_prompts(self, ids):
+        """(the tokens that decoding begins with, the arrays that it reads besides, a row each) for prompts."""
+        return ids, None
+
+    def generate(
+        self,
+        prompts,
+        max_new_tokens=None,
+        min_new_tokens=0,
+        num_beams=1,
+        length_penalty=1.0,
+        early_stopping=False,
+        sample=False,
+        temperature=1.0,
+        top_k=None,
+        top_p=None,
+        num_sequences=1,
+        stop_ids=None,
+        seed=0,
+        batch_size=32,
+        scores=False,
+    ):
+        """Continues or answers prompts: the likeliest token each time, unless beams or samples are asked for.
+
+        Args:
+            prompts: a str or a list of them, or token ids: one sequence or a list of them. Lengths may differ.
+            max_new_tokens: most tokens to add; default: as many as the position table has room for, up to 64.
+            min_new_tokens: tokens before a stop token may come.
+            num_beams: above 1, beam search: so many continuations are kept, and the best one is the answer.
+            length_penalty: beams are compared by log probability / length ** length_penalty.
+            early_stopping: True ends a search when `num_beams` continuations have ended; False when what still runs
+                looks no better, at its present length; "never" when it cannot become better.
+            sample: draw from the distribution instead of taking its peak, ...
+            temperature: ... of the logits divided by this, ...
+            top_k: ... of the k likeliest tokens, ...
+            top_p: ... of the fewest tokens that hold this share of the probability.
+            num_sequences: continuations a prompt: samples, or the best of the beams.
+            stop_ids: tokens that end a continuation; default: the config's or the tokenizer's `eos_id`; () for none.
+            seed: of the samples; the same seed draws the same tokens on every backend.
+            batch_size: prompts decoded at once.
+            scores: also give scores: the log probability of the new tokens, divided as above by beam search.
+
+        Returns: for each prompt a str, or int32 ids with the stop token: `CausalLM` gives the prompt and what follows
+            it, `Seq2SeqLM` what is new. With `scores` a dict of that ("text" or "token_ids") and "score"; with
+            `num_sequences` above 1 a list of them, best first. For one prompt, its answer alone.
+        """
+        from ..generation.decoding import generate
+        from ..generation.search import Options
+
+        ids, is_text, is_one = self._prompt_ids(prompts)
+        starts, context = self.decoder_prompts(ids)
+        options = Options(
+            num_beams=num_beams,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            sample=sample,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            num_sequences=num_sequences,
+            stop_ids=self._stop_ids() if stop_ids is None else stop_ids,
+        )
+        limit = self.backbone.config.max_length if self.backbone.learned_positions else None
+        found = generate(self, starts, options, max_new_tokens, min_new_tokens, seed, batch_size, context, limit)
+
+        def answer(prompt, new, score):
+            whole = np.concatenate([prompt, new]) if self.continues else new
+            named = {"text": self.tokenizer.decode(whole)} if is_text else {"token_ids": whole}
+            return {**named, "score": score} if scores else next(iter(named.values()))
+
+        answers = [[answer(prompt, *one) for one in many] for prompt, many in zip(ids, found, strict=True)]
+        answers = answers if num_sequences > 1 else [many[0] for many in answers]
+        return answers[0] if is_one else answers
+
+    def _prompt_ids(self, prompts):
+        """Prompts as a list of int32 arrays; whether they were text; whether it was only one."""
+        if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], str)):
+            texts = [prompts] if isinstance(prompts, str) else list(prompts)
+            ids = self.require_tokenizer().encode(texts, add_special_tokens=not self.continues)
+            return ids, True, isinstance(prompts, str)
+        one = len(prompts) > 0 and np.ndim(prompts[0]) == 0
+        return [np.asarray(row, "int32") for row in ([prompts] if one else prompts)], False, one
+
+    def _stop_ids(self):
+        stop = getattr(self.backbone.config, "eos_id", None)
+        if stop is None and self.tokenizer is not None:
+            stop = self.tokenizer.eos_id
+        return () if stop is None else stop
+
+    # === What this objective says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        size = self.backbone.config.vocabulary_size
+        if y is not None and y.size and not (y.min() >= 0 and y.max() < size):
+            wrong = y.max() if y.max() >= size else y.min()
+            raise ValueError(f"Labels must be between 0 and {size - 1} (vocabulary_size). Received: {wrong}.")

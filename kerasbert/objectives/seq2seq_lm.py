@@ -1,0 +1,113 @@
+"""Sequence-to-sequence language modelling: a target text, token by token, from a source text."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..data import Seq2SeqBatches
+from ..layers.masks import real_tokens
+from .next_token import NextToken
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Seq2SeqLM(NextToken):
+    """Predicts every token of a target from the source and the tokens before it (Vaswani et al. 2017, section 3).
+
+    The decoder reads the start token and then the targets; y at a position is the token that follows it.
+
+    With label smoothing (Szegedy et al. 2015, arXiv 1512.00567) the goal of training is a mixture: 1 - label_smoothing
+    on the target, the rest evenly over the vocabulary. The z-loss (T5) adds z_loss * log(Z) ** 2, for Z the sum of the
+    exponentials. Both are for training alone: evaluation, accuracy and perplexity are of the plain cross entropy.
+
+    Args:
+        backbone: an encoder-decoder with a `seq2seq_lm` head.
+        tokenizer: for text.
+        label_smoothing: 0.1 in Vaswani et al. 2017.
+        z_loss: 1e-4 in T5's code.
+
+    Call:
+        inputs: a batch with `token_ids` and `decoder_token_ids`.
+
+    Returns: logits, float (b, t, v).
+    """
+
+    continues = False
+
+    def __init__(self, backbone, tokenizer=None, label_smoothing=0.0, z_loss=0.0, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        if not 0 <= label_smoothing < 1 or not z_loss >= 0:
+            raise ValueError(
+                "`label_smoothing` must be from 0 to below 1, and `z_loss` at least 0. Received: "
+                f"label_smoothing={label_smoothing}, z_loss={z_loss}."
+            )
+        self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
+        self.seq2seq_lm = backbone.make_head("seq2seq_lm")
+        self.build_now()
+
+    def call(self, inputs):
+        return self.seq2seq_lm(self.backbone(inputs)["sequence_output"], self.backbone.token_table)
+
+    def default_weights(self, x, y):
+        real = real_tokens(x, "decoder_")
+        return ops.ones_like(y) if real is None else real
+
+    def training_losses(self, losses, logits):
+        if not self.label_smoothing and not self.z_loss:
+            return losses
+        logits = ops.cast(logits, "float32")
+        log_z = ops.logsumexp(logits, axis=-1)
+        even = log_z - ops.mean(logits, axis=-1)
+        losses = (1 - self.label_smoothing) * losses + self.label_smoothing * even
+        return losses + self.z_loss * ops.square(log_z)
+
+    # === Generation ===
+
+    def decoder_prompts(self, ids):
+        size = self.backbone.config.vocabulary_size
+        for number, row in enumerate(ids):
+            if not len(row):
+                raise ValueError(f"A source must have at least one token. Received: source {number} is empty.")
+            if row.min() < 0 or row.max() >= size:
+                wrong = row.max() if row.max() >= size else row.min()
+                raise ValueError(f"Token ids must be between 0 and {size - 1}. Received: {wrong}.")
+        lengths = np.array([len(row) for row in ids], "int32")
+        token_ids = np.zeros((len(ids), lengths.max(initial=0)), "int32")
+        for row, source in zip(token_ids, ids, strict=True):
+            row[: len(source)] = source
+        start = np.array([self.backbone.config.decoder_start_id], "int32")
+        return [start] * len(ids), {"token_ids": token_ids, "lengths": lengths}
+
+    def start_cache(self, context, batch_size, length):
+        """What decoding keeps; see `generation.decoding`."""
+        return self.backbone.start_cache(context, batch_size, length)
+
+    def next_logits(self, inputs, cache):
+        """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`."""
+        outputs = self.backbone({f"decoder_{key}": value for key, value in inputs.items()}, cache=cache)
+        logits = self.seq2seq_lm(outputs["sequence_output"][:, -1:], self.backbone.token_table)
+        return logits[:, 0], outputs["cache"]
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Pairs of source and target; see `Seq2SeqBatches` for more control."""
+        if y is None:
+            raise ValueError("Sequence-to-sequence modelling needs targets. Received: sources alone. Use generate(x).")
+        return Seq2SeqBatches(
+            x,
+            y,
+            self.require_tokenizer(),
+            batch_size=batch_size,
+            start_id=self.backbone.config.decoder_start_id,
+            end_id=next(iter(np.atleast_1d(self._stop_ids()).tolist()), None),
+            sample_weight=sample_weight,
+            epochs=epochs,
+            seed=seed,
+            shuffle=shuffle,
+        )
+
+    # === What this objective says of itself ===
+
+    def arguments(self):
+        return {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
