@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from ..models.backbone import Backbone
-from ..models.names import Field, Part, Tensor
+from ..models.names import Field, Heads, Part, Tensor
 
 log = logging.getLogger("kerasbert")
 
@@ -57,6 +57,9 @@ def config_fields(family, config):
             fields[entry.name] = entry.save(config)
         else:
             fields[entry] = getattr(config, ours)
+    # What another version of transformers reads instead.
+    for name, save in getattr(family, "HUGGINGFACE_WRITTEN", {}).items():
+        fields[name] = save(config)
     return fields
 
 
@@ -91,7 +94,7 @@ def stored_as(family, path):
             numbers = _match(ours, target)
             if numbers is not None:
                 name = entry if isinstance(entry, str) else entry.name
-                suffix = "" if isinstance(entry, Tensor) else suffix
+                suffix = "" if isinstance(entry, (Tensor, Heads)) else suffix
                 return entry, name.format(**numbers) + suffix
     return None, None
 
@@ -107,7 +110,7 @@ def is_head(family, path):
 
 
 def to_ours(entry, array, leaf):
-    if isinstance(entry, Tensor):
+    if isinstance(entry, (Tensor, Heads)):
         return entry.load(array)
     if leaf == "kernel" and not (isinstance(entry, Part) and not entry.transposed):
         array = np.moveaxis(array, 0, -1) if array.ndim == 2 else np.transpose(array, (2, 1, 0))
@@ -116,7 +119,9 @@ def to_ours(entry, array, leaf):
     return array
 
 
-def to_theirs(entry, array, leaf):
+def to_theirs(entry, array, leaf, config):
+    if isinstance(entry, Heads):
+        return entry.save(array, config.num_heads)
     if isinstance(entry, Tensor):
         return entry.save(array)
     if leaf == "kernel" and not (isinstance(entry, Part) and not entry.transposed):
@@ -262,7 +267,8 @@ def export_weights(model):
         if name is None:
             raise ValueError(f"The layout of {family.HUGGINGFACE_PREFIX} has no name for {path}.")
         name = name if path.split("/")[0] in family.HEADS else prefix + name
-        array = to_theirs(entry, keras.ops.convert_to_numpy(variable), path.rpartition("/")[2])
+        array = keras.ops.convert_to_numpy(variable)
+        array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):
             pieces.setdefault((name, entry.transposed), {})[entry.index] = array
         else:

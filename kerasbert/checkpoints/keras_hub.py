@@ -231,7 +231,7 @@ class PresetFiles:
         elif layer == "position_embedding":
             behind = getattr(self.config, "max_length", len(array)) + self._first_position() - len(array)
             array = np.pad(array, ((behind, 0), (0, 0)))
-        return huggingface.to_theirs(entry, array, leaf)
+        return huggingface.to_theirs(entry, array, leaf, self.config)
 
     def _first_position(self):
         fields = huggingface.config_fields(self.family, self.config)

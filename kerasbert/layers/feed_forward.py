@@ -37,6 +37,7 @@ class FeedForward(keras.layers.Layer):
         kernel_initializer: for both kernels.
         use_bias: whether both layers have a bias.
         output_initializer: for the second kernel; default `kernel_initializer`.
+        dropout: rate after the activation.
 
     Call:
         x: float (b, s, m).
@@ -52,17 +53,19 @@ class FeedForward(keras.layers.Layer):
         kernel_initializer="glorot_uniform",
         use_bias=True,
         output_initializer=None,
+        dropout=0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.activation = activation_function(activation)
         dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.inner = keras.layers.Dense(feed_forward_dim, name="inner", **dense)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         dense["kernel_initializer"] = output_initializer or kernel_initializer
         self.outer = keras.layers.Dense(hidden_dim, name="outer", **dense)
 
     def call(self, x):
-        return self.outer(self.activation(self.inner(x)))
+        return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
 class GatedFeedForward(keras.layers.Layer):

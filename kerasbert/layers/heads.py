@@ -103,6 +103,8 @@ class FirstTokenClassifier(keras.layers.Layer):
     Returns: logits, float (b, num_labels) or (b, n, num_labels).
     """
 
+    reads = "first_output"
+
     def __init__(
         self,
         num_labels,
@@ -123,13 +125,19 @@ class FirstTokenClassifier(keras.layers.Layer):
         self.project = keras.layers.Dense(num_labels, name="project", **dense)
 
     def call(self, outputs):
-        if outputs.get("first_output") is None:
+        if outputs.get(self.reads) is None:
             raise ValueError(
-                "This head reads the first token of each sequence. Received packed rows (`sequence_ids`) without "
+                "This head reads one token of each sequence. Received packed rows (`sequence_ids`) without "
                 "`first_positions`. Add `first_positions` (b, n)."
             )
-        x = self.activation(self.dense(self.input_dropout(outputs["first_output"])))
+        x = self.activation(self.dense(self.input_dropout(outputs[self.reads])))
         return self.project(self.dropout(x))
+
+
+class LastTokenClassifier(FirstTokenClassifier):
+    """The same on the last token, where `last_output` is read (XLNet's summary of a sequence)."""
+
+    reads = "last_output"
 
 
 class TokenHead(keras.layers.Layer):
@@ -171,6 +179,16 @@ class TokenTableHead(keras.layers.Layer):
         return ops.einsum("bsm,vm->bsv", x, table)
 
 
+class TiedLMHead(keras.layers.Layer):
+    """Scores over the vocabulary by the transposed token table and a bias. Called, and returns, as `MaskedLMHead`."""
+
+    def build(self, x_shape, table_shape):
+        self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
+
+    def call(self, x, table):
+        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+
+
 class LastTokenHead(keras.layers.Layer):
     """Dropout and one dense layer on the last token, the only one that has seen the whole text in a causal model.
 
@@ -201,3 +219,93 @@ class LastTokenHead(keras.layers.Layer):
                 "`first_positions`. Add `first_positions` (b, n)."
             )
         return self.dense(self.dropout(outputs["last_output"]))
+
+
+class HeadTransform(keras.layers.Layer):
+    """Dense, activation, layer norm: what the heads of ModernBERT begin with.
+
+    Args:
+        hidden_dim: width m.
+        activation: after the dense layer.
+        epsilon: of the layer norm.
+        kernel_initializer: of the dense layer.
+        use_bias: whether the dense layer has a bias.
+        norm_bias: whether the layer norm has one.
+
+    Call:
+        x: float (..., m).
+
+    Returns: float (..., m).
+    """
+
+    def __init__(self, hidden_dim, activation, epsilon, kernel_initializer, use_bias=True, norm_bias=True, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.dense = keras.layers.Dense(
+            hidden_dim, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own
+        )
+        self.activation = activation_function(activation)
+        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, center=norm_bias, name="norm", **own)
+
+    def call(self, x):
+        return self.norm(self.activation(self.dense(x)))
+
+
+class TransformedTableHead(keras.layers.Layer):
+    """Scores over the vocabulary: a transform, the transposed token table, a bias. Called as `MaskedLMHead`.
+
+    Args:
+        transform: a `HeadTransform`.
+        use_bias: whether there is a bias.
+    """
+
+    def __init__(self, transform, use_bias=True, **kwargs):
+        super().__init__(**kwargs)
+        self.transform = transform
+        self.use_bias = use_bias
+
+    def build(self, x_shape, table_shape):
+        if self.use_bias:
+            self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
+
+    def call(self, x, table):
+        y = ops.einsum("bpm,vm->bpv", self.transform(x), table)
+        return y + self.bias if self.use_bias else y
+
+
+class TransformedHead(keras.layers.Layer):
+    """Scores of labels: a transform, dropout, and a dense layer on one of the outputs of the backbone.
+
+    Args:
+        transform: a `HeadTransform`.
+        num_labels: width of the output.
+        reads: which output.
+        dropout: rate before the dense layer.
+        kernel_initializer: of the dense layer.
+        use_bias: whether the dense layer has a bias.
+
+    Call:
+        outputs: the dict of a backbone.
+
+    Returns: logits, float: the output that is read with `num_labels` in place of m.
+    """
+
+    def __init__(
+        self, transform, num_labels, reads, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs
+    ):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.reads = reads
+        self.transform = transform
+        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dense = keras.layers.Dense(
+            num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own
+        )
+
+    def call(self, outputs):
+        if outputs.get(self.reads) is None:
+            raise ValueError(
+                f"This head reads `{self.reads}`, one vector a sequence. Received packed rows (`sequence_ids`) "
+                "without `first_positions`. Add `first_positions` (b, n)."
+            )
+        return self.dense(self.dropout(self.transform(outputs[self.reads])))

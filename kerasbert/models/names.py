@@ -45,6 +45,27 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
+class Heads:
+    """The kernel of a dense layer without bias, stored as an einsum operand with an axis for heads: (m, h, d).
+
+    Args:
+        name: the full name.
+        output: whether the layer maps the heads (h * d) back to m, rather than m to the heads.
+    """
+
+    name: str
+    output: bool = False
+
+    def load(self, array):
+        kernel = array.reshape(len(array), -1)
+        return kernel.T if self.output else kernel
+
+    def save(self, kernel, num_heads):
+        kernel = kernel.T if self.output else kernel
+        return kernel.reshape(len(kernel), num_heads, -1)
+
+
+@dataclasses.dataclass(frozen=True)
 class Field:
     """A config field whose stored value means something else than ours.
 

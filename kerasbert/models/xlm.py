@@ -13,7 +13,7 @@ from keras import ops
 
 from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import activation_function
-from ..layers.heads import TokenHead
+from ..layers.heads import TiedLMHead, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import sinusoidal_table, token_positions
 from .backbone import Backbone, normal, uniform_by_inputs, with_zero_row
@@ -185,16 +185,6 @@ def _sinusoidal(shape, dtype=None):
 
 
 # === Heads ===
-
-
-class TiedLMHead(keras.layers.Layer):
-    """Scores over the vocabulary by the transposed token table and a bias. Called, and returns, as `MaskedLMHead`."""
-
-    def build(self, x_shape, table_shape):
-        self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
-
-    def call(self, x, table):
-        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
 
 
 class SequenceSummary(keras.layers.Layer):
