@@ -21,7 +21,7 @@ def rows():
     for cls, model_types in types.items():
         family = cls.family()
         variants = dict.fromkeys(v for t in model_types for v in table_of(family, "HUGGINGFACE_CLASSES", t))
-        peers = "transformers" if variants else "own layout"
+        peers = "own layout" if family.HUGGINGFACE_CLASSES.get("Backbone") == cls.__name__ else "transformers"
         known = {*kerasbert.objectives.__all__, *kerasbert.tasks.__all__}
         heads = dict.fromkeys(name for name in (v.partition(" with ")[0] for v in variants) if name in known)
         yield (

@@ -67,7 +67,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Call:
         x: float (b, q, m), where the queries come from.
-        context: float (b, k, m), where keys and values come from; default `x`.
+        context: float (b, k, m), where keys and values come from; default `x`. Or the pair of `keys_and_values` of it.
         attention_mask: an `AttentionMask`.
         bias: float, broadcastable to (b, h, q, k), added to the scores.
         return_weights: also return the attention probabilities, before dropout.
@@ -115,10 +115,9 @@ class MultiHeadAttention(keras.layers.Layer):
         rotation=None,
         training=None,
     ):
-        context = x if context is None else context
         query = split_heads(self.query(x), self.num_heads)
-        key = split_heads(self.key(context), self.num_heads)
-        value = split_heads(self.value(context), self.num_heads)
+        context = x if context is None else context
+        key, value = context if isinstance(context, tuple) else self.keys_and_values(context)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
         if cache is not None:
@@ -128,6 +127,10 @@ class MultiHeadAttention(keras.layers.Layer):
         if return_weights:
             return y, attention_probabilities(query, key, attention_mask, bias)
         return y if cache is None else (y, (key, value))
+
+    def keys_and_values(self, context):
+        """Both (b, k, h, d) for `context` (b, k, m): computed once where many calls attend to the same."""
+        return split_heads(self.key(context), self.num_heads), split_heads(self.value(context), self.num_heads)
 
 
 def split_heads(x, num_heads):

@@ -9,6 +9,7 @@ from .gpt import Gpt, GptConfig
 from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .roberta import Roberta, RobertaConfig
+from .transformer import Transformer, TransformerConfig
 from .xlm import Xlm, XlmConfig
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "MobileBertConfig",
     "Roberta",
     "RobertaConfig",
+    "Transformer",
+    "TransformerConfig",
     "Xlm",
     "XlmConfig",
 ]
@@ -46,5 +49,6 @@ FAMILIES = {
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
+    "transformer": Transformer,
     "xlm": Xlm,
 }

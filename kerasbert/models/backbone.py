@@ -53,6 +53,11 @@ def normal(stddev):
     return _initializer(keras.initializers.RandomNormal, 0.0, stddev)
 
 
+def glorot_uniform():
+    """Uniform draws up to (6 / (inputs + outputs)) ** 0.5; zeros inside `zero_weights`."""
+    return _initializer(keras.initializers.GlorotUniform)
+
+
 def uniform_by_inputs():
     """Uniform draws up to a layer's number of inputs ** -0.5, torch's default; zeros inside `zero_weights`."""
     return _initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")

@@ -1,0 +1,366 @@
+"""The Transformer: an encoder and a decoder of nothing but attention and feed-forward layers.
+
+Vaswani et al. 2017, arXiv 1706.03762. New in it: attention of a sequence to itself instead of recurrence, in several
+heads, with positions as sinusoids that are added to the embeddings. The paper normalises what each sublayer returns
+(post-norm); the Annotated Transformer (Rush 2018) and later tensor2tensor what each sublayer receives (pre-norm), with
+one more norm at the end of both halves.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..layers.attention import MultiHeadAttention
+from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.feed_forward import FeedForward
+from ..layers.heads import TokenTableHead
+from ..layers.masks import AttentionMask, real_tokens
+from ..layers.positions import token_positions
+from .backbone import glorot_uniform, normal
+from .encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    vocabulary_size: int = 37_000  # of both languages together
+    num_layers: int = 6  # of the encoder, and as many of the decoder
+    num_heads: int = 8
+    hidden_dim: int = 512
+    feed_forward_dim: int = 2_048
+    norm_first: bool = False  # True: pre-norm
+    attention_bias: bool = False  # True: the dense layers of attention have a bias, as in the annotated version
+    dropout: float = 0.1  # on the sum of embeddings and positions, and after each sublayer
+    attention_dropout: float = 0.0  # on the attention probabilities; tensor2tensor has 0.1
+    activation: str = "relu"
+    layer_norm_epsilon: float = 1e-6
+    pad_id: int = 0
+    eos_id: int = 1
+    decoder_start_id: int = 0
+    model_type: str = "transformer"
+
+    def kernel_initializer(self):
+        return glorot_uniform()
+
+
+# === Sizes ===
+
+BIG = dict(num_heads=16, hidden_dim=1_024, feed_forward_dim=4_096)
+
+SIZES = {
+    "transformer_base": dict(),
+    "transformer_big": dict(**BIG, dropout=0.3),
+    "transformer_big_en_fr": dict(**BIG, vocabulary_size=32_000, dropout=0.1),
+    "transformer_annotated": dict(norm_first=True, attention_bias=True, attention_dropout=0.1),
+}
+
+# === Blocks ===
+
+
+class EncoderBlock(keras.layers.Layer):
+    """Self-attention and feed-forward, each added to its input and then normalised (post-norm).
+
+    Args:
+        config: a `TransformerConfig`.
+
+    Call:
+        x: float (b, s, m).
+        attention_mask: an `AttentionMask`.
+        return_weights: also return the attention probabilities.
+
+    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = _attention(config, "attention", self.dtype_policy)
+        self.attention_norm = _norm(config, "attention_norm", self.dtype_policy)
+        self.feed_forward = _feed_forward(config, self.dtype_policy)
+        self.feed_forward_norm = _norm(config, "feed_forward_norm", self.dtype_policy)
+        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
+
+    def call(self, x, attention_mask=None, return_weights=False):
+        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = self.attention_norm(x + self.dropout(y))
+        y = self.feed_forward(x)
+        x = self.feed_forward_norm(x + self.dropout(y))
+        return (x, weights) if return_weights else x
+
+
+class PreNormEncoderBlock(EncoderBlock):
+    """Self-attention and feed-forward, each on its normalised input and added to it (pre-norm)."""
+
+    def call(self, x, attention_mask=None, return_weights=False):
+        y = self.attention(self.attention_norm(x), attention_mask=attention_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = x + self.dropout(y)
+        y = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.dropout(y)
+        return (x, weights) if return_weights else x
+
+
+class DecoderBlock(keras.layers.Layer):
+    """Masked self-attention, attention to the encoder's output, feed-forward (post-norm).
+
+    Args:
+        config: a `TransformerConfig`.
+
+    Call:
+        x: float (b, t, m).
+        context: what `cross_attention` takes as its context.
+        attention_mask, context_mask: the `AttentionMask` of the self-attention and that over the context.
+        return_weights: also return the attention probabilities.
+        cache: of the self-attention.
+
+    Returns: float (b, t, m); or the pair of it and the probabilities, float32 (b, h, t, t) and (b, h, t, s); or the
+        pair of it and the cache.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = _attention(config, "attention", self.dtype_policy)
+        self.attention_norm = _norm(config, "attention_norm", self.dtype_policy)
+        self.cross_attention = _attention(config, "cross_attention", self.dtype_policy)
+        self.cross_attention_norm = _norm(config, "cross_attention_norm", self.dtype_policy)
+        self.feed_forward = _feed_forward(config, self.dtype_policy)
+        self.feed_forward_norm = _norm(config, "feed_forward_norm", self.dtype_policy)
+        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
+
+    def call(self, x, context, attention_mask=None, context_mask=None, return_weights=False, cache=None):
+        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
+        y, extra = y if return_weights or cache is not None else (y, None)
+        x = self.attention_norm(x + self.dropout(y))
+        y = self.cross_attention(x, context, attention_mask=context_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = self.cross_attention_norm(x + self.dropout(y))
+        y = self.feed_forward(x)
+        x = self.feed_forward_norm(x + self.dropout(y))
+        return x if extra is None else (x, (extra, weights) if return_weights else extra)
+
+
+class PreNormDecoderBlock(DecoderBlock):
+    """Masked self-attention, attention to the encoder's output, feed-forward (pre-norm)."""
+
+    def call(self, x, context, attention_mask=None, context_mask=None, return_weights=False, cache=None):
+        y = self.attention_norm(x)
+        y = self.attention(y, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
+        y, extra = y if return_weights or cache is not None else (y, None)
+        x = x + self.dropout(y)
+        y = self.cross_attention_norm(x)
+        y = self.cross_attention(y, context, attention_mask=context_mask, return_weights=return_weights)
+        y, weights = y if return_weights else (y, None)
+        x = x + self.dropout(y)
+        y = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.dropout(y)
+        return x if extra is None else (x, (extra, weights) if return_weights else extra)
+
+
+def _attention(config, name, dtype):
+    return MultiHeadAttention(
+        config.hidden_dim,
+        config.num_heads,
+        config.attention_dropout,
+        config.kernel_initializer(),
+        config.attention_bias,
+        name=name,
+        dtype=dtype,
+    )
+
+
+def _feed_forward(config, dtype):
+    return FeedForward(
+        config.hidden_dim,
+        config.feed_forward_dim,
+        config.activation,
+        config.kernel_initializer(),
+        name="feed_forward",
+        dtype=dtype,
+    )
+
+
+def _norm(config, name, dtype):
+    return keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name=name, dtype=dtype)
+
+
+def _no_norm(config, name, dtype):
+    return keras.layers.Identity(name=name, dtype=dtype)
+
+
+# By `norm_first`: the block of the encoder, that of the decoder, and what stands at the end of both.
+_ARRANGEMENTS = {
+    False: (EncoderBlock, DecoderBlock, _no_norm),
+    True: (PreNormEncoderBlock, PreNormDecoderBlock, _norm),
+}
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Transformer(EncoderDecoderBackbone):
+    """The encoder and the decoder, over one table of embeddings, which are scaled by sqrt(hidden_dim).
+
+    Args:
+        config: a `TransformerConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally of both, the latter's with
+            `decoder_` in front, `padding_mask` or `lengths`, `position_ids`, `sequence_ids`.
+        hidden_states: also return the embeddings and the output of every block, the last one as it leaves its half.
+        attention_weights: also return the attention probabilities of every block.
+        cache: of `start_cache` or of the call on the tokens before these; used up. `inputs` are the decoder's only.
+
+    Returns: a dict of `encoder_output` (b, s, m) and `sequence_output` (b, t, m), the decoder's; on request
+        `hidden_states`, a dict of `encoder` and `decoder` (num_layers + 1 each), and `attention_weights`, a dict of
+        `encoder`, `decoder` and `cross` (num_layers each, (b, h, q, k)); with a cache the next `cache`, and nothing of
+        the encoder.
+    """
+
+    CONFIG = TransformerConfig
+    learned_positions = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, normal(config.hidden_dim**-0.5), name="token_embedding", **own
+        )
+        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        encoder, decoder, last = _ARRANGEMENTS[config.norm_first]
+        self.encoder_blocks = [encoder(config, name=f"encoder_block_{i}", **own) for i in range(config.num_layers)]
+        self.decoder_blocks = [decoder(config, name=f"decoder_block_{i}", **own) for i in range(config.num_layers)]
+        self.encoder_norm = last(config, "encoder_norm", self.dtype_policy)
+        self.decoder_norm = last(config, "decoder_norm", self.dtype_policy)
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
+        options = dict(hidden_states=hidden_states, attention_weights=attention_weights)
+        if cache is not None:
+            real = AttentionMask(padding_mask=cache["real_context"])
+            return self._decode(decoder_inputs(inputs), cache["contexts"], real, cache, **options)
+        encoded = self._encode(inputs, **options)
+        contexts = [encoded["encoder_output"]] * len(self.decoder_blocks)
+        decoded = self._decode(_counted(decoder_inputs(inputs)), contexts, cross_mask(inputs), **options)
+        both = {name: {**encoded[name], **decoded[name]} for name in encoded if name in decoded}
+        return {**encoded, **decoded, **both}
+
+    def _encode(self, inputs, hidden_states=False, attention_weights=False):
+        mask = AttentionMask.from_inputs(inputs)
+        x = self._embed(inputs["token_ids"], _counted(inputs)["position_ids"])
+        states, weights = [x], []
+        for block in self.encoder_blocks:
+            x = block(x, attention_mask=mask, return_weights=attention_weights)
+            if attention_weights:
+                x, found = x
+                weights.append(found)
+            states.append(x)
+        x = states[-1] = self.encoder_norm(x)
+        outputs = {"encoder_output": x}
+        if hidden_states:
+            outputs["hidden_states"] = {"encoder": states}
+        if attention_weights:
+            outputs["attention_weights"] = {"encoder": weights}
+        return outputs
+
+    def _decode(self, inputs, contexts, context_mask, cache=None, hidden_states=False, attention_weights=False):
+        mask, positions = causal_inputs(inputs, cache)
+        x = self._embed(inputs["token_ids"], positions)
+        states, extras = [x], []
+        for i, block in enumerate(self.decoder_blocks):
+            keys = None if cache is None else cache["blocks"][i]
+            masks = dict(attention_mask=mask, context_mask=context_mask)
+            x = block(x, contexts[i], **masks, return_weights=attention_weights, cache=keys)
+            if attention_weights or cache is not None:
+                x, extra = x
+                extras.append(extra)
+            states.append(x)
+        x = states[-1] = self.decoder_norm(x)
+        outputs = {"sequence_output": x}
+        if hidden_states:
+            outputs["hidden_states"] = {"decoder": states}
+        if attention_weights:
+            own, cross = zip(*extras, strict=True)
+            outputs["attention_weights"] = {"decoder": list(own), "cross": list(cross)}
+        if cache is not None:
+            outputs["cache"] = {**cache, **advanced(mask, x.shape[1], extras)}
+        return outputs
+
+    def _embed(self, ids, positions):
+        x = self.token_embedding(ids) * self.config.hidden_dim**0.5
+        return self.embedding_dropout(x + ops.cast(sinusoids(positions, self.config.hidden_dim), x.dtype))
+
+    def encode(self, inputs):
+        """The encoder's output, float (b, s, m)."""
+        return self._encode(inputs)["encoder_output"]
+
+    def start_cache(self, context, batch_size, length):
+        """A cache for `length` tokens of the decoder, with the encoder's keys and values for each of its blocks.
+
+        Args:
+            context: the encoder's inputs.
+        """
+        config = self.config
+        head_dim = config.hidden_dim // config.num_heads
+        x, real = self.encode(context), real_tokens(context)
+        return {
+            **empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype),
+            "contexts": [block.cross_attention.keys_and_values(x) for block in self.decoder_blocks],
+            "real_context": ops.ones(context["token_ids"].shape, "bool") if real is None else real,
+        }
+
+
+def _counted(inputs):
+    """Inputs with positions: real tokens are counted, so that padding on the left moves nothing."""
+    return {**inputs, "position_ids": ops.maximum(token_positions(inputs, counted=True), 0)}
+
+
+def sinusoids(positions, dim):
+    """The rows of `sinusoidal_table` at int32 `positions` (..., below 65,536): float32 (..., dim).
+
+    The angles of a multiple of 256 and of the rest add up: a float32 product of position and frequency is inexact.
+    """
+    angles = np.arange(256)[:, None] / 10_000 ** (2 * (np.arange(dim) // 2) / dim)
+    coarse, fine = 256 * angles, angles + np.arange(dim) % 2 * np.pi / 2  # the cosine is a sine, a quarter ahead
+    places, rests = positions // 256, positions % 256
+    sine, cosine = (ops.take(f(coarse).astype("float32"), places, axis=0) for f in (np.sin, np.cos))
+    return sine * ops.take(np.cos(fine).astype("float32"), rests, axis=0) + cosine * ops.take(
+        np.sin(fine).astype("float32"), rests, axis=0
+    )
+
+
+# === Heads ===
+
+HEADS = {"seq2seq_lm": lambda config, **own: TokenTableHead(**own)}
+
+POOLED_HEADS = set()
+
+# === Files: a layout of our own, in the scheme of Hugging Face ===
+
+HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(TransformerConfig)}
+
+HUGGINGFACE_CLASSES = {"Backbone": "Transformer", "Seq2SeqLM": "Seq2SeqLM"}
+
+HUGGINGFACE_PREFIX = ""
+
+_BLOCK = (
+    "attention/query",
+    "attention/key",
+    "attention/value",
+    "attention/project",
+    "attention_norm",
+    "feed_forward/inner",
+    "feed_forward/outer",
+    "feed_forward_norm",
+)
+_CROSS = tuple(f"cross_{name}" for name in _BLOCK if name.startswith("attention"))
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "token_embedding",
+    **{f"encoder_block_{{i}}/{name}": f"encoder.{{i}}.{name.replace('/', '.')}" for name in _BLOCK},
+    "encoder_norm": "encoder.norm",
+    **{f"decoder_block_{{i}}/{name}": f"decoder.{{i}}.{name.replace('/', '.')}" for name in (*_BLOCK, *_CROSS)},
+    "decoder_norm": "decoder.norm",
+}
