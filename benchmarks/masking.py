@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np  # noqa: E402
 
 from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer  # noqa: E402
-from kerasbert.data.corruption import TokenMasking  # noqa: E402
+from kerasbert.data.masking import TokenMasking  # noqa: E402
 from kerasbert.data.sampling import DYNAMIC, row_draws  # noqa: E402
 
 ROWS, LENGTH, VOCABULARY, SLOTS = 64, 512, 2000, 77

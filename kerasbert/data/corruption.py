@@ -1,11 +1,12 @@
 """Corruption of token rows, vectorised over the batch.
 
-Three choices make an objective: a noise shape (`choose_tokens`, `choose_words`), a rendering of the inputs
-(`replace_tokens`) and one of the targets (the original tokens at the chosen positions). Randomness comes in as raw
-32-bit draws, a fixed number a row, so that rows can be made anywhere in any order.
+Three choices make an objective: a noise shape (`choose_tokens`, `choose_words`, `choose_ngrams`, ...), a rendering of
+the inputs (`replace_tokens`) and one of the targets (the original tokens at the chosen positions). Randomness comes in
+as raw 32-bit draws, a fixed number a row, so that rows can be made anywhere in any order. `masking.py` joins them to
+the rules of the papers, `denoising.py` has the noise of encoder-decoders.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,24 +60,12 @@ def choose_words(
         starts: bool (b, s): a piece here begins a word; the first candidate of a row does in any case.
         counts, slots, draws: as in `choose_tokens`.
     """
-    rows, length = candidates.shape
-    positions = np.full((rows, slots), -1, dtype=np.int32)
-    flat = np.flatnonzero(candidates)
-    if not len(flat):
-        return positions
-    # Words of all rows in one line: sizes[offsets[row] + number of the word in its row].
-    ends = np.cumsum(np.count_nonzero(candidates, axis=1))
-    begins = starts.reshape(-1).take(flat)
-    begins[np.append(0, ends[:-1][ends[:-1] < len(flat)])] = True
-    begins = np.flatnonzero(begins)
-    sizes = np.diff(begins, append=len(flat))
-    offsets = np.searchsorted(begins, np.append(0, ends))
-    num_words, offsets = np.diff(offsets), offsets[:-1]
-
-    keys, low, scramble = _sort_keys(length, draws)
-    keys[np.arange(length) >= num_words[:, None]] = _LARGEST
-    keys.sort(axis=1)
-    order = offsets[:, None] + ((keys & low) ^ scramble)  # the words of a row, shuffled; nonsense behind the last
+    rows = len(candidates)
+    if not candidates.any():
+        return np.full((rows, slots), -1, dtype=np.int32)
+    words = _words(candidates, starts)
+    sizes, num_words = words.sizes, words.counts
+    order = _shuffled_words(words, candidates.shape[1], draws)
 
     # Words are taken while they fit, all rows at once; from the first that does not fit, one by one.
     row = np.arange(rows)
@@ -93,9 +82,160 @@ def choose_words(
         taken[word[fit]] = True
         left[row] -= sizes[word] * fit
         place[row] += 1
+    return _positions_of(words, taken, candidates.shape, slots)
 
-    row, column = np.divmod(flat[np.repeat(taken, sizes)], length)
-    counts = np.bincount(row, minlength=rows)
+
+def choose_share_of_words(
+    candidates: np.ndarray, starts: np.ndarray, rate: float, slots: int, draws: np.ndarray
+) -> np.ndarray:
+    """Positions of int(rate * words + u) whole words a row, u uniform in [0, 1); ascending, -1 in unused slots.
+
+    Words beyond the slots are left out. Draws: one more than `choose_tokens`; the others as in `choose_words`.
+    """
+    if not candidates.any():
+        return np.full((len(candidates), slots), -1, dtype=np.int32)
+    words = _words(candidates, starts)
+    order = _shuffled_words(words, candidates.shape[1], draws)
+    wanted = drawn_count(words.counts, rate, draws[:, -(-candidates.shape[1] // 2) + 1])
+    first = order[:, : max(1, int(wanted.max()))]
+    chosen = np.arange(first.shape[1]) < np.minimum(wanted, words.counts)[:, None]
+    sums = np.cumsum(words.sizes[np.where(chosen, first, 0)] * chosen, axis=1)
+    taken = np.zeros(len(words.sizes), dtype=bool)
+    taken[first[chosen & (sums <= slots)]] = True
+    return _positions_of(words, taken, candidates.shape, slots)
+
+
+def choose_ngrams(
+    candidates: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    slots: int,
+    shares: tuple[float, ...],
+    draws: np.ndarray,
+) -> np.ndarray:
+    """Positions of n whole words in a row, n drawn anew for every start; ascending, -1 in unused slots.
+
+    Starts are words in random order. An n-gram that would exceed the row's count loses words from its end; one with a
+    word that is taken already is skipped, so n-grams may touch and never overlap (Lan et al. 2019, section 4.1, as
+    their code does it).
+
+    Args:
+        shares: probability of n = 1, 2, ...; at the end of a row longer ones are what is left of it.
+        draws: uint32 (b, at least s // 2 + 2 + s).
+        candidates, starts, counts, slots: as in `choose_words`.
+    """
+    rows, length = candidates.shape
+    if not candidates.any():
+        return np.full((rows, slots), -1, dtype=np.int32)
+    words = _words(candidates, starts)
+    order = _shuffled_words(words, length, draws)
+    used = -(-length // 2) + 1
+    limits = np.round(np.cumsum(shares)[:-1] / np.sum(shares) * 2**32).astype(np.uint64)
+    wanted = 1 + np.searchsorted(limits, draws[:, used : used + length].astype(np.uint64), side="right")
+
+    largest = len(shares)
+    ends = np.append(0, np.cumsum(words.sizes))
+    taken = np.zeros(len(words.sizes) + largest, dtype=bool)
+    left = np.array(counts, dtype=np.int64)
+    row, place = np.arange(rows), 0
+    while len(row := row[(left[row] > 0) & (place < words.counts[row])]):
+        word = order[row, place]
+        n = np.minimum(wanted[row, place], words.offsets[row] + words.counts[row] - word)
+        for _ in range(largest):
+            n -= (n > 0) & (ends[word + n] - ends[word] > left[row])
+        free = n > 0
+        for inside in range(largest):
+            free &= ~(taken[word + inside] & (inside < n))
+        for inside in range(largest):
+            taken[word[free & (inside < n)] + inside] = True
+        left[row] -= np.where(free, ends[word + n] - ends[word], 0)
+        place += 1
+    return _positions_of(words, taken[: len(words.sizes)], candidates.shape, slots)
+
+
+def choose_independently(candidates: np.ndarray, rate: float, slots: int, draws: np.ndarray) -> np.ndarray:
+    """Positions of candidates, each chosen by itself with probability `rate`; ascending, -1 in unused slots.
+
+    A row may have none. Of a row with more than `slots` the first are kept. Draws: uint32 (b, at least s).
+    """
+    return positions_of(candidates & (draws[:, : candidates.shape[1]] < round(rate * 2**32)), slots)
+
+
+def choose_by_weight(
+    candidates: np.ndarray, weights: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray
+) -> np.ndarray:
+    """Positions of `counts` candidates a row, drawn one after the other in proportion to their weights.
+
+    Ascending, -1 in unused slots; candidates of weight 0 are never chosen. Draws: uint32 (b, at least s).
+
+    Args:
+        weights: float (b, s).
+    """
+    length = candidates.shape[1]
+    candidates = candidates & (weights > 0)
+    # The smallest of exponential waiting times are a draw without replacement (Efraimidis & Spirakis 2006).
+    times = -np.log((draws[:, :length] + 0.5) * 2.0**-32)
+    times = np.where(candidates, times / np.where(candidates, weights, 1), np.inf)
+    order = np.argsort(times, axis=1)[:, :slots]
+    chosen = np.zeros(candidates.shape, dtype=bool)
+    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < counts[:, None], axis=1)
+    return positions_of(chosen & candidates, slots)
+
+
+def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
+    """Where bool (b, s) is True, the first `slots` of a row: int32 (b, slots), ascending, -1 in unused slots.
+
+    [[0, 1, 0, 1]], slots 3 -> [[1, 3, -1]]
+    """
+    row, column = np.nonzero(chosen)
+    counts = np.bincount(row, minlength=len(chosen))
+    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    fits = place < slots
+    positions = np.full((len(chosen), slots), -1, dtype=np.int32)
+    positions[row[fits], place[fits]] = column[fits]
+    return positions
+
+
+def drawn_count(sizes: np.ndarray, rate: float, draws: np.ndarray) -> np.ndarray:
+    """int(rate * size + u), u uniform in [0, 1): a whole number whose mean is rate * size.
+
+    rate 0.15, size 512 -> 76 or 77, the latter with probability 0.8
+    """
+    return np.floor(sizes * rate + draws * 2.0**-32).astype(np.int64)
+
+
+class _Words(NamedTuple):
+    """Words of all rows in one line: a row's k-th has number `offsets[row] + k`."""
+
+    flat: np.ndarray  # candidates of all rows
+    sizes: np.ndarray  # candidates of each word
+    offsets: np.ndarray  # (b,)
+    counts: np.ndarray  # (b,), words of each row
+
+
+def _words(candidates: np.ndarray, starts: np.ndarray) -> _Words:
+    flat = np.flatnonzero(candidates)
+    ends = np.cumsum(np.count_nonzero(candidates, axis=1))
+    begins = starts.reshape(-1).take(flat)
+    begins[np.append(0, ends[:-1][ends[:-1] < len(flat)])] = True
+    begins = np.flatnonzero(begins)
+    offsets = np.searchsorted(begins, np.append(0, ends))
+    return _Words(flat, np.diff(begins, append=len(flat)), offsets[:-1], np.diff(offsets))
+
+
+def _shuffled_words(words: _Words, length: int, draws: np.ndarray) -> np.ndarray:
+    """Numbers of each row's words in random order, (b, length); nonsense behind the last."""
+    keys, low, scramble = _sort_keys(length, draws)
+    keys[np.arange(length) >= words.counts[:, None]] = _LARGEST
+    keys.sort(axis=1)
+    return words.offsets[:, None] + ((keys & low) ^ scramble)
+
+
+def _positions_of(words: _Words, taken: np.ndarray, shape: tuple[int, int], slots: int) -> np.ndarray:
+    """Positions of the pieces of some words: (b, slots)."""
+    row, column = np.divmod(words.flat[np.repeat(taken, words.sizes)], shape[1])
+    counts = np.bincount(row, minlength=shape[0])
+    positions = np.full((shape[0], slots), -1, dtype=np.int32)
     positions[row, np.arange(len(row)) - (np.cumsum(counts) - counts)[row]] = column
     return positions
 
@@ -126,16 +266,19 @@ def replace_tokens(
     mask_id: int,
     vocabulary_size: int,
     shares: tuple[float, float] = (0.8, 0.1),
+    random_from: int = 0,
+    random_draws: np.ndarray | None = None,
 ) -> np.ndarray:
     """Masks, keeps or swaps the tokens at `positions`, in place, and returns what was there; 0 in unused slots.
 
     Each token by itself becomes the mask with probability `shares[0]`, stays with `shares[1]`, and is otherwise
-    drawn from the entire vocabulary, special tokens and itself included.
+    drawn from the vocabulary, the token itself and special tokens from `random_from` on included.
 
     Args:
         token_ids: int32 (b, s), contiguous; changed in place.
         positions: int32 (b, p), -1 in unused slots.
         draws: uint32 (b, p).
+        random_draws: uint32 (b, p), which token it is, where equal draws decide for a whole word. Default: of `draws`.
     """
     rows, length = token_ids.shape
     flat = positions + np.arange(0, rows * length, length)[:, None]
@@ -148,59 +291,11 @@ def replace_tokens(
     keep_from, swap_from = round(shares[0] * 2**32), round((shares[0] + shares[1]) * 2**32)
     replaced = np.where(draws < keep_from, np.int32(mask_id), originals)
     swap = np.flatnonzero(draws >= swap_from)
-    # One draw decides, and what it exceeds the threshold by is uniform again: that picks the token.
-    excess = draws[swap].astype(np.uint64) - np.uint64(swap_from)
-    replaced[swap] = excess * np.uint64(vocabulary_size) // np.uint64(max(1, 2**32 - swap_from))
+    if random_draws is None:
+        # One draw decides, and what it exceeds the threshold by is uniform again: that picks the token.
+        excess, range_ = draws[swap].astype(np.uint64) - np.uint64(swap_from), max(1, 2**32 - swap_from)
+    else:
+        excess, range_ = random_draws[used][swap].astype(np.uint64), 2**32
+    replaced[swap] = random_from + excess * np.uint64(vocabulary_size - random_from) // np.uint64(range_)
     tokens[flat] = replaced
     return targets
-
-
-@dataclass(frozen=True)
-class TokenMasking:
-    """BERT's rule: hide `rate` of a row's tokens, special tokens excepted, or of its words.
-
-    Args:
-        mask_id: the token that hides others.
-        vocabulary_size: random tokens come from [0, vocabulary_size).
-        special_ids: tokens that are never hidden.
-        rate: share of the row's length to predict.
-        slots: most tokens to predict a row.
-        word_starts: bool (vocabulary,), to hide whole words; None hides pieces.
-        shares: of hidden tokens that become the mask, and that stay.
-    """
-
-    mask_id: int
-    vocabulary_size: int
-    special_ids: tuple[int, ...]
-    slots: int
-    rate: float = 0.15
-    word_starts: np.ndarray | None = None
-    shares: tuple[float, float] = (0.8, 0.1)
-
-    def num_draws(self, length: int) -> int:
-        """32-bit draws a row needs: half a one for each place, one to scramble, one for each slot."""
-        return -(-length // 2) + 1 + self.slots
-
-    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray, left_padding: bool = False):
-        """Corrupts int32 `token_ids` (b, s) in place.
-
-        Args:
-            lengths: (b,), tokens of each row, special tokens included.
-            draws: uint32 (b, at least `num_draws(s)`).
-            left_padding: rows end, rather than begin, with their tokens.
-
-        Returns: positions and targets, int32 (b, slots).
-        """
-        length = token_ids.shape[1]
-        columns = np.arange(length, dtype=np.int32)
-        candidates = columns >= length - lengths[:, None] if left_padding else columns < lengths[:, None]
-        for special in self.special_ids:
-            candidates &= token_ids != special
-        counts = num_to_predict(lengths, self.rate, self.slots)
-        if self.word_starts is None:
-            positions = choose_tokens(candidates, counts, self.slots, draws)
-        else:
-            positions = choose_words(candidates, self.word_starts.take(token_ids), counts, self.slots, draws)
-        choices = draws[:, self.num_draws(length) - self.slots : self.num_draws(length)]
-        targets = replace_tokens(token_ids, positions, choices, self.mask_id, self.vocabulary_size, self.shares)
-        return positions, targets

@@ -7,7 +7,8 @@ import numpy as np
 
 from .batches import Batches
 from .corpora import Corpus
-from .corruption import TokenMasking, num_to_predict
+from .corruption import num_to_predict
+from .masking import TokenMasking
 from .examples import fill_rows
 from .packing import document_chunks, segment_pairs
 from .sampling import DYNAMIC, STATIC, row_draws, shuffled

@@ -29,6 +29,11 @@ def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: i
     )
 
 
+def raw_bits(seed: int, stream: int, size: int, step: int = 0) -> np.ndarray:
+    """uint64 (size,) of one generator, from its beginning."""
+    return _philox(seed, step, stream).random_raw(size)
+
+
 class Uniform:
     """Draws from [0, 1) that are the same with every version of numpy: raw bits of a Philox generator."""
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.corruption import TokenMasking, choose_tokens, choose_words, num_to_predict, replace_tokens
+from kerasbert.data.corruption import choose_tokens, choose_words, num_to_predict, replace_tokens
+from kerasbert.data.masking import TokenMasking
 from kerasbert.data.sampling import DYNAMIC, row_draws
 
 MASK, CLS, SEP, VOCABULARY = 4, 2, 3, 50
