@@ -9,11 +9,12 @@ from ..data import CausalLMBatches
 from ..data.corpora import Corpus
 from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
+from .memory import StreamObjective
 from .next_token import NextToken
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class CausalLM(NextToken):
+class CausalLM(StreamObjective, NextToken):
     """Predicts every token from those before it (Radford et al. 2018, section 3.1), and so continues text.
 
     The targets are aligned in the data: y at a position is the token that follows it.
@@ -33,8 +34,8 @@ class CausalLM(NextToken):
         self.causal_lm = backbone.make_head("causal_lm")
         self.build_now()
 
-    def call(self, inputs):
-        x = self.backbone(inputs)["sequence_output"]
+    def call(self, inputs, training=None):
+        x = self.run_backbone(inputs, training)["sequence_output"]
         if inputs.get("masked_positions") is not None:
             x = gather_positions(x, inputs["masked_positions"])
         return self.causal_lm(x, self.backbone.token_table)

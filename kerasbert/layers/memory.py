@@ -1,0 +1,75 @@
+"""Memory of the segments before: the states of the last positions, right-aligned, with a mask of the slots in use.
+
+A batch may hold `memory` (b, layers, slots, m) and `memory_mask` bool (b, slots), True where a slot is filled.
+"""
+
+from keras import ops
+from keras.backend import standardize_dtype
+
+
+def empty_memory(batch_size, num_layers, slots, dim, dtype):
+    """Nothing remembered: what a batch holds at the start of its streams."""
+    return {
+        "memory": ops.zeros((batch_size, num_layers, slots, dim), dtype),
+        "memory_mask": ops.zeros((batch_size, slots), "bool"),
+    }
+
+
+def memory_of(inputs):
+    """(memory, bool mask of its slots) of a batch, without the rows where a stream starts; (None, None) without any."""
+    memory, mask = inputs.get("memory"), inputs.get("memory_mask")
+    if memory is None:
+        return None, None
+    mask = ops.ones_like(memory[:, 0, :, 0], "bool") if mask is None else ops.cast(mask, "bool")
+    if inputs.get("stream_start") is not None:
+        mask = mask & ops.logical_not(ops.cast(inputs["stream_start"], "bool"))[:, None]
+    return memory, mask
+
+
+def next_memory(memory, mask, states, real=None):
+    """The memory after a segment: the last slots of memory and segment together, without gradients.
+
+    slots 2, memory [. a], states [b c d], real [1 1 0] -> [b c]
+
+    Call:
+        memory, mask: of `memory_of`.
+        states: one float (b, q, m) a layer.
+        real: bool (b, q), True at real tokens; others leave no trace.
+
+    Returns: a dict of `memory` and `memory_mask`.
+    """
+    slots = memory.shape[2]
+    segment = ops.cast(ops.stack(states, axis=1), memory.dtype)
+    filled = ops.ones_like(segment[:, 0, :, 0], "bool") if real is None else real
+    both = ops.concatenate([memory, segment], axis=2)
+    filled = ops.concatenate([mask, filled], axis=1)
+    columns = ops.shape(both)[2]
+    if real is None:
+        both, filled = both[:, :, columns - slots :], filled[:, columns - slots :]
+    else:
+        # Filled slots move to the right, in their order.
+        order = ops.argsort(ops.arange(columns) + columns * ops.cast(filled, "int32"), axis=1)[:, columns - slots :]
+        both = ops.take_along_axis(both, order[:, None, :, None], axis=2)
+        filled = ops.take_along_axis(filled, order, axis=1)
+    return {"memory": ops.stop_gradient(both), "memory_mask": filled}
+
+
+def check_memory(inputs, backbone):
+    """Raises a ValueError unless `memory` and `memory_mask` are what `backbone.empty_memory` makes."""
+    memory, mask = inputs.get("memory"), inputs.get("memory_mask")
+    if memory is None:
+        if mask is not None:
+            raise ValueError("`memory_mask` goes with `memory`. Received: one without it. Give both or neither.")
+        return
+    if inputs.get("sequence_ids") is not None:
+        raise ValueError("Packed rows (`sequence_ids`) have no memory. Received: both. Leave one of them out.")
+    rows = inputs["token_ids"].shape[0]
+    for key, like in backbone.empty_memory(1).items():
+        found = inputs.get(key)
+        expected = f"{standardize_dtype(like.dtype)}{[rows, *like.shape[1:]]}"
+        received = expected if found is None else f"{standardize_dtype(found.dtype)}{list(found.shape)}"
+        if received != expected:
+            raise ValueError(
+                f"`{key}` must be {expected} for this backbone and batch. Received: {received}. Begin with "
+                "`empty_memory(batch_size)` of the backbone, and carry on with what its calls return."
+            )
