@@ -166,13 +166,16 @@ class ExampleBatches(Batches):
     def _rows(self, update: int, first: int, last: int) -> tuple:
         number, step = divmod(update, self.steps_per_epoch)
         places = step * self.batch_size + np.arange(first, last)
-        real = places < self.num_examples
-        chosen = places[real]
+        chosen = places[places < self.num_examples]
         if self.shuffle:
             chosen = shuffled(chosen, self.num_examples, self.seed, number)
+        return self._taken(chosen, len(places))
+
+    def _taken(self, examples: np.ndarray, rows: int) -> tuple:
+        """x, y and weights of some examples, filled up to a number of rows."""
 
         def pick(array: np.ndarray, name: str) -> np.ndarray:
-            return _filled(array[chosen], len(places), name)
+            return _filled(array[examples], rows, name)
 
         return tuple(_map_named(pick, part) for part in (self.x, self.y, self.sample_weight))
 

@@ -17,6 +17,7 @@ import tokenizers as hf
 from tokenizers import pre_tokenizers
 
 from . import moses
+from .offsets import aligned, trimmed
 from .tokenizer_export import write_files
 from .tokenizer_families import FAMILIES
 from .tokenizer_files import READERS, ROLES, read_settings, special_roles
@@ -169,6 +170,25 @@ class Tokenizer:
             encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except TypeError:
             raise ValueError("`texts` must be a list of str or of (str, str) tuples.") from None
+        return self._pieces(encodings)
+
+    def encode_with_offsets(self, texts: Iterable[str], plain_text: bool = True) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each text the ids, int32 (n,), and the characters [start, stop) that each stands for, int32 (n, 2).
+
+        No special tokens are added, and white space at the ends of a piece belongs to no piece:
+        `text[start:stop]` is the piece as it was written.
+        """
+        texts = list(texts)
+        backend = self._plain_backend if plain_text else self.backend
+        prepared = self._prepared(texts, plain_text) if self.preparation else texts
+        encodings = backend.encode_batch(prepared, add_special_tokens=False)
+        rows = []
+        for text, read, ids, encoding in zip(texts, prepared, self._pieces(encodings), encodings, strict=True):
+            offsets = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+            rows.append((ids, trimmed(text, aligned(read, text)[offsets] if self.preparation else offsets)))
+        return rows
+
+    def _pieces(self, encodings: list) -> list[np.ndarray]:
         rows = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
         if self.preparation:  # a step towards a piece that was not reached is no piece
             rows = [np.where(row < self.vocabulary_size, row, np.int32(self.unk_id)) for row in rows]

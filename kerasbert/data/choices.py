@@ -1,0 +1,69 @@
+"""Multiple choice: one row for each choice."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .examples import fill_rows
+from .packing import truncation
+from .tokenizers import Tokenizer
+
+
+def encode_choices(
+    tokenizer: Tokenizer, examples: Sequence, max_length: int, max_choice_length: int = 128
+) -> dict[str, np.ndarray]:
+    """Rows of (context, choice) for each choice of each example.
+
+    An example is (context, choices) as in SWAG and ARC, or (passage, question, choices) as in RACE: each choice is then
+    put behind the question, or in place of each "_" in it; of question and choice the last `max_choice_length` tokens
+    are kept, and the passage loses its end. A pair that is too long loses tokens from the end of the longer part.
+
+    Args:
+        examples: see above; the numbers of choices may differ, rows of padding fill them up.
+        max_length: tokens of a row, special ones included.
+
+    Returns:
+        int32 "token_ids" (b, c, s), "lengths" (b, c), "segment_ids" (b, c, s) if the tokenizer's pairs have segments;
+        or bool "padding_mask" (b, c, s) in place of lengths for a tokenizer that pads on the left.
+    """
+    parts = [_checked(example, number) for number, example in enumerate(examples)]
+    most = max(len(endings) for _, endings, _ in parts)
+    texts = [context for context, *_ in parts] + [ending for _, endings, _ in parts for ending in endings]
+    ids = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
+    endings = iter(ids[len(parts) :])
+    facts = tokenizer.facts
+    room = max_length - (len(facts["pair"]) - 2)
+    if room < 2:
+        raise ValueError(f"`max_length` must leave room for text beside the special tokens. Received: {max_length}.")
+    rows: list[tuple] = []
+    for context, (_, choices, is_reading) in zip(ids, parts, strict=False):
+        for _ in choices:
+            rows.append(_fitted(context, next(endings), room, min(max_choice_length, room) if is_reading else None))
+        rows += [()] * (most - len(choices))
+    x = fill_rows(facts, rows, segments=any(segment for _, segment in facts["pair"]))
+    return {key: array.reshape(len(parts), most, *array.shape[1:]) for key, array in x.items()}
+
+
+def _fitted(context: np.ndarray, ending: np.ndarray, room: int, kept: int | None) -> tuple:
+    if kept is not None:
+        ending = ending[-kept:]
+        return context[: room - len(ending)], ending
+    drops = truncation(np.array(len(context)), np.array(len(ending)), room)
+    return tuple(part[: len(part) - int(drop)] for part, drop in zip((context, ending), drops, strict=True))
+
+
+def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
+    """(context, the choices as they are read, whether there is a passage before a question)."""
+    right = isinstance(example, (tuple, list)) and len(example) in (2, 3)
+    choices = example[-1] if right else ()
+    right = right and isinstance(choices, (tuple, list)) and len(choices) > 1
+    if not right or not all(isinstance(text, str) for text in (*example[:-1], *choices)):
+        raise ValueError(
+            "An example must be (context, choices) or (passage, question, choices) of str, with two or more choices. "
+            f"Received as example {number}: {example!r:.60}."
+        )
+    if len(example) == 2:
+        return example[0], list(choices), False
+    question = example[1]
+    joined = [question.replace("_", choice) if "_" in question else f"{question} {choice}" for choice in choices]
+    return example[0], joined, True

@@ -1,0 +1,43 @@
+"""Which characters of a text a piece stands for."""
+
+import unicodedata
+
+import numpy as np
+
+_REACH = 16  # characters that a preparation may drop, or put in, at one place
+
+
+def trimmed(text: str, offsets: np.ndarray) -> np.ndarray:
+    """Offsets int32 (n, 2) without the white space at the ends of each piece; nothing but white space is empty."""
+    blank = np.array([*map(str.isspace, text), True])
+    starts, stops = np.clip(offsets, 0, len(text)).T
+    solid = np.flatnonzero(~blank)
+    after = np.append(solid, len(text))[np.searchsorted(solid, starts)]  # the first character from there on
+    before = np.insert(solid, 0, -1)[np.searchsorted(solid, stops)] + 1  # behind the last one up to there
+    starts = np.minimum(np.maximum(starts, after), stops)
+    return np.stack([starts, np.maximum(np.minimum(stops, before), starts)], axis=1).astype(np.int32)
+
+
+def aligned(changed: str, text: str) -> np.ndarray:
+    """Where each character of a rewritten text, and its end, stood in the original: int32 (len(changed) + 1,).
+
+    Both are walked through together; a letter is found again whatever its case, its accents and the white space around
+    it, and what is not found stands where the last one did.
+
+    "a ! é" from "A! É" -> [0, 1, 1, 2, 3, 4]
+    """
+    original = [_bare(character) for character in text]
+    places = np.zeros(len(changed) + 1, dtype=np.int32)
+    place = 0
+    for number, character in enumerate(changed):
+        bare = _bare(character)
+        found = next((p for p in range(place, min(place + _REACH, len(original))) if original[p] == bare), None)
+        places[number] = min(place, len(text)) if found is None or not bare.strip() else found
+        if found is not None and bare.strip():
+            place = found + 1
+    places[-1] = len(text)
+    return places
+
+
+def _bare(character: str) -> str:
+    return unicodedata.normalize("NFKD", character)[:1].casefold()[:1]

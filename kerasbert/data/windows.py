@@ -1,0 +1,47 @@
+"""Long texts as windows that overlap, and what they have to be put together again."""
+
+import numpy as np
+
+from .examples import fill_rows
+
+
+def window_starts(length: int, size: int, stride: int) -> list[int]:
+    """Where windows of `size` tokens begin, up to the first one that reaches the end.
+
+    length 300, size 100, stride 50 -> 0, 50, 100, 150, 200
+    """
+    if not 0 < stride:
+        raise ValueError(f"`stride` must be at least 1. Received: {stride}.")
+    starts = [0]
+    while starts[-1] + size < length:
+        starts.append(starts[-1] + min(size, stride))
+    return starts
+
+
+def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
+    """For every token the window in which it has most context, int32 (length,); the earlier one on a tie.
+
+    The score of a window is the smaller of the tokens to the left and to the right, and a hundredth of the window.
+    Devlin et al. 2018, official code.
+    """
+    tokens = np.arange(length)
+    scores = np.full((len(starts), length), -np.inf)
+    for window, start in enumerate(starts):
+        here = slice(start, min(start + size, length))
+        width = here.stop - here.start
+        inside = tokens[here]
+        scores[window, here] = np.minimum(inside - start, here.stop - 1 - inside) + 0.01 * width
+    return scores.argmax(axis=0).astype(np.int32) if length else np.zeros(0, np.int32)
+
+
+def right_padded_rows(facts: dict, rows: list[tuple], text: str = "A") -> tuple[dict, np.ndarray]:
+    """Rows in the tokenizer's template with padding on the right, and the column where their part `text` begins."""
+    facts = {**facts, "padding_side": "right"}
+    x = fill_rows(facts, rows, segments=any(segment for _, segment in facts["pair"]))
+    columns = np.zeros(len(rows), dtype=np.int32)
+    for number, row in enumerate(rows):
+        for item, _ in facts["pair" if len(row) == 2 else "single"]:
+            if item == text:
+                break
+            columns[number] += 1 if item not in ("A", "B") else len(row["AB".index(item)])
+    return x, columns

@@ -1,0 +1,269 @@
+"""What predictions are worth: the official scores of the classic tasks.
+
+Scores are fractions or percent as the official scripts have them; each docstring says which. Libraries do the work
+where there is one: scikit-learn, SciPy, sacreBLEU, rouge-score (`pip install kerasbert[metrics]`).
+"""
+
+import collections
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .data.tagging import entities as entities_of
+
+# === Labels and numbers ===
+
+
+def accuracy(labels: Sequence, predictions: Sequence) -> float:
+    """The share of predictions that are right."""
+    labels, predictions = _paired(labels, predictions)
+    return float(np.mean(labels == predictions))
+
+
+def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive=None) -> float:
+    """F1 of scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
+
+    Multi-label: arrays (n, labels) of 0 and 1.
+    """
+    from sklearn.metrics import f1_score
+
+    labels, predictions = _paired(labels, predictions)
+    options = {"pos_label": positive} if positive is not None else {}
+    return float(f1_score(labels, predictions, average=average, zero_division=0, **options))
+
+
+def matthews(labels: Sequence, predictions: Sequence) -> float:
+    """Matthews correlation, the score of CoLA; 0 when there is only one class."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(*_paired(labels, predictions)))
+
+
+def pearson(labels: Sequence[float], predictions: Sequence[float]) -> float:
+    """Pearson correlation; 0 when either side is constant."""
+    from scipy.stats import pearsonr
+
+    labels, predictions = _numbers(labels, predictions)
+    return float(pearsonr(labels, predictions).statistic) if np.ptp(labels) and np.ptp(predictions) else 0.0
+
+
+def spearman(labels: Sequence[float], predictions: Sequence[float]) -> float:
+    """Spearman correlation of ranks, the score of STS-B; 0 when either side is constant."""
+    from scipy.stats import spearmanr
+
+    labels, predictions = _numbers(labels, predictions)
+    return float(spearmanr(labels, predictions).statistic) if np.ptp(labels) and np.ptp(predictions) else 0.0
+
+
+def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    if len(labels) != len(predictions) or not len(labels):
+        raise ValueError(
+            "Every example must have a label and a prediction. Received: "
+            f"{len(labels)} labels, {len(predictions)} predictions."
+        )
+    return np.asarray(labels), np.asarray(predictions)
+
+
+def _numbers(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    labels, predictions = (np.asarray(side, "float64").reshape(-1) for side in _paired(labels, predictions))
+    for name, side in (("labels", labels), ("predictions", predictions)):
+        if not np.isfinite(side).all():
+            number = int(np.argmin(np.isfinite(side)))
+            raise ValueError(f"Numbers must be finite. Received: {name}[{number}] = {side[number]}.")
+    return labels, predictions
+
+
+# === Entities ===
+
+
+def entities(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> dict:
+    """Precision, recall and F1 of whole entities, as fractions: type and both boundaries must be right (conlleval).
+
+    Args:
+        labels, predictions: the tags of each sentence; BIO, IOB1 or BIOES.
+
+    Returns: {"precision", "recall", "f1", "accuracy" (of tags), "types": {type: {"precision", "recall", "f1",
+        "support"}}}; what would be 0 / 0 is 0.
+    """
+    correct, found, wanted = (collections.Counter() for _ in range(3))
+    right_tags = total_tags = 0
+    _paired(range(len(labels)), range(len(predictions)))
+    for number, (expected, given) in enumerate(zip(labels, predictions, strict=True)):
+        if len(expected) != len(given):
+            raise ValueError(
+                f"A sentence must have a tag for every word. Received: sentence {number} with {len(expected)} labels, "
+                f"{len(given)} predictions."
+            )
+        total_tags += len(expected)
+        right_tags += sum(a == b for a, b in zip(expected, given, strict=True))
+        expected, given = set(entities_of(expected)), set(entities_of(given))
+        for counter, spans in ((wanted, expected), (found, given), (correct, expected & given)):
+            counter.update(kind for kind, _, _ in spans)
+    types = {
+        kind: {**_scores(correct[kind], found[kind], wanted[kind]), "support": wanted[kind]}
+        for kind in sorted(wanted | found)
+    }
+    total = _scores(correct.total(), found.total(), wanted.total())
+    return {**total, "accuracy": right_tags / total_tags if total_tags else 0.0, "types": types}
+
+
+def _scores(correct: int, found: int, wanted: int) -> dict[str, float]:
+    precision, recall = correct / found if found else 0.0, correct / wanted if wanted else 0.0
+    both = precision + recall
+    return {"precision": precision, "recall": recall, "f1": 2 * precision * recall / both if both else 0.0}
+
+
+# === Questions ===
+
+
+def squad(
+    dataset: str | Path | Mapping | Sequence,
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    null_threshold: float = 1.0,
+) -> dict[str, float]:
+    """Exact match and F1 of SQuAD, percent, to the last digit of the official scripts.
+
+    A data set whose questions say `is_impossible` is scored by version 2.0, any other by version 1.1.
+
+    Args:
+        dataset: a SQuAD file, its content, or the list under "data" in it.
+        predictions: {question id: answer}; in version 2.0 "" means that there is none.
+        null_odds: {question id: odds of no answer}; adds the best scores that a threshold on them gives.
+        null_threshold: answers whose odds of none are above it are taken back; of the official script, for odds that
+            are probabilities.
+
+    Returns: version 1.1 {"exact_match", "f1"}, where a question without a prediction counts as wrong; version 2.0
+        {"exact", "f1", "total"}, the same with "HasAns_" and "NoAns_" before them if there are such questions, and
+        with `null_odds` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+    """
+    questions = [q for article in _articles(dataset) for p in article["paragraphs"] for q in p["qas"]]
+    if not any("is_impossible" in question for question in questions):
+        return _squad_1(questions, predictions)
+    missing = [question["id"] for question in questions if question["id"] not in predictions]
+    if missing:
+        raise ValueError(f"Every question needs a prediction. Received none for {len(missing)}, such as {missing[0]}.")
+    exact, f1s, answerable, odds = {}, {}, {}, null_odds or {}
+    for question in questions:
+        truths = [a["text"] for a in question["answers"] if _normalized(a["text"])] or [""]
+        answer, key = predictions[question["id"]], question["id"]
+        exact[key] = max(int(_normalized(truth) == _normalized(answer)) for truth in truths)
+        f1s[key] = max(_overlap_2(truth, answer) for truth in truths)
+        answerable[key] = bool(question["answers"])
+    kept = [
+        {k: float(not answerable[k]) if odds.get(k, 0.0) > null_threshold else value for k, value in values.items()}
+        for values in (exact, f1s)
+    ]
+    scores = _means(*kept, list(exact))
+    for name, wanted in (("HasAns", True), ("NoAns", False)):
+        keys = [key for key in exact if answerable[key] is wanted]
+        if keys:
+            scores |= {f"{name}_{score}": value for score, value in _means(*kept, keys).items()}
+    if null_odds is not None:
+        for name, values in (("exact", exact), ("f1", f1s)):
+            best, threshold = _best_threshold(values, predictions, odds, answerable)
+            scores |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
+    return scores
+
+
+def _articles(dataset) -> Sequence:
+    if isinstance(dataset, (str, Path)):
+        dataset = json.loads(Path(dataset).read_text(encoding="utf-8"))
+    return dataset["data"] if isinstance(dataset, Mapping) else dataset
+
+
+def _squad_1(questions: list, predictions: Mapping) -> dict[str, float]:
+    exact = total = 0
+    f1_sum = 0.0
+    for question in questions:
+        total += 1
+        if question["id"] not in predictions:
+            continue
+        answer, truths = predictions[question["id"]], [a["text"] for a in question["answers"]]
+        exact += max(_normalized(truth) == _normalized(answer) for truth in truths)
+        f1_sum += max(_overlap_1(truth, answer) for truth in truths)
+    return {"exact_match": 100.0 * exact / total, "f1": 100.0 * f1_sum / total}
+
+
+def _normalized(text: str) -> str:
+    """Lower case, without punctuation, articles and extra white space."""
+    text = "".join(character for character in text.lower() if character not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def _shared(truth: list[str], answer: list[str]) -> float:
+    same = sum((collections.Counter(truth) & collections.Counter(answer)).values())
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(answer), same / len(truth)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _overlap_1(truth: str, answer: str) -> float:
+    return _shared(_normalized(truth).split(), _normalized(answer).split())
+
+
+def _overlap_2(truth: str, answer: str) -> float:
+    truth, answer = _normalized(truth).split(), _normalized(answer).split()
+    return _shared(truth, answer) if truth and answer else float(truth == answer)
+
+
+def _means(exact: dict, f1s: dict, keys: list) -> dict[str, float]:
+    total = len(keys)
+    mean = {name: 100.0 * sum(values[key] for key in keys) / total for name, values in (("exact", exact), ("f1", f1s))}
+    return {**mean, "total": total}
+
+
+def _best_threshold(values: dict, predictions: Mapping, odds: Mapping, answerable: dict) -> tuple[float, float]:
+    """(percent, threshold): answers whose odds of none are above the threshold are taken back."""
+    score = best = sum(not has for has in answerable.values())
+    threshold = 0.0
+    for key in sorted(odds, key=lambda key: odds[key]):
+        if key not in values:
+            continue
+        if answerable[key]:
+            score += values[key]
+        else:
+            score += -1 if predictions[key] else 0
+        if score > best:
+            best, threshold = score, odds[key]
+    return 100.0 * best / len(values), threshold
+
+
+# === Text ===
+
+
+def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], **options) -> float:
+    """Corpus BLEU of sacreBLEU, percent. Papers: Papineni et al. 2002; Post 2018 (arXiv 1804.08771).
+
+    Args:
+        references: a str for each prediction, or a list of them.
+        **options: of `sacrebleu.corpus_bleu`, such as tokenize="intl", lowercase=True.
+    """
+    import sacrebleu
+
+    many = [[r] if isinstance(r, str) else list(r) for r in references]
+    _paired(range(len(many)), range(len(predictions)))
+    streams = [[r[i] if i < len(r) else None for r in many] for i in range(max(map(len, many)))]
+    return float(sacrebleu.corpus_bleu(list(predictions), streams, **options).score)
+
+
+def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], stem: bool = True) -> dict:
+    """F-measures of ROUGE-1, -2, -L and -Lsum by rouge-score, percent; of several references the best one counts.
+
+    Lines are the sentences of -Lsum.
+    """
+    from rouge_score import rouge_scorer
+
+    _paired(range(len(references)), range(len(predictions)))
+    names = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    scorer = rouge_scorer.RougeScorer(names, use_stemmer=stem)
+    found = [
+        scorer.score_multi([truth] if isinstance(truth, str) else list(truth), text)
+        for truth, text in zip(references, predictions, strict=True)
+    ]
+    return {name: 100.0 * float(np.mean([scores[name].fmeasure for scores in found])) for name in names}

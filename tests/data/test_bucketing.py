@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from kerasbert.data.bucketing import BucketedBatches, bucket_width, row_lengths
+
+LENGTHS = np.array([3, 60, 17, 5, 33, 16, 30, 2, 70, 40, 9])
+
+
+def examples(left=False):
+    width = 70
+    columns = np.arange(width)
+    real = columns >= width - LENGTHS[:, None] if left else columns < LENGTHS[:, None]
+    ids = np.where(real, 1 + np.arange(len(LENGTHS))[:, None], 0).astype("int32")
+    return {"token_ids": ids, **({"padding_mask": real} if left else {"lengths": LENGTHS.astype("int32")})}
+
+
+def test_widths_are_few():
+    assert [bucket_width(n) for n in (1, 16, 17, 500, 513, 1_025)] == [16, 16, 32, 512, 1_024, 1_536]
+    assert [bucket_width(n, limit=100) for n in (60, 70, 120)] == [64, 100, 120]
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_every_example_comes_once_a_pass_and_whole(left, shuffle):
+    labels = np.arange(len(LENGTHS))
+    batches = BucketedBatches(examples(left), labels, batch_size=3, epochs=2, shuffle=shuffle, limit=100)
+    assert len(batches) == 8
+    orders = []
+    for number in range(2):
+        seen = []
+        for x, y, weight in list(batches)[4 * number : 4 * number + 4]:
+            width = x["token_ids"].shape[1]
+            assert len(y) == 3 and width in (16, 32, 64, 100)
+            real = weight > 0
+            lengths = row_lengths({key: array[real] for key, array in x.items()})
+            assert lengths.tolist() == LENGTHS[y[real]].tolist()
+            assert width == max(bucket_width(n, 100) for n in lengths) or lengths.max() <= width
+            assert (x["token_ids"][real].sum(axis=1) == (1 + y[real]) * lengths).all()
+            seen += y[real].tolist()
+        assert sorted(seen) == labels.tolist()
+        orders.append(seen)
+    assert (orders[0] != orders[1]) is shuffle
+
+
+def test_little_padding_and_one_batch_that_is_not_full():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 513, 2_000).astype("int32")
+    batches = BucketedBatches({"token_ids": np.zeros((2_000, 512), "int32"), "lengths": lengths}, batch_size=32)
+    slots = sum(x["token_ids"].size for x, _, _ in batches)
+    assert lengths.sum() / slots > 0.7
+    assert sum((weight == 0).any() for _, _, weight in batches) == 1
+    widths = [x["token_ids"].shape[1] for x, _, _ in batches]
+    assert widths[:2] == [512, 16] and widths != sorted(widths)
+
+
+def test_any_step_at_once_and_from_any_start():
+    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=3, seed=5)
+    whole = list(batches)
+    for step in (11, 0, 17, 6):
+        for found, expected in zip(batches[step][:2], whole[step][:2], strict=True):
+            np.testing.assert_equal(found, expected)
+    np.testing.assert_equal(batches.starting_at(7)[2], whole[9])
+
+
+def test_parts_have_one_width():
+    x = examples()
+    batches = BucketedBatches(x, batch_size=4, shuffle=False)
+    rows = []
+    for part, numbers in batches.parts():
+        ids = np.concatenate([x["token_ids"][:, :16] for x, _, _ in part])[: len(numbers)]
+        assert len({x["token_ids"].shape[1] for x, _, _ in part}) == 1
+        assert ids[:, 0].tolist() == (1 + numbers).tolist()
+        rows += numbers.tolist()
+    assert sorted(rows) == list(range(len(LENGTHS)))
+
+
+def test_tags_are_cut_with_their_tokens():
+    x = examples()
+    y = np.where(x["token_ids"] > 0, 7, 0)
+    for _, targets, weight in BucketedBatches(x, y, (y > 0).astype("float32"), batch_size=3, tagged=True):
+        assert targets.shape == weight.shape and ((targets == 7) == (weight > 0)).all()

@@ -1,0 +1,107 @@
+import json
+
+import numpy as np
+import pytest
+
+from kerasbert import metrics
+
+
+@pytest.mark.parametrize("name", ["1.1__Match", "v2.0__nlnet"])
+def test_squad_equals_the_official_scripts_to_the_last_digit(name, shared_data):
+    folder = shared_data / "metric_oracles" / "squad"
+    expected = json.loads((folder / "expected_scores.json").read_text())
+    file = next(file for file in expected if file.startswith(name))
+    predictions = json.loads((folder / "predictions" / file).read_text())
+    assert metrics.squad(folder / expected[file]["dataset"], predictions) == expected[file]["scores"]
+
+
+def question(key, *answers, **further):
+    return {"id": key, "question": "?", "answers": [{"text": a, "answer_start": 0} for a in answers], **further}
+
+
+def article(*questions):
+    return {"version": "x", "data": [{"title": "t", "paragraphs": [{"context": "c", "qas": list(questions)}]}]}
+
+
+def test_squad_1():
+    data = article(question("a", "The cat's mat!", "a mat"), question("b", "dog"), question("c", "owl"))
+    scores = metrics.squad(data, {"a": "cats mat", "b": "the big dog"})
+    assert scores == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx((1 + 2 / 3) * 100 / 3)}
+
+
+def test_squad_2_with_thresholds():
+    none = dict(is_impossible=True)
+    data = article(
+        question("a", "cat", is_impossible=False), question("b", "dog", is_impossible=False), question("c", **none),
+        question("d", **none),
+    )  # fmt: skip
+    predictions = {"a": "cat", "b": "a big dog", "c": "", "d": "owl"}
+    scores = metrics.squad(data, predictions)
+    assert scores["exact"] == 50 and scores["total"] == 4 and scores["NoAns_exact"] == 50
+    assert scores["HasAns_f1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+    odds = {"a": -3.0, "b": -1.0, "c": 5.0, "d": 0.5}
+    scores = metrics.squad(data, predictions, odds)
+    # Of no answer at all, 2 of 4 are right; with "a" 3; with "b" 3 and 3.67; then "d" is lost again.
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (75, -3.0)
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (pytest.approx(100 * (3 + 2 / 3) / 4), -1.0)
+    assert scores["exact"] == 50
+    assert metrics.squad(data, predictions, odds, null_threshold=0.0)["exact"] == 75
+    with pytest.raises(ValueError, match="none for 1, such as d"):
+        metrics.squad(data, {"a": "cat", "b": "", "c": ""})
+
+
+def test_entities_equal_conlleval(shared_data):
+    folder = shared_data / "metric_oracles" / "conlleval"
+    blocks = (folder / "output.txt").read_text().strip().split("\n\n")
+    words = [[line.split() for line in block.split("\n") if line.strip()] for block in blocks]
+    found = metrics.entities([[w[-2] for w in s] for s in words], [[w[-1] for w in s] for s in words])
+    lines = (folder / "result.txt").read_text().splitlines()
+    assert (
+        f"accuracy: {100 * found['accuracy']:6.2f}%; precision: {100 * found['precision']:6.2f}%; "
+        f"recall: {100 * found['recall']:6.2f}%; FB1: {100 * found['f1']:6.2f}"
+    ) == lines[1]
+    for line, (kind, scores) in zip(lines[2:], found["types"].items(), strict=True):
+        assert line.strip().startswith(
+            f"{kind}: precision: {100 * scores['precision']:6.2f}%; recall: {100 * scores['recall']:6.2f}%; "
+            f"FB1: {100 * scores['f1']:6.2f}"
+        )
+
+
+def test_entities_count_whole_ones():
+    labels, predictions = [["B-P", "I-P", "O"], ["B-L", "O"]], [["B-P", "O", "O"], ["B-L", "B-P"]]
+    found = metrics.entities(labels, predictions)
+    assert found["precision"] == pytest.approx(1 / 3) and found["recall"] == 0.5 and found["f1"] == pytest.approx(0.4)
+    assert (
+        found["accuracy"] == pytest.approx(3 / 5) and found["types"]["L"]["f1"] == 1 and found["types"]["P"]["f1"] == 0
+    )
+    assert metrics.entities([["O"]], [["O"]])["f1"] == 0
+    with pytest.raises(ValueError, match="sentence 0 with 2 labels, 1 predictions"):
+        metrics.entities([["O", "O"]], [["O"]])
+    with pytest.raises(ValueError, match="Received: 1 labels, 2 predictions"):
+        metrics.entities([["O"]], [["O"], ["O"]])
+
+
+def test_labels_and_numbers():
+    pytest.importorskip("sklearn")
+    labels, predictions = ["a", "b", "a", "a"], ["a", "b", "b", "a"]
+    assert metrics.accuracy(labels, predictions) == 0.75
+    assert metrics.f1(labels, predictions) == pytest.approx((0.8 + 2 / 3) / 2)
+    assert metrics.f1(labels, predictions, "binary", positive="b") == pytest.approx(2 / 3)
+    assert metrics.matthews([1, 1, 0, 0], [1, 1, 0, 0]) == 1 and metrics.matthews([1, 0], [1, 1]) == 0
+    x = np.array([1.0, 2, 3, 4])
+    assert metrics.pearson(x, 2 * x + 1) == pytest.approx(1) and metrics.spearman(x, -(x**3)) == pytest.approx(-1)
+    assert metrics.pearson(x, np.ones(4)) == 0 == metrics.spearman(np.ones(4), x)
+    with pytest.raises(ValueError, match=r"labels\[1\] = nan"):
+        metrics.pearson([1, np.nan], [1, 2])
+
+
+def test_bleu_and_rouge():
+    pytest.importorskip("sacrebleu")
+    references = ["the cat sat on the mat", "a dog"]
+    assert metrics.bleu(references, references) == pytest.approx(100)
+    assert metrics.bleu([["the cat sat on a mat", references[0]], [references[1]]], references) == pytest.approx(100)
+    assert 0 < metrics.bleu(references, ["the cat sat on mat", "a dog"]) < 100
+    pytest.importorskip("rouge_score")
+    scores = metrics.rouge(references, ["the cat sat", "a dog"])
+    assert scores["rouge1"] == pytest.approx(100 * (2 * 0.5 / 1.5 + 1) / 2) and scores["rougeL"] == scores["rouge1"]
+    assert metrics.rouge([["x", "a dog"]], ["a dog"])["rouge2"] == 100
