@@ -204,7 +204,7 @@ class Corpus:
     def unigram_entropy(self) -> float:
         """Entropy of the token frequencies, in nats a token: the loss of a model that knows nothing else."""
         if "unigram_entropy" not in self.summary:
-            self.summary["unigram_entropy"] = _entropy(self._counts())
+            self.summary["unigram_entropy"] = _entropy(self.counts())
         return self.summary["unigram_entropy"]
 
     def unigram_loss(self, held_out: "Corpus") -> float:
@@ -213,10 +213,11 @@ class Corpus:
         Every token of the vocabulary counts once more than it occurs, so that none is impossible.
         """
         size = self.facts["vocabulary_size"]
-        known, found = (np.pad(c, (0, size - len(c))) for c in (self._counts(), held_out._counts()))
+        known, found = (np.pad(c, (0, size - len(c))) for c in (self.counts(), held_out.counts()))
         return float(-(found * np.log((known + 1) / (known.sum() + size))).sum() / found.sum())
 
-    def _counts(self) -> np.ndarray:
+    def counts(self) -> np.ndarray:
+        """How often each token occurs, int64, up to the largest that does."""
         counts = np.zeros(1, dtype=np.int64)
         for block in self._blocks():
             found = np.bincount(block)

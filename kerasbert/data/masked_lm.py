@@ -1,27 +1,25 @@
 """Batches for masked language modelling."""
 
-from bisect import bisect_left
-from collections.abc import Iterator
-
 import numpy as np
 
-from .batches import Batches
 from .corpora import Corpus
-from .corruption import num_to_predict
-from .masking import TokenMasking
-from .examples import fill_rows
-from .packing import document_chunks, segment_pairs
-from .sampling import DYNAMIC, STATIC, row_draws, shuffled
+from .masking import albert_word_starts, masking_for, ngram_shares, rare_first_weights
+from .passes import PassBatches, facts_of
+from .rows import ROWS, token_counts
+from .sampling import DYNAMIC, STATIC, row_draws
 
 
-class MaskedLMBatches(Batches):
-    """Rows for masked language modelling, with or without BERT's next-sentence pairs.
+class MaskedLMBatches(PassBatches):
+    """Rows for masked language modelling, with or without pairs of segments.
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
-    and "segment_ids" (b, s) with pairs. y: the tokens that were there (b, p), weights 1 in used slots. With pairs y and
-    weights are dicts of "tokens" and "sentence_pair" (b,), 0 = B follows A, 1 = B is random.
+    "segment_ids" (b, s) with pairs, and "language_ids" (b, s) if a language is given; packed rows have "sequence_ids",
+    "position_ids" and "first_positions" in place of the lengths. y: the tokens that were there (b, p), weights 1 in
+    used slots. With pairs y and weights are dicts of "tokens" and "sentence_pair" (b,), 0 = B follows A.
 
-    A run goes through the corpus pass by pass, each in its own order. Paper: Devlin et al. 2018, 1810.04805.
+    A run goes through the corpus pass by pass, each in its own order. Papers: Devlin et al. 2018, 1810.04805; Liu et
+    al. 2019, 1907.11692 (whole lines); Lan et al. 2019, 1909.11942 (n-grams, sentence order); Lample & Conneau 2019,
+    1901.07291 (streams); Warner et al. 2024, 2412.13663 (packed rows).
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
@@ -30,15 +28,27 @@ class MaskedLMBatches(Batches):
         seed: decides pairs, order and masks.
         steps: updates in the run. Default: one pass over the text, each row once, the last batch filled up with
             rows of padding that weigh nothing.
-        sentence_pairs: pairs of segments with a label; otherwise chunks of documents.
+        sentence_pairs: BERT's pairs of segments with a label, the same as rows="segment_pairs".
         whole_words: mask words, not pieces. A word that would exceed the count is skipped.
         static_masks: a row has the same mask whenever the same pass of `dupe_factor` comes round; otherwise masks
             are new in every step.
         dupe_factor: passes that differ in their pairs and static masks.
         mask_rate: share of tokens to predict, special tokens counted.
-        max_predictions: most tokens to predict a row. Default: `mask_rate` of `length`.
+        max_predictions: most tokens to predict a row. Default: `mask_rate` of `length`, and room for chance where the
+            number is random.
         short_sequence_rate: share of documents that are cut into shorter pairs.
         accumulation: items that make up an update.
+        rows: "chunks" of documents; pairs with label 1 for a random B ("segment_pairs", and of single sentences
+            "sentence_pairs") or for A and B exchanged ("sentence_order"); as many whole lines as fit, across documents
+            or not ("full_sentences", "doc_sentences"); a "stream" of all lines; or several chunks in a row ("packed").
+        rule: whose masking rule: "bert" never hides special tokens, "roberta", "xlm" and "modernbert" may; with
+            `whole_words` "roberta" counts and decides by word. "xlm" and "modernbert" decide for each token by itself.
+        ngrams: mask runs of up to so many whole words, n drawn in proportion to 1 / n, as ALBERT does; or the
+            probabilities of n = 1, 2, ....
+        lone_sentences: what becomes of a chunk of one sentence with "sentence_order": "skip" it, or "random", as in
+            ALBERT's code, for a pair with a random B and label 1.
+        rare_exponent: choose tokens in proportion to their count in the corpus ** -exponent (XLM's paper: 0.5).
+        language: number of the language, for XLM.
     """
 
     def __init__(
@@ -56,39 +66,50 @@ class MaskedLMBatches(Batches):
         max_predictions: int | None = None,
         short_sequence_rate: float = 0.1,
         accumulation: int = 1,
+        rows: str | None = None,
+        rule: str = "bert",
+        ngrams: int | tuple[float, ...] | None = None,
+        lone_sentences: str = "skip",
+        rare_exponent: float | None = None,
+        language: int | None = None,
     ):
-        facts = corpus.facts
-        if facts is None:
-            raise ValueError("The corpus must know its tokenizer. Open it with Corpus.open(path, tokenizer=...).")
-        if facts["mask_id"] is None or facts["pad_id"] is None:
-            raise ValueError("Masked language modelling needs a tokenizer with a mask and a pad token.")
+        facts = facts_of(corpus, "mask", "pad")
+        rows = rows or ("segment_pairs" if sentence_pairs else "chunks")
+        if rows not in ROWS:
+            raise ValueError(f"`rows` must be one of {', '.join(ROWS)}. Received: {rows!r}.")
         if not 0 < mask_rate < 1:
             raise ValueError(f"`mask_rate` must be between 0 and 1. Received: {mask_rate}.")
         if dupe_factor < 1 or (max_predictions or 1) < 1:
             raise ValueError(
                 f"`dupe_factor` and `max_predictions` must be at least 1. Received: {dupe_factor}, {max_predictions}."
             )
-        template = facts["pair" if sentence_pairs else "single"]
-        room = length - sum(item not in ("A", "B") for item, _ in template)
-        if room < 1 + sentence_pairs:
-            raise ValueError(f"`length` must leave room for text beside the special tokens. Received: {length}.")
-        self.corpus, self.length = corpus, length
-        self.sentence_pairs, self.whole_words, self.static_masks = sentence_pairs, whole_words, static_masks
-        self.dupe_factor, self.mask_rate, self.short_sequence_rate = dupe_factor, mask_rate, short_sequence_rate
-        self.max_predictions = max_predictions or int(num_to_predict(np.array(length), mask_rate, length))
-        self._masking = TokenMasking(
+        if lone_sentences not in ("skip", "random"):
+            raise ValueError(f'`lone_sentences` must be "skip" or "random". Received: {lone_sentences!r}.')
+        if rare_exponent is not None and (whole_words or ngrams):
+            raise ValueError("`rare_exponent` is for single tokens. Received: whole_words or ngrams, too. Choose one.")
+        self.corpus, self.length, self.language = corpus, length, language
+        self._layout = ROWS[rows](
+            corpus, length, seed=seed, passes=dupe_factor, short_rate=short_sequence_rate, lone=lone_sentences
+        )
+        self.sentence_pairs = self._layout.labelled
+        self.whole_words, self.static_masks, self.dupe_factor = whole_words, static_masks, dupe_factor
+        self.mask_rate, self.short_sequence_rate = mask_rate, short_sequence_rate
+        self._masking = masking_for(
+            rule,
+            length,
+            max_predictions,
             mask_id=facts["mask_id"],
             vocabulary_size=facts["vocabulary_size"],
-            special_ids=tuple(sorted({item for item, _ in template if item not in ("A", "B")})),
-            slots=self.max_predictions,
+            special_ids=tuple(sorted({item for item, _ in self._layout.template if item not in ("A", "B")})),
             rate=mask_rate,
-            word_starts=corpus.word_starts if whole_words else None,
+            word_starts=self._word_starts() if ngrams else corpus.word_starts if whole_words else None,
+            ngrams=ngram_shares(ngrams) if isinstance(ngrams, int) else ngrams,
+            token_weights=None if rare_exponent is None else self._token_weights(rare_exponent),
         )
-
-        self._plan, self._bounds = (self._pairs if sentence_pairs else self._chunks)(room, seed)
-        self._last_row = None if steps is not None else self.num_rows
-        updates = -(-self._last_row // batch_size) if steps is None else steps
-        super().__init__(batch_size, updates, seed, accumulation)
+        self.max_predictions = self._masking.slots
+        self._options = {"rows": rows, "rule": rule, "ngrams": ngrams, "lone_sentences": lone_sentences}
+        self._options |= {"rare_exponent": rare_exponent, "language": language}
+        super().__init__(batch_size, self._layout.bounds, seed, steps, accumulation)
 
     def recipe(self) -> dict:
         names = ("sentence_pairs", "whole_words", "static_masks", "dupe_factor", "mask_rate", "max_predictions")
@@ -96,78 +117,35 @@ class MaskedLMBatches(Batches):
             **super().recipe(),
             "corpus": self.corpus.fingerprint,
             **{name: getattr(self, name) for name in (*names, "short_sequence_rate")},
+            **self._options,
         }
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
-        instances, duplicates = self._instances(update * self.batch_size + np.arange(first, last))
-        plan = np.asarray(self._plan[np.maximum(instances, 0)])
-        tokens, real = self.corpus.tokens, instances >= 0
-        columns = ((0, 1), (2, 3)) if self.sentence_pairs else ((0, 1),)
-        rows = [
-            tuple(tokens[line[start] : line[start] + line[size]] for start, size in columns) if there else ()
-            for line, there in zip(plan.tolist(), real.tolist(), strict=True)
-        ]
-        x = fill_rows(self.corpus.facts, rows, self.length, segments=self.sentence_pairs)
+        lines, passes = self._places(update, first, last)
+        x = self._layout.fill(lines)
         draws = self._masking.num_draws(self.length)
         if self.static_masks:
-            marks = zip(instances.clip(0).tolist(), duplicates.tolist(), strict=True)
+            marks = zip(lines.clip(0).tolist(), (passes % self.dupe_factor).tolist(), strict=True)
             draws = np.concatenate([row_draws(self.seed, d, STATIC, i, 1, draws) for i, d in marks])
         else:
             draws = row_draws(self.seed, update, DYNAMIC, first, last - first, draws)
         left = "padding_mask" in x
-        lengths = x["padding_mask"].sum(axis=1) if left else x["lengths"]
-        x["masked_positions"], targets = self._masking(x["token_ids"], lengths, draws, left)
+        x["masked_positions"], targets = self._masking(x["token_ids"], token_counts(x), draws, left)
+        if self.language is not None:
+            x["language_ids"] = np.full_like(x["token_ids"], self.language)
         weights = (x["masked_positions"] >= 0).astype(np.float32)
         if not self.sentence_pairs:
             return x, targets, weights
-        labels = np.where(real, plan[:, 4], 0).astype(np.int32)
-        return (
-            x,
-            {"tokens": targets, "sentence_pair": labels},
-            {"tokens": weights, "sentence_pair": real.astype(np.float32)},
-        )
+        real = (lines >= 0).astype(np.float32)
+        labels = self._layout.labels(lines)
+        return x, {"tokens": targets, "sentence_pair": labels}, {"tokens": weights, "sentence_pair": real}
 
-    @property
-    def num_rows(self) -> int:
-        """Rows of one pass over the text."""
-        return int(self._bounds[1])
+    def _word_starts(self) -> np.ndarray:
+        """Where the words of n-grams start: ALBERT has a rule of its own for pieces of SentencePiece."""
+        tokenizer = self.corpus.tokenizer()
+        unigram = tokenizer.content["model"]["type"] == "Unigram"
+        return albert_word_starts(tokenizer.tokens) if unigram else self.corpus.word_starts
 
-    def _chunks(self, room: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """The plan, and where each of the passes that differ begins in it."""
-        corpus = self.corpus
-
-        def build() -> list[np.ndarray]:
-            starts = np.append(corpus.sequence_starts, corpus.num_tokens)
-            return [document_chunks(starts[corpus.document_starts], room)]
-
-        plan = corpus.plan(f"chunks_{self.length}", {"tokens": room}, build)
-        return plan, np.array([0, len(plan)])
-
-    def _pairs(self, room: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        corpus, passes, short_rate = self.corpus, self.dupe_factor, self.short_sequence_rate
-
-        def build() -> Iterator[np.ndarray]:
-            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-            documents = np.unique(corpus.document_starts)  # other writers may have documents without sentences
-            return segment_pairs(sentences, documents, room, passes, seed, short_rate)
-
-        settings = {"tokens": room, "passes": passes, "seed": seed, "short_rate": short_rate}
-        plan = corpus.plan(f"segment_pairs_{self.length}", settings, build)
-        bounds = [bisect_left(range(len(plan)), number, key=lambda line: plan[line, 5]) for number in range(passes)]
-        return plan, np.array([*bounds, len(plan)])
-
-    def _instances(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Plan lines of rows counted from the start of the run, -1 behind the end, and their duplicate."""
-        bounds = self._bounds
-        cycle, place = np.divmod(places, bounds[-1])
-        part = np.searchsorted(bounds, place, side="right") - 1
-        passes = cycle * (len(bounds) - 1) + part
-        instances = np.full(len(places), -1, dtype=np.int64)
-        for number in np.unique(passes):
-            here = passes == number
-            start = bounds[part[here][0]]
-            size = bounds[part[here][0] + 1] - start
-            instances[here] = start + shuffled(place[here] - start, int(size), self.seed, int(number))
-        if self._last_row is not None:
-            instances[places >= self._last_row] = -1
-        return instances, passes % self.dupe_factor
+    def _token_weights(self, exponent: float) -> np.ndarray:
+        counts = self.corpus.counts()
+        return rare_first_weights(np.pad(counts, (0, self.corpus.facts["vocabulary_size"] - len(counts))), exponent)
