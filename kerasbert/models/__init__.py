@@ -10,6 +10,7 @@ from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .roberta import Roberta, RobertaConfig
 from .transformer import Transformer, TransformerConfig
+from .transformer_xl import TransformerXL, TransformerXLConfig
 from .xlm import Xlm, XlmConfig
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "RobertaConfig",
     "Transformer",
     "TransformerConfig",
+    "TransformerXL",
+    "TransformerXLConfig",
     "Xlm",
     "XlmConfig",
 ]
@@ -49,6 +52,7 @@ FAMILIES = {
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
+    "transfo-xl": TransformerXL,
     "transformer": Transformer,
     "xlm": Xlm,
 }

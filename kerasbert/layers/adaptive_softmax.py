@@ -1,0 +1,175 @@
+"""Embedding and softmax of a vocabulary in clusters, those of rarer tokens with fewer dimensions.
+
+Grave et al. 2016, arXiv 1609.04309 (the softmax); Baevski & Auli 2018, arXiv 1809.10853 (the embedding).
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+
+@dataclasses.dataclass(frozen=True)
+class Clusters:
+    """A vocabulary sorted by falling frequency, cut into clusters.
+
+    Args:
+        bounds: where each cluster begins, and the size of the vocabulary.
+        embedding_dim: width of the embeddings of the first cluster.
+        divisor: every cluster is so many times narrower than the one before.
+        hidden_dim: width m of the model.
+        tied: by cluster, whether the softmax projects by the transposed projection of the embedding.
+    """
+
+    bounds: tuple
+    embedding_dim: int
+    divisor: int
+    hidden_dim: int
+    tied: tuple
+
+    def __post_init__(self):
+        count = len(self.bounds) - 1
+        if any(start >= stop for start, stop in zip(self.bounds[:-1], self.bounds[1:], strict=True)):
+            raise ValueError(
+                "`cutoffs` must rise, between 1 and the vocabulary size. Received: "
+                f"{self.bounds[1:-1]} for {self.bounds[-1]} tokens."
+            )
+        if len(self.tied) != count:
+            raise ValueError(
+                f"`tied_projections` must have an entry for each of {count} clusters. Received: {self.tied}."
+            )
+        if self.divisor < 1 or self.embedding_dim < self.divisor ** (count - 1):
+            raise ValueError(
+                f"`embedding_dim` must be at least embedding_divisor ** {count - 1}, for {count} clusters. Received: "
+                f"embedding_dim={self.embedding_dim}, embedding_divisor={self.divisor}."
+            )
+
+    def __iter__(self):
+        """(start, stop) of each cluster."""
+        return zip(self.bounds[:-1], self.bounds[1:], strict=True)
+
+    @property
+    def tables(self):
+        """(rows, width) of each embedding table: one a cluster, or one of all clusters if they are of one width."""
+        if self.divisor == 1:
+            return [(self.bounds[-1], self.embedding_dim)]
+        return [(stop - start, self.embedding_dim // self.divisor**i) for i, (start, stop) in enumerate(self)]
+
+    @property
+    def projected(self):
+        """Whether embeddings are projected to the width of the model."""
+        return self.divisor > 1 or self.embedding_dim != self.hidden_dim
+
+
+class AdaptiveEmbedding(keras.layers.Layer):
+    """Token embeddings in clusters, each projected to the width of the model.
+
+    Args:
+        clusters: a `Clusters`.
+        initializer: of the tables.
+        projection_initializer: of the projections.
+
+    Call:
+        token_ids: int32 (b, s).
+
+    Returns: float (b, s, m), times sqrt(m).
+    """
+
+    def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
+        super().__init__(**kwargs)
+        self.clusters = clusters
+        self.initializer, self.projection_initializer = initializer, projection_initializer
+
+    def build(self, ids_shape=None):
+        sizes = self.clusters.tables
+        self.tables = [
+            self.add_weight(name=f"table_{i}", shape=size, initializer=self.initializer) for i, size in enumerate(sizes)
+        ]
+        options = dict(initializer=self.projection_initializer)
+        self.projections = [
+            self.add_weight(name=f"projection_{i}", shape=(width, self.clusters.hidden_dim), **options)
+            for i, (_, width) in enumerate(sizes)
+            if self.clusters.projected
+        ]
+
+    def call(self, token_ids):
+        start, parts = 0, []
+        for i, table in enumerate(self.tables):
+            stop = start + table.shape[0]
+            inside = (token_ids >= start) & (token_ids < stop)
+            part = ops.take(table, ops.where(inside, token_ids - start, 0), axis=0)
+            if self.projections:
+                part = ops.matmul(part, self.projections[i])
+            parts.append(ops.where(inside[..., None], part, 0))
+            start = stop
+        return sum(parts[1:], parts[0]) * self.clusters.hidden_dim**0.5
+
+
+class AdaptiveSoftmax(keras.layers.Layer):
+    """Log probabilities: of the frequent tokens and of each cluster of others, and of these within their cluster.
+
+    The output weights are the embedding tables, with biases of their own.
+
+    Args:
+        clusters: a `Clusters`.
+        initializer: of the output weights of clusters.
+        projection_initializer: of the projections that are not tied.
+
+    Call:
+        x: float (b, s, m).
+        table: a dict of the `tables` and `projections` of the embedding.
+
+    Returns: float32 (b, s, v), log probabilities.
+    """
+
+    def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
+        super().__init__(**kwargs)
+        self.clusters = clusters
+        self.initializer, self.projection_initializer = initializer, projection_initializer
+
+    def build(self, x_shape=None, table_shape=None):
+        clusters, sizes = self.clusters, self.clusters.tables
+        self.biases = [
+            self.add_weight(name=f"bias_{i}", shape=(rows,), initializer="zeros") for i, (rows, _) in enumerate(sizes)
+        ]
+        self.projections = [None] * len(clusters.tied)
+        for i, tied in enumerate(clusters.tied):
+            if clusters.projected and not tied:
+                shape = (sizes[min(i, len(sizes) - 1)][1], clusters.hidden_dim)
+                self.projections[i] = self.add_weight(
+                    name=f"projection_{i}", shape=shape, initializer=self.projection_initializer
+                )
+        count = len(clusters.tied) - 1
+        if count:
+            shape = (count, clusters.embedding_dim)
+            self.cluster_weight = self.add_weight(name="cluster_weight", shape=shape, initializer=self.initializer)
+            self.cluster_bias = self.add_weight(name="cluster_bias", shape=(count,), initializer="zeros")
+
+    def call(self, x, table):
+        head, *tails = (self._log_probabilities(x, *cluster) for cluster in self._weights(table))
+        frequent = self.clusters.bounds[1]
+        parts = [head[..., :frequent]]
+        for i, tail in enumerate(tails):
+            parts.append(head[..., frequent + i : frequent + i + 1] + tail)
+        return ops.concatenate(parts, axis=-1)
+
+    def _log_probabilities(self, x, weight, bias, projection):
+        if projection is not None:
+            x = ops.einsum("bsm,em->bse", x, projection)
+        return ops.log_softmax(ops.cast(ops.einsum("bse,ve->bsv", x, weight) + bias, "float32"), axis=-1)
+
+    def _weights(self, table):
+        """Weight (v, e), bias (v,) and projection (e, m) or None of each cluster; the first has rows for the others."""
+        tables, projections, biases = table["tables"], table["projections"], self.biases
+        one_table = len(tables) == 1
+        for i, (start, stop) in enumerate(self.clusters):
+            number = 0 if one_table else i
+            rows = slice(start, stop) if one_table else slice(None)
+            weight, bias = tables[number][rows], ops.convert_to_tensor(biases[number])[rows]
+            if i == 0 and len(self.clusters.tied) > 1:
+                weight = ops.concatenate([weight, self.cluster_weight], axis=0)
+                bias = ops.concatenate([bias, self.cluster_bias], axis=0)
+            projection = self.projections[i]
+            if projection is None and projections:
+                projection = projections[number]
+            yield weight, bias, projection

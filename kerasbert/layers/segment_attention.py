@@ -1,0 +1,76 @@
+"""Attention of a segment to itself and to what is remembered of those before, by content and by distance."""
+
+import keras
+from keras import ops
+
+from .attention import attend, attention_probabilities, merge_heads, split_heads
+from .relative_attention import relative_shift
+
+
+class SegmentAttention(keras.layers.Layer):
+    """softmax((q + u) k^T + (q + w) (W r)^T) v (Dai et al. 2019, arXiv 1901.02860, section 3.3).
+
+    Args:
+        hidden_dim: width m of the input and the output.
+        num_heads, head_dim: h and d; their product need not be m.
+        dropout: rate on the attention probabilities.
+        kernel_initializer: of all weights.
+        own_biases: whether it has its own u and w; otherwise they come with every call.
+
+    Call:
+        x: float (b, q, m), the segment.
+        context: float (b, k, m), memory and segment.
+        distances: float (k, m), sinusoids of the distances k - 1, ..., 0.
+        attention_mask: an `AttentionMask`.
+        biases: u and w (h, d).
+        return_weights: also return the attention probabilities, before dropout.
+
+    Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k).
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        num_heads,
+        head_dim,
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        own_biases=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.own_biases, self.initializer = own_biases, kernel_initializer
+        dense = dict(use_bias=False, kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
+        self.query = keras.layers.Dense(num_heads * head_dim, name="query", **dense)
+        self.key = keras.layers.Dense(num_heads * head_dim, name="key", **dense)
+        self.value = keras.layers.Dense(num_heads * head_dim, name="value", **dense)
+        self.distance = keras.layers.Dense(num_heads * head_dim, name="distance", **dense)
+        self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
+        self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
+
+    def build(self, x_shape=None):
+        if self.own_biases:
+            self.biases = attention_biases(self, self.num_heads, self.head_dim, self.initializer)
+
+    def call(self, x, context, distances, attention_mask=None, biases=None, return_weights=False, training=None):
+        content_bias, position_bias = self.biases if biases is None else biases
+        query = split_heads(self.query(x), self.num_heads)
+        key = split_heads(self.key(context), self.num_heads)
+        value = split_heads(self.value(context), self.num_heads)
+        distance = split_heads(self.distance(distances)[None], self.num_heads)[0]
+        scale = self.head_dim**-0.5
+        scores = ops.einsum("bqhd,rhd->bhqr", (query + position_bias) * scale, distance)
+        scores = relative_shift(scores, ops.shape(key)[1])
+        query = query + content_bias
+        dropout = self.dropout if training and self.dropout.rate > 0 else None
+        y = self.project(merge_heads(attend(query, key, value, attention_mask, scores, scale, dropout)))
+        if return_weights:
+            return y, attention_probabilities(query, key, attention_mask, scores, scale)
+        return y
+
+
+def attention_biases(layer, num_heads, head_dim, initializer):
+    """New weights (h, d) of a layer: what is added to queries when they meet content, and when they meet distances."""
+    options = dict(shape=(num_heads, head_dim), initializer=initializer)
+    return [layer.add_weight(name=name, **options) for name in ("content_bias", "position_bias")]
