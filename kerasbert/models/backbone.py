@@ -48,9 +48,9 @@ def truncated_normal(stddev):
     return _initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
 
 
-def normal(stddev):
+def normal(stddev, mean=0.0):
     """Normal draws; zeros inside `zero_weights`."""
-    return _initializer(keras.initializers.RandomNormal, 0.0, stddev)
+    return _initializer(keras.initializers.RandomNormal, mean, stddev)
 
 
 def glorot_uniform():
