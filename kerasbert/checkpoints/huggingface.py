@@ -12,7 +12,7 @@ from ..models.names import Field, Heads, Part, Tensor
 
 log = logging.getLogger("kerasbert")
 
-_LEAVES = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "bias": "bias", "beta": "bias"}
+_LEAVES = {"kernel": "weight", "gamma": "weight", "scale": "weight", "embeddings": "weight", "bias": "bias", "beta": "bias"}
 _IGNORED = re.compile(
     r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
 )
@@ -83,7 +83,9 @@ def named_variables(model):
     variables = list(backbone.weights)
     known = {id(variable) for variable in variables}
     variables += [variable for variable in model.weights if id(variable) not in known]
-    return {variable.path.split("/", 1)[1]: variable for variable in variables}
+    named = {variable.path.split("/", 1)[1]: variable for variable in variables}
+    passing = getattr(model, "TRAINING_ONLY", ())  # parts that no folder keeps
+    return {path: variable for path, variable in named.items() if path.split("/")[0] not in passing}
 
 
 def stored_as(family, path):
@@ -105,8 +107,8 @@ def _match(pattern, path):
 
 
 def is_head(family, path):
-    """Whether a path belongs to a head or the pooler: those may be new, or be left over."""
-    return path.split("/")[0] in {*family.HEADS, "pooler"}
+    """Whether a path belongs to a head, the pooler or another optional part: those may be new, or be left over."""
+    return path.split("/")[0] in {*family.HEADS, "pooler", *getattr(family, "HUGGINGFACE_OPTIONAL", ())}
 
 
 def to_ours(entry, array, leaf):
@@ -200,7 +202,8 @@ def load_weights(model, stored):
         variable.assign(array)
     implied = implied_by(parts_of(model))
     left = [name for name in stored.names if name not in taken and name not in implied]
-    unknown = [name for name in left if not _belongs_to_head(stored, name)]
+    unused = getattr(family, "huggingface_unused", lambda config, name: False)
+    unknown = [n for n in left if not (_belongs_to_head(stored, n) or unused(parts_of(model).config, n))]
     problems = [f"  wrong shape: {line}" for line in wrong]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
     problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
@@ -257,7 +260,8 @@ def export_weights(model):
     """{stored name: numpy} of a model, as transformers saves it: ties left out, the prefix where a head is."""
     backbone = parts_of(model)
     family = backbone.family()
-    prefix = "" if model is backbone or not family.HUGGINGFACE_PREFIX else f"{family.HUGGINGFACE_PREFIX}."
+    bare = model is backbone or type(model).__name__ in getattr(family, "HUGGINGFACE_BARE", ())
+    prefix = "" if bare or not family.HUGGINGFACE_PREFIX else f"{family.HUGGINGFACE_PREFIX}."
     tensors, pieces = {}, {}
     without_pooler = model is not backbone and not model.needs_pooler(family, model.arguments())
     for path, variable in named_variables(model).items():
@@ -278,4 +282,6 @@ def export_weights(model):
         tensors[name] = np.concatenate(arrays, axis=0 if transposed else -1)
     for name, source in implied_by(backbone).items():
         tensors[prefix + name] = tensors[prefix + source] if isinstance(source, str) else source
-    return tensors
+    spelling = getattr(family, "huggingface_spelling", None)
+    spelling = {} if spelling is None else spelling(backbone.config)
+    return {spelling.get(name, name): array for name, array in tensors.items()}

@@ -95,6 +95,20 @@ def _take(x, rows):
     return x[rows]
 
 
+def joined(arrays, left=False):
+    """Arrays one behind the other; those with fewer columns get columns of zeros, on the left or on the right."""
+    if arrays[0].ndim > 1:
+        width = max(array.shape[1] for array in arrays)
+
+        def filled(array):
+            missing = width - array.shape[1]
+            sides = (missing, 0) if left else (0, missing)
+            return np.pad(array, [(0, 0), sides] + [(0, 0)] * (array.ndim - 2)) if missing else array
+
+        arrays = [filled(array) for array in arrays]
+    return np.concatenate(arrays)
+
+
 def split_last(x, ours, share):
     """Keras's rule: the last part of the data is for validation."""
     rows = num_rows(x)

@@ -6,12 +6,13 @@ import keras
 import numpy as np
 
 from ..data.batches import Batches, ExampleBatches
+from ..data.bucketing import BucketedBatches
 from ..data.tokenizers import Tokenizer
 from ..training.checkpointing import Checkpoints
 from ..training.optimizers import LossScale, adamw
 from ..training.reporting import Progress
 from .backbone import Backbone, checked_inputs, inputs_are_checked
-from .feeding import Epochs, Feed, class_weighted, is_text, num_rows, report_interval, split_last
+from .feeding import Epochs, Feed, class_weighted, is_text, joined, num_rows, report_interval, split_last
 
 
 class Trainable(keras.Model):
@@ -24,6 +25,8 @@ class Trainable(keras.Model):
     """
 
     default_learning_rate = 5e-5
+    needs_query_stream = False  # whether it reads the query stream of a backbone that has one
+    needs_mask_decoder = False  # whether it reads what a backbone's mask decoder, if it has one, makes of its states
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         if not isinstance(backbone, Backbone):
@@ -43,10 +46,16 @@ class Trainable(keras.Model):
 
     def build_now(self):
         """Creates every weight; the last line of each subclass's `__init__`."""
-        pooler = getattr(self.backbone, "pooler", None)
-        if pooler is not None and self.backbone.trainable:
-            # One that this model does not read would get no gradient: it waits for a model that does.
-            pooler.trainable = self.needs_pooler(self.backbone.family(), self.arguments())
+        needs_pooler = self.needs_pooler(self.backbone.family(), self.arguments())
+        for name, needed in (
+            ("pooler", needs_pooler),
+            ("mask_decoder", self.needs_mask_decoder),
+            ("query_embedding", self.needs_query_stream),
+        ):
+            part = getattr(self.backbone, name, None)
+            if part is not None and self.backbone.trainable:
+                # One that this model does not read would get no gradient: it waits for a model that does.
+                part.trainable = needed
         with checked_inputs():
             self(self.example_inputs())
 
@@ -208,15 +217,34 @@ class Trainable(keras.Model):
             return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
-        """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input."""
+        """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input.
+
+        Texts of like length are predicted together, in batches of a few fixed widths; where outputs have a column a
+        token, the columns of padding that a batch did not have are 0.
+        """
         with checked_inputs():
             if not self._is_ours(x):
                 return super().predict(x, batch_size=batch_size, **kwargs)
             rows = None if isinstance(x, Batches) else num_rows(x)
             if rows == 0:
                 raise ValueError("`predict` needs at least one example. Received: none.")
+            if rows is not None and is_text(x):
+                batch_size = min(batch_size, 1 << (rows - 1).bit_length())
+                x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
+            if isinstance(x, BucketedBatches):
+                return self._predict_by_width(x, kwargs)
             outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
         return keras.tree.map_structure(lambda array: array[:rows], outputs)
+
+    def _predict_by_width(self, batches, options):
+        """Outputs in the order of the examples; columns are filled with zeros up to the widest batch."""
+        parts, places = [], []
+        for part, examples in batches.parts():
+            parts.append(super().predict(self._feed(part, None), **options))
+            places.append(examples)
+        # Only the last batch of all has rows of padding, and they come last.
+        order = np.argsort(np.concatenate(places))
+        return keras.tree.map_structure(lambda *arrays: joined(arrays, batches.pads_left)[order], *parts)
 
     def _resume(self, callbacks, steps_per_epoch):
         """Restores from a `Checkpoints` callback, if there is one; the first step of the rest of the run."""

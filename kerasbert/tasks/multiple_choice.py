@@ -1,9 +1,15 @@
 """Choosing among several continuations of one context."""
 
 import keras
+import numpy as np
 from keras import ops
 
+from ..data.bucketing import BucketedBatches
+from ..data.choices import encode_choices
+from ..layers.masks import real_tokens
 from .task import Task
+
+NOT_THERE = -3e4  # the score of a choice that is padding; float16 can hold it
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -14,17 +20,19 @@ class MultipleChoice(Task):
 
     Args:
         backbone: a backbone with a `choice` head.
+        max_length: tokens of a row. Default: what the backbone takes, up to 512.
         tokenizer: for text.
 
     Call:
         inputs: a batch whose `token_ids`, `padding_mask` and `segment_ids` are (b, c, s), and `lengths` (b, c).
-            Targets are int32 (b,).
+            Targets are int32 (b,). A choice without a real token is none.
 
     Returns: logits, float (b, c).
     """
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone, max_length=None, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
+        self.max_length = max_length or self.longest_row()
         self.choice = backbone.make_head("choice")
         self.build_now()
 
@@ -34,13 +42,63 @@ class MultipleChoice(Task):
     def call(self, inputs):
         choices = inputs["token_ids"].shape[1]
         rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
-        return ops.reshape(self.choice(self.backbone(rows)), (-1, choices))
+        logits = ops.reshape(self.choice(self.backbone(rows)), (-1, choices))
+        real = real_tokens(rows)
+        if real is None:
+            return logits
+        return ops.where(ops.reshape(ops.any(real, axis=-1), (-1, choices)), logits, NOT_THERE)
 
     def default_loss(self):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def default_metrics(self):
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """`x`: (context, choices) or (passage, question, choices); `y`: the number of the right choice of each."""
+        encoded = encode_choices(self.require_tokenizer(), list(x), self.max_length)
+        y = None if y is None else np.asarray(y, "int32")
+        return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
+
+    def choose(self, examples, batch_size=32):
+        """The best choice of each example.
+
+        Args:
+            examples: (context, choices) or (passage, question, choices), or a list of them; `choices` is a list.
+
+        Returns: for each example {"choice" (its number), "text", "score" (probability), "scores"}.
+        """
+        if isinstance(examples, tuple):
+            return self.choose([examples], batch_size)[0]
+        if not len(examples):
+            return []
+        answers = []
+        for example, logits in zip(examples, self.predict(examples, batch_size=batch_size, verbose=0), strict=True):
+            logits = logits[: len(example[-1])].astype("float64")
+            scores = np.exp(logits - np.logaddexp.reduce(logits))
+            best = int(scores.argmax())
+            text, score = example[-1][best], float(scores[best])
+            answers.append({"choice": best, "text": text, "score": score, "scores": scores.tolist()})
+        return answers
+
+    # === What this task says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        if y is None:
+            return
+        lengths = x.get("lengths")
+        there = np.full(len(y), x["token_ids"].shape[1]) if lengths is None else (np.asarray(lengths) > 0).sum(axis=1)
+        counted = np.ones(len(y), bool) if sample_weight is None else np.asarray(sample_weight) > 0
+        wrong = counted & ((np.asarray(y) < 0) | (np.asarray(y) >= there))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(f"A target must be the number of a choice, 0 to {there[row] - 1}. Received: {y[row]}.")
+
+    def arguments(self):
+        return {"max_length": self.max_length}
 
     @classmethod
     def needs_pooler(cls, family, own):

@@ -3,10 +3,9 @@
 import keras
 import numpy as np
 
-from ..data.batches import ExampleBatches
+from ..data.bucketing import BucketedBatches
 from ..data.examples import encode_texts
-from .task import Task
-from .token_classifier import label_names, with_stored_labels
+from .task import Task, label_ids, label_names, with_stored_labels
 
 _PROBLEMS = {
     "classes": "single_label_classification",
@@ -44,7 +43,7 @@ class TextClassifier(Task):
         if len(set(self.labels)) != len(self.labels) or (problem == "classes" and len(self.labels) < 2):
             raise ValueError(f"`labels` must be two or more different names. Received: {self.labels}.")
         self.problem = problem
-        self.max_length = max_length or min(getattr(backbone.config, "max_length", None) or 512, 512)
+        self.max_length = max_length or self.longest_row()
         self.classifier = backbone.make_head("classifier", num_labels=len(self.labels))
         self.build_now()
 
@@ -72,24 +71,20 @@ class TextClassifier(Task):
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         encoded = encode_texts(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
-        return ExampleBatches(encoded, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
+        return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def encode_labels(self, labels):
         """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1)."""
         if self.problem == "score":
             return np.asarray(labels, "float32").reshape(-1, 1)
-        ids = {name: i for i, name in enumerate(self.labels)}
-        try:
-            if self.problem == "labels":
-                if getattr(labels, "ndim", 1) == 2:
-                    return np.asarray(labels, "float32")
-                rows = np.zeros((len(labels), len(self.labels)), "float32")
-                for row, names in zip(rows, labels, strict=True):
-                    row[[ids[name] if isinstance(name, str) else int(name) for name in names]] = 1.0
-                return rows
-            return np.asarray([ids[n] if isinstance(n, str) else int(n) for n in labels], "int32")
-        except KeyError as error:
-            raise ValueError(f"Labels must be among {self.labels}. Received: {error.args[0]!r}.") from None
+        if self.problem == "classes":
+            return label_ids(self.labels, labels)
+        if getattr(labels, "ndim", 1) == 2:
+            return np.asarray(labels, "float32")
+        rows = np.zeros((len(labels), len(self.labels)), "float32")
+        for row, names in zip(rows, labels, strict=True):
+            row[label_ids(self.labels, names)] = 1.0
+        return rows
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)

@@ -7,13 +7,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data.batches import ExampleBatches
+from ..backend.distribution import num_replicas
+from ..data.bucketing import BucketedBatches, bucket_width, resized, row_lengths
 from ..data.examples import encode_texts
 from ..data.files import write_text
 from ..layers.embeddings import gather_positions, last_tokens
 from ..layers.masks import real_tokens
 from ..models.backbone import checked_inputs
-from .task import Task
+from .sentence_objectives import cosine_losses, pair_features, ranking_losses, triplet_losses, unit
+from .task import Task, label_ids
 
 
 def _mean(x, real, power=1.0):
@@ -45,7 +47,8 @@ POOLINGS = {
     "lasttoken": (lambda x, real: last_tokens(x, {"padding_mask": real}), "pooling_mode_lasttoken"),
 }
 
-_WIDTHS = (16, 32, 64, 128, 256, 512)  # the few widths of the batches of `embed`, so that few programs are compiled
+# Objective -> how many texts an example has, at least and at most.
+OBJECTIVES = {"cosine": (2, 2), "classes": (2, 2), "triplet": (3, 3), "ranking": (2, None)}
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -63,13 +66,24 @@ class TextEmbedder(Task):
         lowercase: lower-case text before it reaches the tokenizer.
         prompts: {name: what is put in front of a text}, such as {"query": "query: "}.
         default_prompt: the name of the prompt that `embed` uses unless told otherwise.
+        objective: what `fit` trains for, on tuples of texts:
+            "cosine": pairs, and scores from -1 to 1 (STS-B's divided by 5) for the cosine;
+            "classes": pairs, and their labels, by a layer on [u; v; |u - v|] that is dropped afterwards;
+            "triplet": (anchor, positive, negative), the negative further away by `margin`;
+            "ranking": (anchor, positive) or with negatives: the positive is to be found in the batch.
+            Default: none; `compile` then takes a loss on the vectors.
+        labels: for "classes", the names of the labels, or how many there are.
+        margin: of "triplet". The paper's.
+        scale: of the cosines in "ranking".
         tokenizer: for text.
 
     Call:
-        inputs: a batch.
+        inputs: a batch; `token_ids` may be (b, c, s), the c texts of an example.
 
-    Returns: float32 (b, hidden_dim times the number of poolings).
+    Returns: float32 (b, hidden_dim times the number of poolings), or (b, c, ...).
     """
+
+    TRAINING_ONLY = ("pair_classifier",)
 
     def __init__(
         self,
@@ -80,6 +94,10 @@ class TextEmbedder(Task):
         lowercase=False,
         prompts=None,
         default_prompt=None,
+        objective=None,
+        labels=3,
+        margin=1.0,
+        scale=20.0,
         tokenizer=None,
         **kwargs,
     ):
@@ -96,29 +114,78 @@ class TextEmbedder(Task):
         self.lowercase = lowercase
         self.prompts = dict(prompts or {})
         self.default_prompt = default_prompt
+        if objective not in (None, *OBJECTIVES):
+            raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}.")
+        self.objective = objective
+        self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
+        self.margin = margin
+        self.scale = scale
         self._programs = {}
+        self.pair_classifier = None
+        if objective == "classes":
+            own = dict(kernel_initializer=backbone.config.kernel_initializer(), dtype="float32")
+            self.pair_classifier = keras.layers.Dense(len(self.labels), name="pair_classifier", **own)
         self.build_now()
 
     @property
     def embedding_dim(self):
         return len(self.poolings) * self.backbone.config.hidden_dim
 
+    def example_inputs(self):
+        inputs = super().example_inputs()
+        return {k: np.stack([v, v], axis=1) for k, v in inputs.items()} if self.objective == "classes" else inputs
+
     def call(self, inputs):
         if inputs.get("sequence_ids") is not None:
             raise ValueError("An embedder pools whole rows. Received: packed rows (`sequence_ids`).")
+        if len(inputs["token_ids"].shape) == 3:
+            rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
+            vectors = self.call(rows)
+            vectors = ops.reshape(vectors, (-1, inputs["token_ids"].shape[1], vectors.shape[-1]))
+            if self.pair_classifier is not None and not self.pair_classifier.built:
+                self.pair_classifier(pair_features(vectors))
+            return vectors
         x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
         real = real_tokens(inputs)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
         if self.normalize:
-            pooled = pooled / ops.maximum(ops.sqrt(ops.sum(ops.square(pooled), axis=-1, keepdims=True)), 1e-12)
+            pooled = unit(pooled)
         return pooled
 
+    # === Training ===
+
     def default_loss(self):
-        raise ValueError("A TextEmbedder has no loss of its own. Use compile(optimizer, loss=...) before fit.")
+        if self.objective is None:
+            raise ValueError(
+                f"A TextEmbedder is trained for an objective: {', '.join(OBJECTIVES)}. Received: none. Use "
+                'TextEmbedder.from_preset(path, objective="ranking"), or compile(optimizer, loss=...).'
+            )
+        return None
 
     def default_metrics(self):
         return None
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if self.objective is None:
+            return super().compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+        weights = ops.ones(ops.shape(y_pred)[:1]) if sample_weight is None else ops.cast(sample_weight, "float32")
+        if self.objective == "cosine":
+            losses = cosine_losses(y_pred, y)
+        elif self.objective == "classes":
+            logits = self.pair_classifier(pair_features(y_pred))
+            losses = keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)
+        elif self.objective == "triplet":
+            losses = triplet_losses(y_pred, self.margin)
+        else:
+            losses = ranking_losses(y_pred, ops.convert_to_tensor(x["token_ids"]), weights, self.scale)
+        total = ops.sum(weights)
+        return ops.sum(losses * weights) / ops.where(total > 0, total, 1.0) / num_replicas()
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        if self.objective is not None:
+            return {metric.name: metric.result() for metric in self.metrics}
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     # === Text ===
 
@@ -128,9 +195,42 @@ class TextEmbedder(Task):
         return encode_texts(self.require_tokenizer(), texts, self.max_length)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        return ExampleBatches(
-            self.encode(list(x)), y, sample_weight, batch_size=batch_size, epochs=epochs, seed=seed, shuffle=shuffle
+        """`x`: texts, or tuples of as many texts as the objective takes; `y` as the objective takes it."""
+        texts = list(x)
+        many = 1 if isinstance(texts[0], str) else len(texts[0])
+        parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        if len({len(part) for part in parts}) > 1:
+            wrong = next(i for i, part in enumerate(parts) if len(part) != many)
+            raise ValueError(
+                f"Every example must have as many texts. Received: {many}, but {len(parts[wrong])} in example {wrong}."
+            )
+        least, most = OBJECTIVES.get(self.objective, (1, None))
+        if shuffle and not least <= many <= (most or many):
+            wanted = str(least) if least == most else f"{least} or more"
+            raise ValueError(f"{self.objective!r} takes {wanted} texts an example. Received: {many}.")
+        encoded = self.encode([text for part in parts for text in part])
+        if many > 1:
+            encoded = {key: array.reshape(len(texts), many, *array.shape[1:]) for key, array in encoded.items()}
+        if self.objective is not None and (y is not None or shuffle):
+            y = self._targets(y, len(texts))
+        return BucketedBatches(
+            encoded, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle, limit=self.max_length
         )
+
+    def _targets(self, y, rows):
+        if self.objective in ("triplet", "ranking"):
+            if y is not None:
+                raise ValueError(f"{self.objective!r} has its targets in the texts. Received: y. Drop it.")
+            return np.zeros(rows, "float32")
+        if y is None:
+            raise ValueError(f"{self.objective!r} needs targets. Received: y=None.")
+        if self.objective == "classes":
+            return label_ids(self.labels, y)
+        scores = np.asarray(y, "float32").reshape(-1)
+        wrong = scores[~(np.abs(scores) <= 1)]
+        if len(wrong):
+            raise ValueError(f"Scores must be from -1 to 1. Received: {wrong[0]}. Divide by the best score.")
+        return scores
 
     def embed(self, texts, batch_size=32, prompt=None):
         """Vectors of texts, in the order of the texts.
@@ -156,12 +256,15 @@ class TextEmbedder(Task):
         encoded = self.encode(texts)
         self.check_batch(encoded)
         left = "padding_mask" in encoded
-        counts = encoded["padding_mask"].sum(axis=1) if left else encoded["lengths"]
+        counts = row_lengths(encoded)
         order = np.argsort(-counts, kind="stable")
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            batch = {key: array[rows] for key, array in encoded.items()}
-            batch = _with_shape(batch, batch_size, self._width(int(counts[rows].max())), left)
+            width = bucket_width(int(counts[rows].max()), self.max_length)
+            batch = {}
+            for key, array in encoded.items():
+                array = array[rows] if array.ndim == 1 else resized(array[rows], width, left)
+                batch[key] = np.pad(array, [(0, batch_size - len(rows)), *[(0, 0)] * (array.ndim - 1)])
             with checked_inputs(), self._program_for(batch["token_ids"].shape):
                 vectors[rows] = self.predict_on_batch(batch)[: len(rows)]
         return vectors
@@ -179,13 +282,11 @@ class TextEmbedder(Task):
         self._programs = {}
         super().compile(*args, **kwargs)
 
-    def _width(self, longest):
-        return next((width for width in _WIDTHS if longest <= width <= self.max_length), max(longest, self.max_length))
-
     # === Folders ===
 
     def arguments(self):
         names = ("normalize", "max_length", "lowercase", "prompts", "default_prompt")
+        names += ("objective", "labels", "margin", "scale")
         return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}}
 
     @classmethod
@@ -239,20 +340,6 @@ def _stored_pooling(path):
         raise ValueError(f"kerasbert pools prompts with their texts. Received: include_prompt=false in {path}.")
     names = config.get("pooling_mode") or [name for name, (_, switch) in POOLINGS.items() if config.get(switch)]
     return names or "mean"
-
-
-def _with_shape(batch, rows, width, left):
-    """A batch with its padding cut or filled to a width, and rows of padding to a number."""
-
-    def shaped(array):
-        if array.ndim == 2:
-            length = array.shape[1]
-            array = array[:, -width:] if left else array[:, :width]
-            missing = max(width - length, 0)
-            array = np.pad(array, ((0, 0), (missing, 0) if left else (0, missing)))
-        return np.pad(array, ((0, rows - len(array)), *[(0, 0)] * (array.ndim - 1)))
-
-    return {key: shaped(array) for key, array in batch.items()}
 
 
 def _read(path):

@@ -1,18 +1,22 @@
-"""A label for every token."""
+"""A label for every word: named entities, parts of speech."""
 
 import keras
 import numpy as np
 
-from .task import Task
+from ..data.bucketing import BucketedBatches
+from ..data.tagging import TaggedRows, entities
+from .task import Task, label_ids, label_names, with_stored_labels
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TokenClassifier(Task):
-    """Tags tokens (Devlin et al. 2018, arXiv 1810.04805, section 5.3): one dense layer on every hidden state.
+    """Tags words by their first pieces (Devlin et al. 2018, arXiv 1810.04805, section 5.3): a dense layer on each.
 
     Args:
         backbone: a backbone with a `tagger` head.
-        labels: the names of the labels in the order of the outputs, or how many there are.
+        labels: the names of the labels in the order of the outputs, or how many there are. For entities in a scheme
+            such as BIO: O, B-PER, I-PER, ...
+        max_length: tokens of a row; longer sentences are read in windows. Default: what the backbone takes, up to 512.
         tokenizer: for text.
 
     Call:
@@ -21,9 +25,10 @@ class TokenClassifier(Task):
     Returns: logits, float (b, s, number of labels).
     """
 
-    def __init__(self, backbone, labels=2, tokenizer=None, **kwargs):
+    def __init__(self, backbone, labels=2, max_length=None, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
+        self.max_length = max_length or self.longest_row()
         self.tagger = backbone.make_head("tagger", num_labels=len(self.labels))
         self.build_now()
 
@@ -35,6 +40,68 @@ class TokenClassifier(Task):
 
     def default_metrics(self):
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """`x`: lists of words, or texts (whose words are those of `data.tagging.words_of`); `y`: a label for each."""
+        if sample_weight is not None:
+            raise ValueError("Words have no weights. Received: sample_weight. Leave out the sentences instead.")
+        rows = TaggedRows(self.require_tokenizer(), list(x), self.max_length)
+        weights = None
+        if y is not None:
+            y, weights = rows.targets(self.encode_labels(y))
+        options = dict(limit=self.max_length, tagged=True)
+        return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
+
+    def encode_labels(self, labels):
+        """Lists of names or numbers of labels as lists of int32 arrays; arrays as they are."""
+        if isinstance(labels, np.ndarray) and labels.dtype != object:
+            return labels
+        return [label_ids(self.labels, sentence) for sentence in labels]
+
+    def predict_words(self, sentences, batch_size=32):
+        """Logits of every word: a float64 array (words, labels) for each sentence; NaN for words without pieces."""
+        rows = TaggedRows(self.require_tokenizer(), list(sentences), self.max_length)
+        feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
+        return rows, list(rows.read(self.predict(feed, verbose=0)))
+
+    def tag(self, sentences, batch_size=32):
+        """A label for every word, and the entities that the labels make.
+
+        Args:
+            sentences: a text, or a list of sentences, each a text or a list of words. One sentence of words is
+                [["John", "Smith"]].
+
+        Returns: for each sentence {"words", "labels", "scores" (probabilities), "entities": [{"type", "text", "start",
+            "stop", "score"}]}. Starts and stops are characters of a text, `text[start:stop]`, or numbers of words of a
+            list. A word without pieces, of control characters, has the label O (or the first one) and score 0.
+        """
+        if isinstance(sentences, str):
+            return self.tag([sentences], batch_size)[0]
+        if not len(sentences):
+            return []
+        rows, found = self.predict_words(sentences, batch_size)
+        return [self._answer(*item) for item in zip(sentences, rows.texts, rows.word_spans, found, strict=True)]
+
+    def _answer(self, sentence, text, spans, logits):
+        unread = np.isnan(logits).any(axis=-1)
+        logits = np.where(unread[:, None], 0.0, logits)
+        probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+        best = probabilities.argmax(axis=-1)
+        best[unread] = self.labels.index("O") if "O" in self.labels else 0
+        labels = [self.labels[i] for i in best]
+        scores = np.where(unread, 0.0, probabilities.max(axis=-1))
+        answers = []
+        for kind, first, last in entities(labels):
+            start, stop = spans[first][0], spans[last - 1][1]
+            where = (start, stop) if isinstance(sentence, str) else (first, last)
+            score = float(scores[first:last].mean())
+            answers.append(dict(type=kind, text=text[start:stop], start=where[0], stop=where[1], score=score))
+        words = [text[start:stop] for start, stop in spans]
+        return {"words": words, "labels": labels, "scores": scores.tolist(), "entities": answers}
+
+    # === What this task says of itself ===
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
@@ -48,7 +115,7 @@ class TokenClassifier(Task):
             )
 
     def arguments(self):
-        return {"labels": self.labels}
+        return {"labels": self.labels, "max_length": self.max_length}
 
     def config_extras(self):
         return label_names(self.labels)
@@ -56,19 +123,3 @@ class TokenClassifier(Task):
     @classmethod
     def arguments_from_config(cls, stored, own):
         return with_stored_labels(stored, own)
-
-
-def label_names(labels):
-    """The two entries of a Hugging Face config that name labels."""
-    return {
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
-    }
-
-
-def with_stored_labels(stored, own):
-    """Arguments with `labels` from a config.json that has them, unless they are given."""
-    names = stored.get("id2label") or {}
-    if "labels" not in own and names:
-        return {**own, "labels": [names[key] for key in sorted(names, key=int)]}
-    return own

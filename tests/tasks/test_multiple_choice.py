@@ -1,0 +1,49 @@
+"""Contexts and choices in, the number of the best choice out."""
+
+import keras
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.tasks import MultipleChoice
+
+EXAMPLES = [
+    ("Ann lives in", ["Rome", "cat", "met"]), ("Bob lives in", ["a", "Bonn"]), ("the cat", ["met a dog", "Rome"]),
+    ("a cat met", "who ?", ["Bonn", "lives", "a dog"]),
+]  # fmt: skip
+RIGHT = [0, 1, 0, 2]
+
+
+@pytest.fixture
+def model(tiny_backbone, tokenizer):
+    return MultipleChoice(tiny_backbone(), tokenizer=tokenizer)
+
+
+def test_learns_and_chooses(model, tmp_path):
+    model.compile(keras.optimizers.Adam(1e-2))
+    history = model.fit(EXAMPLES, RIGHT, batch_size=2, epochs=30, verbose=0)
+    assert history.history["loss"][-1] < 0.1
+    answers = model.choose(EXAMPLES)
+    assert [answer["choice"] for answer in answers] == RIGHT
+    for example, answer in zip(EXAMPLES, answers, strict=True):
+        assert answer["text"] == example[-1][answer["choice"]] and len(answer["scores"]) == len(example[-1])
+        assert sum(answer["scores"]) == pytest.approx(1)
+    assert model.choose(EXAMPLES[1])["scores"] == pytest.approx(answers[1]["scores"], abs=1e-4)
+    model.save_to_preset(tmp_path)
+    again = kerasbert.load(tmp_path)
+    np.testing.assert_array_equal(again.predict(EXAMPLES, verbose=0), model.predict(EXAMPLES, verbose=0))
+
+
+def test_choices_that_are_not_there_change_nothing(model):
+    alone = model.predict([EXAMPLES[1]], verbose=0)
+    together = model.predict(EXAMPLES, batch_size=1, verbose=0)
+    np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-5)
+    assert together[1, 2] < -1e4
+
+
+def test_bad_input(model):
+    with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
+        model.fit(EXAMPLES, [0, 2, 0, 2], verbose=0)
+    with pytest.raises(ValueError, match="two or more choices"):
+        model.choose(("Ann", ["Bob"]))
+    assert model.choose([]) == []

@@ -1,0 +1,70 @@
+"""Questions and contexts in, answers out as spans of the context."""
+
+import keras
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert import metrics
+from kerasbert.tasks import QuestionAnswerer
+
+QUESTIONS = [
+    ("where lives Ann ?", "Ann lives in Rome ."), ("who lives in Bonn ?", "in Bonn lives Bob"),
+    ("who met Bob ?", "Ann met Bob in Bonn"), ("who met Bob ?", "the cat sat in Rome"),
+]  # fmt: skip
+ANSWERS = [("Rome", 13), ("Bob", 14), ("Ann", 0), None]
+
+
+@pytest.fixture
+def model(tiny_backbone, tokenizer):
+    return QuestionAnswerer(tiny_backbone(), max_length=24, stride=4, tokenizer=tokenizer)
+
+
+def test_learns_and_answers(model, tmp_path):
+    model.compile(keras.optimizers.Adam(1e-2))
+    history = model.fit(QUESTIONS, ANSWERS, batch_size=4, epochs=60, verbose=0)
+    assert history.history["loss"][-1] < 0.1
+    answers = model.answer(QUESTIONS, null_threshold=0.0)
+    assert [answer["text"] for answer in answers] == ["Rome", "Bob", "Ann", ""]
+    for (_, context), answer in zip(QUESTIONS, answers, strict=True):
+        assert context[answer["start"] : answer["stop"]] == answer["text"]
+    assert answers[3]["null_odds"] > 0 > answers[0]["null_odds"]
+    assert model.answer(QUESTIONS[3])["text"] != ""
+    best = model.answer(QUESTIONS[0], n_best=3)
+    assert [a["text"] for a in best][0] == "Rome" and best[0]["score"] > best[1]["score"] and len(best) == 3
+
+    data = [
+        {"id": str(i), "answers": [{"text": answer[0]}] if answer else [], "is_impossible": answer is None}
+        for i, answer in enumerate(ANSWERS)
+    ]
+    found = {str(i): answer["text"] for i, answer in enumerate(answers)}
+    assert metrics.squad([{"paragraphs": [{"qas": data}]}], found)["exact"] == 100
+
+    # A context of many windows: the answer is where only one of them sees it.
+    context = "the cat sat in Rome " * 6 + "Ann met Bob in Bonn " + "a cat met a dog " * 5
+    answer = model.answer(("who met Bob ?", context))
+    assert context[answer["start"] : answer["stop"]] == answer["text"] != ""
+
+    model.save_to_preset(tmp_path)
+    again = kerasbert.load(tmp_path)
+    assert type(again) is QuestionAnswerer and (again.max_length, again.stride) == (24, 4)
+    assert again.answer(QUESTIONS) == model.answer(QUESTIONS)
+
+
+def test_weights_and_arrays_go_to_all_windows_of_a_question(model):
+    long = (QUESTIONS[0][0], "Ann lives in Rome . " * 10)
+    rows = model.question_rows([long, QUESTIONS[1]])
+    assert (rows.question == 0).sum() > 2 and (rows.question == 1).sum() == 1
+    batches = model.text_batches([long, QUESTIONS[1]], ANSWERS[:2], [0.5, 2.0], 2, 1, 0, False)
+    weights = np.concatenate([weight["start"] for _, _, weight in batches])
+    assert sorted(set(weights.tolist())) in ([0.5, 2.0], [0.0, 0.5, 2.0])
+
+
+def test_bad_input(model):
+    with pytest.raises(ValueError, match="part of its context. Received: 'Paris' for question 0"):
+        model.fit(QUESTIONS, [("Paris", 0), *ANSWERS[1:]], verbose=0)
+    with pytest.raises(ValueError, match="question 0, 'who .', without one"):
+        model.answer(("who ?", ""))
+    with pytest.raises(ValueError, match="must be a pair"):
+        model.answer(["who ?"])
+    assert model.answer([]) == []

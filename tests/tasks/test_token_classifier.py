@@ -1,0 +1,86 @@
+"""Words in, labels and entities out."""
+
+import keras
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.tasks import TokenClassifier
+from tests.data.mixed_text import MARKS, SCRIPTS
+
+LABELS = ["O", "B-PER", "B-LOC", "I-LOC"]
+WORDS = [
+    ["Ann", "lives", "in", "Rome", "Bonn", "."],
+    ["in", "Bonn", "lives", "Bob"],
+    ["a", "cat", "met", "Ann"],
+    ["Bob"],
+]
+TAGS = [
+    ["B-PER", "O", "O", "B-LOC", "I-LOC", "O"], ["O", "B-LOC", "O", "B-PER"], ["O", "O", "O", "B-PER"], ["B-PER"]
+]  # fmt: skip
+
+
+@pytest.fixture
+def model(tiny_backbone, tokenizer):
+    return TokenClassifier(tiny_backbone(), labels=LABELS, max_length=16, tokenizer=tokenizer)
+
+
+def test_learns_from_words_and_tags_text(model, tmp_path):
+    model.compile(keras.optimizers.Adam(1e-2))
+    history = model.fit(WORDS, TAGS, batch_size=2, epochs=30, verbose=0, validation_data=(WORDS, TAGS))
+    assert history.history["val_loss"][-1] < 0.1 and history.history["val_accuracy"][-1] == 1.0
+    for words, tags, answer in zip(WORDS, TAGS, model.tag(WORDS), strict=True):
+        assert answer["words"] == words and answer["labels"] == tags
+    first = model.tag(WORDS)[0]["entities"][1]
+    assert (first["type"], first["text"], first["start"], first["stop"]) == ("LOC", "Rome Bonn", 3, 5)
+    text = "Ann  lives in\tRome  Bonn."
+    (person, place) = model.tag(text)["entities"]
+    assert (person["type"], person["text"], person["start"]) == ("PER", "Ann", 0)
+    assert place["text"] == text[place["start"] : place["stop"]] == "Rome  Bonn" and 0.5 < place["score"] <= 1
+
+    # More than a row holds: windows, in which every word is read once, in its order.
+    long = [word for words in WORDS for word in words] * 5
+    answer = model.tag([long])[0]
+    assert answer["words"] == long and len(answer["labels"]) == len(long)
+    assert np.mean([a == b for a, b in zip(answer["labels"], sum(TAGS, []) * 5, strict=True)]) > 0.8
+
+    model.save_to_preset(tmp_path)
+    again = kerasbert.load(tmp_path)
+    assert type(again) is TokenClassifier and again.labels == LABELS and again.max_length == 16
+    assert again.tag(WORDS) == model.tag(WORDS)
+
+
+def test_every_entity_is_what_was_written(model):
+    """Untrained, so that anything may be an entity."""
+    rng = np.random.default_rng(0)
+    alphabet = [*"abcAnoRme", " ", "  ", "\t", "\n", "é", "e\u0301", "人", "👍🏽", "\x01", "\u200d", ",", "ß", "İ", "½"]
+    texts = [*SCRIPTS, *MARKS, ""] + ["".join(rng.choice(alphabet, rng.integers(1, 60))) for _ in range(200)]
+    entities = 0
+    for text, answer in zip(texts, model.tag(texts), strict=True):
+        assert len(answer["words"]) == len(answer["labels"]) == len(answer["scores"])
+        for entity in answer["entities"]:
+            assert entity["text"] == text[entity["start"] : entity["stop"]] == entity["text"].strip() != ""
+            entities += 1
+    assert entities > 200
+
+
+def test_outputs_come_in_the_order_of_the_sentences(model):
+    sentences = [["Ann"] * n for n in (9, 1, 12, 3)] + [["Bob", "cat"]]
+    together = model.predict(sentences, batch_size=2, verbose=0)
+    for sentence, row in zip(sentences, together, strict=True):
+        alone = model.predict([sentence], verbose=0)[0]
+        width = len(sentence) + 2
+        np.testing.assert_allclose(row[:width], alone[:width], atol=1e-5)
+
+
+def test_bad_input(model):
+    with pytest.raises(ValueError, match="Labels must be among .*Received: 'B-ORG'"):
+        model.fit(WORDS, [["B-ORG"] * len(words) for words in WORDS], verbose=0)
+    with pytest.raises(ValueError, match="sentence 1 of 4 words with 3 labels"):
+        model.fit(WORDS, [TAGS[0], TAGS[1][:3], *TAGS[2:]], verbose=0)
+    with pytest.raises(ValueError, match="Words have no weights"):
+        model.fit(WORDS, TAGS, sample_weight=np.ones(4), verbose=0)
+    assert model.tag([]) == [] and model.tag([[]])[0]["entities"] == []
+    model.tokenizer = None
+    with pytest.raises(ValueError, match="Text needs a tokenizer"):
+        model.tag("Ann")
