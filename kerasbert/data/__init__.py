@@ -1,7 +1,7 @@
 """Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
 
 from .batches import Batches, ExampleBatches
-from .causal_lm import CausalLMBatches
+from .causal_lm import CausalLMBatches, StreamBatches
 from .corpora import Corpus
 from .documents import read_documents
 from .examples import encode_texts
@@ -18,6 +18,7 @@ __all__ = [
     "MaskedLMBatches",
     "ReplacedTokenBatches",
     "Seq2SeqBatches",
+    "StreamBatches",
     "Tokenizer",
     "encode_texts",
     "read_documents",
