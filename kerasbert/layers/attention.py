@@ -9,7 +9,7 @@ from keras import ops
 
 from ..backend import kernels
 from .cache import write
-from .positions import rotate
+from .local_attention import in_blocks, whole_rows
 
 # Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
 HIDDEN_SCORE = -1e30
@@ -32,6 +32,9 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
     Returns: float (b, q, h, d), in the dtype of `value`.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
+    blocks = None if mask is None or bias is not None else in_blocks(query, key, value, mask)
+    if blocks is not None:
+        return whole_rows(attend(*blocks, scale=scale, dropout=dropout), query.shape[1])
     if dropout is None:
         fused = kernels.fused_attention(query, key, value, mask, bias, scale)
         if fused is not None:
@@ -73,7 +76,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return_weights: also return the attention probabilities, before dropout.
         cache: keys and values (b, k, h, d) so far. Those of `context` are written into them where
             `attention_mask.query_start` says, and the queries attend to all that the mask allows.
-        rotation: `rotary_angles` of the tokens of `x`, by which queries and keys are turned.
+        rotation: a `Rotation` by the positions of the tokens of `x`, for queries and keys.
 
     Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k), or with a cache the pair of it and the cache.
     """
@@ -119,7 +122,7 @@ class MultiHeadAttention(keras.layers.Layer):
         context = x if context is None else context
         key, value = context if isinstance(context, tuple) else self.keys_and_values(context)
         if rotation is not None:
-            query, key = rotate(query, rotation), rotate(key, rotation)
+            query, key = rotation(query), rotation(key)
         if cache is not None:
             key, value = (write(*pair, attention_mask.query_start) for pair in zip(cache, (key, value), strict=True))
         dropout = self.dropout if training and self.dropout.rate > 0 else None

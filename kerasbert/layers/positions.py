@@ -1,5 +1,8 @@
 """Where a token stands in its sequence."""
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -47,24 +50,37 @@ def sinusoidal_table(length, dim):
     return np.where(columns % 2 == 0, np.sin(angles), np.cos(angles)).astype("float32")
 
 
-def rotary_angles(positions, head_dim, theta):
-    """(cosines, sines) of the angles by which `rotate` turns each pair of dimensions at each position.
+@dataclasses.dataclass(frozen=True)
+class Rotation:
+    """Turns queries and keys by their position, so that scores depend on distances (Su et al. 2021, arXiv 2104.09864).
 
-    Su et al. 2021, arXiv 2104.09864: pair i turns by position * theta ** (-2 i / head_dim).
+    No tensor but a class, lest Keras cast the angles to half precision on their way into a layer.
+
+    Args:
+        cosines, sines: float32 (b, s, 1, d / 2) or (1, s, 1, d / 2), of the angle of each pair of dimensions.
 
     Call:
-        positions: int32 (b, s) or (1, s).
+        x: float (b, s, h, d); dimension i makes a pair with dimension i + d / 2.
 
-    Returns: two of float32 (b, s, 1, d / 2) or (1, s, 1, d / 2).
+    Returns: `x`, turned in float32, in its own dtype.
     """
-    frequencies = 1 / np.float32(theta) ** (np.arange(0, head_dim, 2, dtype="float32") / head_dim)
-    angles = ops.cast(positions, "float32")[:, :, None, None] * ops.convert_to_tensor(frequencies)
-    return ops.cos(angles), ops.sin(angles)
 
+    cosines: Any
+    sines: Any
 
-def rotate(x, angles):
-    """`x` (b, s, h, d) turned by `rotary_angles`, in float32; dimension i makes a pair with dimension i + d / 2."""
-    cosines, sines = angles
-    first, second = ops.split(ops.cast(x, "float32"), 2, axis=-1)
-    turned = ops.concatenate([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
-    return ops.cast(turned, x.dtype)
+    @classmethod
+    def at(cls, positions, head_dim, theta):
+        """At int32 `positions` (b, s) or (1, s): pair i turns by position * theta ** (-2 i / head_dim)."""
+        if head_dim % 2:
+            raise ValueError(
+                f"Rotary positions turn pairs of dimensions: the size of a head, hidden_dim / num_heads, must be even. "
+                f"Received: {head_dim}."
+            )
+        frequencies = 1 / np.float32(theta) ** (np.arange(0, head_dim, 2, dtype="float32") / head_dim)
+        angles = ops.cast(positions, "float32")[:, :, None, None] * ops.convert_to_tensor(frequencies)
+        return cls(ops.cos(angles), ops.sin(angles))
+
+    def __call__(self, x):
+        first, second = ops.split(ops.cast(x, "float32"), 2, axis=-1)
+        turned = first * self.cosines - second * self.sines, second * self.cosines + first * self.sines
+        return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)

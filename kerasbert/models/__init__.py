@@ -8,6 +8,7 @@ from .electra import Electra, ElectraConfig
 from .gpt import Gpt, GptConfig
 from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
+from .modernbert import ModernBert, ModernBertConfig
 from .roberta import Roberta, RobertaConfig
 from .transformer import Transformer, TransformerConfig
 from .transformer_xl import TransformerXL, TransformerXLConfig
@@ -29,6 +30,8 @@ __all__ = [
     "GptConfig",
     "MobileBert",
     "MobileBertConfig",
+    "ModernBert",
+    "ModernBertConfig",
     "Roberta",
     "RobertaConfig",
     "Transformer",
@@ -49,6 +52,7 @@ FAMILIES = {
     "openai-gpt": Gpt,
     "mobilebert": MobileBert,
     "ib-bert": MobileBert,
+    "modernbert": ModernBert,
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import dataclasses
+import math
 import sys
 
 import keras
@@ -43,9 +44,13 @@ def _initializer(cls, *arguments):
     return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else cls(*arguments, seed=keras.random.SeedGenerator())
 
 
-def truncated_normal(stddev):
-    """Normal draws, those beyond two standard deviations redrawn; zeros inside `zero_weights`."""
-    return _initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
+def truncated_normal(stddev, cutoff=2.0):
+    """Normal draws, those beyond `cutoff` standard deviations redrawn; zeros inside `zero_weights`."""
+    if cutoff == 2.0:
+        return _initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
+    most = min(math.erf(cutoff * 0.5**0.5), 1 - 2**-20)
+    uniform = _initializer(keras.initializers.RandomUniform, -most, most)
+    return lambda shape, dtype=None: keras.ops.erfinv(uniform(shape, dtype)) * (2**0.5 * stddev)
 
 
 def normal(stddev, mean=0.0):

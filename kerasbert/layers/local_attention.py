@@ -1,0 +1,80 @@
+"""Attention within a window, cut into blocks: it costs what the window costs, whatever the length of the row.
+
+Queries are cut into blocks no shorter than the window, so that all the keys of a block lie in it and in the blocks
+beside it. Each block is then a row of its own for `attend` (Beltagy et al. 2020, arXiv 2004.05150, section 3.1).
+"""
+
+import numpy as np
+from keras import ops
+
+from .masks import AttentionMask
+
+SHORTEST_BLOCK = 16
+ENOUGH_BLOCKS = 8  # below this, whole rows are as fast
+PARTS = {"padding_mask", "lengths", "sequence_ids", "causal", "window"}  # of a mask, that blocks are cut for
+
+
+def in_blocks(query, key, value, mask):
+    """What `attend` should be given instead of these rows; None where that would not be cheaper.
+
+    Call:
+        query, key, value: float (b, s, h, d).
+        mask: an `AttentionMask`.
+
+    Returns: query (b * n, w, h, d), key and value (b * n, c * w, h, d) and their `AttentionMask`: n blocks of w tokens,
+        whose keys lie in c = 3 blocks (2 when causal). Or None.
+    """
+    length = query.shape[1]
+    others = [name for name in mask.__dataclass_fields__ if name not in PARTS and getattr(mask, name) is not None]
+    if mask.window is None or others or length is None or length != key.shape[1]:
+        return None
+    size = max(mask.window, SHORTEST_BLOCK)
+    if length < ENOUGH_BLOCKS * size:
+        return None
+    beside = (-1, 0) if mask.causal else (-1, 0, 1)
+    keys, values = (_with_neighbours(_cut(x, size), beside) for x in (key, value))
+    return _flat(_cut(query, size)), keys, values, AttentionMask(allowed=_allowed(query, mask, size, beside))
+
+
+def whole_rows(y, length):
+    """Blocks (b * n, w, h, d) put together again: (b, length, h, d)."""
+    size, *rest = y.shape[1:]
+    return ops.reshape(y, (-1, -(-length // size) * size, *rest))[:, :length]
+
+
+def _allowed(query, mask, size, beside):
+    """bool (b * n, 1, w, c * w): which keys of its own and the blocks beside it a query may attend to."""
+    ids = ops.ones_like(query[:, :, 0, 0], dtype="int32")  # of the sequence that a token belongs to, 0 for padding
+    if mask.sequence_ids is not None:
+        ids = ids * ops.cast(mask.sequence_ids, "int32")
+    if mask.padding_mask is not None:
+        ids = ids * ops.cast(mask.padding_mask, "int32")
+    if mask.lengths is not None:
+        ids = ids * ops.cast(ops.arange(query.shape[1]) < mask.lengths[:, None], "int32")
+    ids = _cut(ids, size)
+    of_queries, of_keys = _flat(ids)[:, None, :, None], _with_neighbours(ids, beside)[:, None, None, :]
+    distance = np.arange(size)[:, None] - np.concatenate([np.arange(size) + block * size for block in beside])
+    near = np.abs(distance) <= mask.window
+    near = near & (distance >= 0) if mask.causal else near
+    allowed = ops.convert_to_tensor(near)[None, None] & (of_keys > 0)
+    return allowed if mask.sequence_ids is None else allowed & (of_queries == of_keys)
+
+
+def _cut(x, size):
+    """(b, s, ...) -> (b, n, w, ...), the last block filled with zeros."""
+    length, *rest = x.shape[1:]
+    count = -(-length // size)
+    x = ops.pad(x, [[0, 0], [0, count * size - length], *([0, 0] for _ in rest)])
+    return ops.reshape(x, (-1, count, size, *rest))
+
+
+def _flat(x):
+    """(b, n, w, ...) -> (b * n, w, ...)."""
+    return ops.reshape(x, (-1, *x.shape[2:]))
+
+
+def _with_neighbours(x, beside):
+    """(b, n, w, ...) -> (b * n, c * w, ...): each block among those at the offsets `beside`, zeros past the ends."""
+    count = x.shape[1]
+    x = ops.pad(x, [[0, 0], [1, 1], *([0, 0] for _ in x.shape[2:])])
+    return _flat(ops.concatenate([x[:, 1 + block : 1 + block + count] for block in beside], axis=2))
