@@ -10,6 +10,7 @@ from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert import ModernBert, ModernBertConfig
 from .roberta import Roberta, RobertaConfig
+from .seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .transformer import Transformer, TransformerConfig
 from .transformer_xl import TransformerXL, TransformerXLConfig
 from .xlm import Xlm, XlmConfig
@@ -34,6 +35,8 @@ __all__ = [
     "ModernBertConfig",
     "Roberta",
     "RobertaConfig",
+    "Seq2SeqAttention",
+    "Seq2SeqAttentionConfig",
     "Transformer",
     "TransformerConfig",
     "TransformerXL",
@@ -57,6 +60,7 @@ FAMILIES = {
     "xlm-roberta": Roberta,
     "camembert": Roberta,
     "transfo-xl": TransformerXL,
+    "seq2seq_attention": Seq2SeqAttention,
     "transformer": Transformer,
     "xlm": Xlm,
 }

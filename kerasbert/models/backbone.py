@@ -63,6 +63,12 @@ def glorot_uniform():
     return _initializer(keras.initializers.GlorotUniform)
 
 
+def orthogonal():
+    """Matrices with orthonormal columns; zeros inside `zero_weights`."""
+    single = _initializer(keras.initializers.Orthogonal)  # half precision has no such decomposition
+    return lambda shape, dtype=None: keras.ops.cast(single(shape, "float32"), dtype or keras.config.floatx())
+
+
 def uniform_by_inputs():
     """Uniform draws up to a layer's number of inputs ** -0.5, torch's default; zeros inside `zero_weights`."""
     return _initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")

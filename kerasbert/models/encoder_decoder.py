@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..layers.masks import AttentionMask, real_tokens
+from ..layers.masks import AttentionMask
 from .backbone import Backbone, checked_inputs, inputs_are_checked
 
 
@@ -51,8 +51,4 @@ def decoder_inputs(inputs):
 
 def cross_mask(inputs):
     """The `AttentionMask` of the decoder over the encoder's tokens: real ones, of the same sequence in packed rows."""
-    sequences, queries = inputs.get("sequence_ids"), inputs.get("decoder_sequence_ids")
-    if sequences is None or queries is None:
-        return AttentionMask(padding_mask=real_tokens(inputs))
-    together = queries[:, None, :, None] == sequences[:, None, None, :]
-    return AttentionMask(allowed=together & (sequences > 0)[:, None, None, :])
+    return AttentionMask.from_inputs(inputs, query_sequence_ids=inputs.get("decoder_sequence_ids"))

@@ -35,6 +35,7 @@ class TransformerConfig:
     attention_bias: bool = False  # True: the dense layers of attention have a bias, as in the annotated version
     dropout: float = 0.1  # on the sum of embeddings and positions, and after each sublayer
     attention_dropout: float = 0.0  # on the attention probabilities; tensor2tensor has 0.1
+    feed_forward_dropout: float = 0.0  # after the activation; tensor2tensor has 0.1
     activation: str = "relu"
     layer_norm_epsilon: float = 1e-6
     pad_id: int = 0
@@ -177,6 +178,7 @@ def _feed_forward(config, dtype):
         config.feed_forward_dim,
         config.activation,
         config.kernel_initializer(),
+        dropout=config.feed_forward_dropout,
         name="feed_forward",
         dtype=dtype,
     )
