@@ -3,21 +3,27 @@
 from .batches import Batches, ExampleBatches
 from .causal_lm import CausalLMBatches, StreamBatches
 from .corpora import Corpus
+from .denoising import DenoisingBatches
 from .documents import read_documents
 from .examples import encode_texts
 from .masked_lm import MaskedLMBatches
+from .permutation_lm import PermutationLMBatches
 from .replaced_token import ReplacedTokenBatches
 from .seq2seq import Seq2SeqBatches
+from .span_boundary import SpanMaskBatches
 from .tokenizers import Tokenizer
 
 __all__ = [
     "Batches",
     "CausalLMBatches",
     "Corpus",
+    "DenoisingBatches",
     "ExampleBatches",
     "MaskedLMBatches",
+    "PermutationLMBatches",
     "ReplacedTokenBatches",
     "Seq2SeqBatches",
+    "SpanMaskBatches",
     "StreamBatches",
     "Tokenizer",
     "encode_texts",

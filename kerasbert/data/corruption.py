@@ -3,7 +3,7 @@
 Three choices make an objective: a noise shape (`choose_tokens`, `choose_words`, `choose_ngrams`, ...), a rendering of
 the inputs (`replace_tokens`) and one of the targets (the original tokens at the chosen positions). Randomness comes in
 as raw 32-bit draws, a fixed number a row, so that rows can be made anywhere in any order. `masking.py` joins them to
-the rules of the papers, `denoising.py` has the noise of encoder-decoders.
+the rules of the papers; `noise.py` has the noise of encoder-decoders.
 """
 
 from typing import NamedTuple
