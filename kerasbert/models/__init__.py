@@ -3,6 +3,8 @@
 from .albert import Albert, AlbertConfig
 from .backbone import Backbone
 from .bert import Bert, BertConfig
+from .deberta import Deberta, DebertaConfig
+from .deberta_v2 import DebertaV2, DebertaV2Config
 from .distilbert import DistilBert, DistilBertConfig
 from .electra import Electra, ElectraConfig
 from .gpt import Gpt, GptConfig
@@ -21,6 +23,10 @@ __all__ = [
     "Backbone",
     "Bert",
     "BertConfig",
+    "Deberta",
+    "DebertaConfig",
+    "DebertaV2",
+    "DebertaV2Config",
     "DistilBert",
     "DistilBertConfig",
     "Electra",
@@ -49,6 +55,8 @@ __all__ = [
 FAMILIES = {
     "albert": Albert,
     "bert": Bert,
+    "deberta": Deberta,
+    "deberta-v2": DebertaV2,
     "electra": Electra,
     "distilbert": DistilBert,
     "gpt2": Gpt2,

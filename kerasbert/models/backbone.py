@@ -96,6 +96,7 @@ class Backbone(keras.Model):
     """
 
     CONFIG = None  # the config class of the family
+    prediction_arguments = {}  # of `call`, when a masked LM head reads the `sequence_output`
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -109,7 +110,7 @@ class Backbone(keras.Model):
     def build_now(self):
         """Creates every weight by one call on a tiny input; the last line of each family's `__init__`."""
         with checked_inputs():
-            self(self.example_inputs())
+            self(self.example_inputs(), **self.prediction_arguments)
 
     def example_inputs(self):
         return {"token_ids": np.zeros((1, 2), "int32")}

@@ -32,6 +32,8 @@ class MaskedLM(Objective):
     Returns: logits, float (b, p, v); with `sentence_pair` a dict of `tokens` (b, p, v) and `sentence_pair` (b, 2).
     """
 
+    needs_mask_decoder = True
+
     def __init__(self, backbone, sentence_pair=False, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         self.masked_lm = backbone.make_head("masked_lm")
@@ -44,7 +46,7 @@ class MaskedLM(Objective):
         self.build_now()
 
     def call(self, inputs):
-        outputs = self.backbone(inputs)
+        outputs = self.backbone(inputs, **self.backbone.prediction_arguments)
         x = outputs["sequence_output"]
         if inputs.get("masked_positions") is not None:
             x = gather_positions(x, inputs["masked_positions"])
