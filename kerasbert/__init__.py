@@ -19,6 +19,7 @@ _SUBMODULES = (
     "data",
     "generation",
     "layers",
+    "metrics",
     "models",
     "objectives",
     "tasks",

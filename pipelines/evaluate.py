@@ -1,4 +1,4 @@
-"""Measures a saved model: a classifier on labelled texts, a language model on a corpus.
+"""Measures a saved model: that of a task on examples, a language model on a corpus.
 
 python -m pipelines.evaluate --model saved_models/mine --data test.csv
 python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/held_out
@@ -9,13 +9,18 @@ import math
 from pathlib import Path
 
 import kerasbert
-from kerasbert.data import Corpus, MaskedLMBatches
-from kerasbert.objectives import MaskedLM
-from kerasbert.tasks import TextClassifier
+from kerasbert.data import CausalLMBatches, Corpus, MaskedLMBatches
+from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from .command import command
-from .finetune import score
-from .labelled import Columns, read_labelled
+from .examples import read_examples
+from .finetune import score, write_answers
+from .labelled import Columns
+from .scores import language_model_scores
+
+# Class -> kind of examples that it is measured on; a TextClassifier's is its problem.
+KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}
 
 
 def evaluate(
@@ -27,27 +32,33 @@ def evaluate(
     length: int = 128,
     encoding: str = "utf-8",
     columns: Columns | None = None,
+    answers: Path | None = None,
 ) -> dict:
     """Measures a saved model and prints the scores as JSON.
 
     Args:
         model: folder of a model, or hf://org/name.
-        data: labelled texts, for a classifier.
+        data: examples, for the model of a task; in the forms of `finetune`.
         corpus: folder of `prepare_corpus`, for a masked language model.
         output: file for the scores.
         batch_size: texts or rows a step.
         length: tokens of a row of the corpus.
         encoding: of the data.
         columns: names of the columns of the data, where they cannot be guessed.
+        answers: file for the answers, a line an example.
     """
     loaded = kerasbert.load(model)
-    if isinstance(loaded, TextClassifier) and data is not None:
-        scores = score(loaded, read_labelled(data, columns, encoding), batch_size)
-    elif isinstance(loaded, MaskedLM) and corpus is not None:
-        scores = language_model_scores(loaded, Corpus.open(corpus, loaded.require_tokenizer()), batch_size, length)
+    kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
+    if kind is not None and data is not None:
+        examples = read_examples(kind, data, columns, encoding)
+        scores, found = score(loaded, examples, batch_size)
+        if answers:
+            write_answers(answers, examples, found)
+    elif isinstance(loaded, MaskedLM | CausalLM) and corpus is not None:
+        scores = score_language_model(loaded, Corpus.open(corpus, loaded.require_tokenizer()), batch_size, length)
     else:
         raise ValueError(
-            "A TextClassifier is measured on --data, a MaskedLM on --corpus. Received: a "
+            "The model of a task is measured on --data, a MaskedLM or a CausalLM on --corpus. Received: a "
             f"{type(loaded).__name__} with data={data}, corpus={corpus}."
         )
     print(json.dumps(scores))
@@ -56,14 +67,15 @@ def evaluate(
     return scores
 
 
-def language_model_scores(model: MaskedLM, corpus: Corpus, batch_size: int, length: int) -> dict[str, float]:
-    """Loss in nats a masked token over one pass, beside the entropy of the token frequencies."""
+def score_language_model(model: MaskedLM | CausalLM, corpus: Corpus, batch_size: int, length: int) -> dict[str, float]:
+    """Loss in nats a predicted token over one pass, beside the entropy of the token frequencies."""
     model.compile("sgd")
-    batches = MaskedLMBatches(corpus, batch_size, length, sentence_pairs=model.sentence_pair is not None)
+    if isinstance(model, MaskedLM):
+        batches = MaskedLMBatches(corpus, batch_size, length, sentence_pairs=model.sentence_pair is not None)
+    else:
+        batches = CausalLMBatches(corpus, batch_size, length)
     found = model.evaluate(batches, verbose=0, return_dict=True)
-    entropy = corpus.unigram_entropy()
-    tokens = math.log(found["perplexity"])
-    return {**found, "token_loss": tokens, "unigram_entropy": entropy, "below_unigram": entropy - tokens}
+    return {**found, **language_model_scores(math.log(found["perplexity"]), corpus.unigram_entropy())}
 
 
 if __name__ == "__main__":

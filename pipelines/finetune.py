@@ -1,31 +1,40 @@
-"""Fine-tunes a model to classify texts or pairs of texts, or to score them.
+"""Fine-tunes a pretrained model for a task, measures it, and saves it with its scores and its answers.
 
 python -m pipelines.finetune --model saved_models/quickstart --data train.csv --output saved_models/mine
+python -m pipelines.finetune --model saved_models/mine --task ner --data train.conll --held-out test.conll --output ...
 """
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from kerasbert.backend import seed_everything
-from kerasbert.tasks import TextClassifier
-from kerasbert.training import StopOnNaN, adamw
+from kerasbert.objectives import Seq2SeqLM
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
+from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 
 from .command import command
-from .labelled import Columns, Labelled, read_labelled
+from .examples import Examples, read_examples
+from .labelled import Columns
 from .model_card import write_card
-from .scores import classification_scores, regression_scores
+from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
+from .tasks import TASKS, TaskSpec
+
+TITLES = {
+    "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
+    "questions": "Question answerer", "choices": "Multiple choice", "sequences": "Sequence to sequence",
+}  # fmt: skip
 
 
 def finetune(
     model: str,
-    data: str,
-    output: Path,
+    data: str | None = None,
+    output: Path = Path("saved_models/fine_tuned"),
     held_out: str | None = None,
-    problem: Literal["classes", "score"] = "classes",
+    task: str = "classes",
     epochs: int = 3,
     batch_size: int = 32,
     learning_rate: float = 5e-5,
@@ -34,104 +43,174 @@ def finetune(
     max_length: int | None = None,
     seeds: tuple[int, ...] = (0,),
     from_scratch: bool = False,
+    limit: int | None = None,
     dtype: str | None = None,
     encoding: str = "utf-8",
     columns: Columns | None = None,
 ) -> dict:
-    """Fine-tunes a classifier and saves it with its scores.
+    """Fine-tunes a model and saves the best of its seeds' first run with its scores.
 
     Args:
         model: folder of a pretrained model, or hf://org/name.
-        data: labelled texts: CSV, TSV, JSON, JSONL, Parquet, lines of `label text`, or hf://name#split.
-        output: folder for the fine-tuned model, metrics.json and a model card.
-        held_out: labelled texts to measure on.
-        problem: a label out of several, or a number.
+        data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's json, lines of `label text`, two
+            parallel files `train.de,train.en`, or hf://name:configuration#split. Default: what the hub has.
+        output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
+        held_out: examples to measure on.
+        task: a kind (classes, labels, score, ner, questions, choices, sequences), or a data set by name: sst2, cola,
+            mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy,
+            translation, summarization, ...
         epochs: passes over the data.
-        batch_size: texts a step.
+        batch_size: examples a step.
         learning_rate: after the warm-up; it then falls to 0.
         warmup_share: of the steps.
         weight_decay: of AdamW.
-        max_length: tokens to which texts are cut. Default: as many as the model takes, up to 512.
+        max_length: tokens to which texts are cut, or of a window. Default: as many as the model takes, up to 512.
         seeds: one training each; the model of the first is saved.
         from_scratch: start from random weights, to compare.
+        limit: use so many examples at most, of each side.
         dtype: such as mixed_bfloat16.
         encoding: of the files.
-        columns: names of the columns, where they cannot be guessed.
+        columns: names of the columns, where they cannot be guessed: text, pair (of texts, the context) and label.
     """
-    training = read_labelled(data, columns, encoding)
-    testing = read_labelled(held_out, columns, encoding) if held_out else None
-    labels = label_names(training, testing) if problem == "classes" else None
+    if task not in TASKS:
+        raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {task!r}.")
+    spec = TASKS[task] if columns is None else replace(TASKS[task], columns=columns)
+    if data is None:
+        data, hub_held_out = spec.sources()
+        held_out = held_out or hub_held_out
+    training = read(spec, data, encoding, limit, training=True)
+    testing = read(spec, held_out, encoding, limit) if held_out else None
+    labels = label_names(spec.kind, training, testing)
     print(f"{len(training):,} examples" + (f", labels {', '.join(labels)}" if labels else ""))
     runs = []
     for seed in seeds:
         seed_everything(seed)
-        options = {"labels": labels} if labels else {}
-        classifier = new_classifier(
-            model, load_weights=not from_scratch, dtype=dtype, problem=problem, max_length=max_length, **options
-        )
-        steps = -(-len(training) // batch_size) * epochs
-        classifier.compile(
+        trained = new_model(spec.kind, model, labels, max_length, load_weights=not from_scratch, dtype=dtype)
+        targets = encoded_targets(trained, spec.kind, training)
+        batches = trained.text_batches(training.x, targets, None, batch_size, epochs, seed, True)
+        steps = len(batches)
+        trained.compile(
             adamw(learning_rate, warmup=round(warmup_share * steps), steps=steps, weight_decay=weight_decay)
         )
-        history = classifier.fit(
-            training.texts,
-            targets_of(classifier, training),
-            batch_size=batch_size,
-            epochs=epochs,
-            seed=seed,
-            callbacks=[StopOnNaN()],
-        )
+        log = RunLog(output / "logs" / f"seed_{seed}")
+        history = trained.fit(batches, steps_per_epoch=steps // epochs, callbacks=[StopOnNaN(), log])
         scores = {"seed": seed, "train_loss": float(history.history["loss"][-1])}
+        answers = []
         if testing:
-            scores |= score(classifier, testing, batch_size)
+            found, answers = score(trained, testing, batch_size)
+            scores |= found
         runs.append(scores)
         print(json.dumps(scores))
         if seed == seeds[0]:
-            classifier.save_to_preset(output)
+            trained.save_to_preset(output)
+            write_answers(output / "predictions.jsonl", testing, answers)
+            plot_curves(log.folder)
     recipe = dict(
-        model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, warmup_share=warmup_share,
-        weight_decay=weight_decay, max_length=max_length, from_scratch=from_scratch,
+        model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+        warmup_share=warmup_share, weight_decay=weight_decay, max_length=max_length, from_scratch=from_scratch,
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))
-    write_card(output, "Text classifier", {"source": str(data), "examples": len(training)}, recipe, summary(runs))
+    write_card(output, TITLES[spec.kind], {"source": str(data), "examples": len(training)}, recipe, summary(runs))
     print(f"saved {output}")
     return metrics
 
 
-def new_classifier(folder: str | Path, **options) -> TextClassifier:
+# === Parts ===
+
+
+def read(spec: TaskSpec, path: str, encoding: str, limit: int | None = None, training: bool = False) -> Examples:
+    """Examples of a task; the text of a text-to-text task with its prefix."""
+    examples = read_examples(spec.kind, path, spec.columns, encoding, spec.impossible or not training)
+    if spec.prefix:
+        examples = replace(examples, x=[spec.prefix + text for text in examples.x])
+    return examples if limit is None else first_of(examples, limit)
+
+
+def first_of(examples: Examples, limit: int) -> Examples:
+    """The first so many examples, and of a data set of questions only these."""
+    kept: list = []
+    for article in examples.dataset:
+        for paragraph in article["paragraphs"]:
+            questions = paragraph["qas"][: limit - len(kept)]
+            kept += [{"paragraphs": [{**paragraph, "qas": [question]}]} for question in questions]
+    return Examples(examples.x[:limit], examples.y[:limit], kept)
+
+
+def new_model(kind: str, folder: str | Path, labels: list | None = None, max_length: int | None = None, **options):
     """A pretrained body with a head that is new, as it has to be."""
+    if max_length is not None and kind != "sequences":
+        options["max_length"] = max_length
+    if kind in ("classes", "labels", "score"):
+        cls, options = TextClassifier, {**options, "problem": kind, **({"labels": labels} if labels else {})}
+    elif kind == "tags":
+        cls, options = TokenClassifier, {**options, "labels": labels}
+    else:
+        cls = {"questions": QuestionAnswerer, "choices": MultipleChoice, "sequences": Seq2SeqLM}[kind]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*made new, to be trained")
-        return TextClassifier.from_preset(folder, **options)
+        return cls.from_preset(folder, **options)
 
 
-def label_names(training: Labelled, testing: Labelled | None = None) -> list[str]:
-    """The labels of the training data: numbers in their order, names in alphabetical order."""
-    names = set(training.labels)
-    unknown = sorted(set(testing.labels) - names) if testing else []
+def label_names(kind: str, training: Examples, testing: Examples | None = None) -> list[str] | None:
+    """The labels of the training data: numbers in their order, names in alphabetical order; "O" of tags first.
+
+    Raises:
+        ValueError: held-out labels that training lacks, or fewer than two.
+    """
+    if kind not in ("classes", "labels", "tags"):
+        return None
+
+    def names_of(examples: Examples) -> set[str]:
+        many = kind != "classes"
+        return {name for label in examples.y for name in label} if many else set(examples.y)
+
+    names = names_of(training)
+    unknown = sorted(names_of(testing) - names) if testing and kind != "tags" else []
     if unknown:
         raise ValueError(f"Held-out labels must occur in the training data ({sorted(names)}). Received: {unknown}.")
-    if len(names) < 2:
+    if len(names) < 2 and kind != "labels":
         raise ValueError(f"A classifier needs two or more labels. Received: {sorted(names)}.")
+    if kind == "tags":
+        return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
     return sorted(names, key=int) if all(name.lstrip("-").isdecimal() for name in names) else sorted(names)
 
 
-def targets_of(classifier: TextClassifier, data: Labelled) -> np.ndarray:
-    """Labels as the classifier takes them."""
-    if classifier.problem != "score":
-        return classifier.encode_labels(data.labels)
+def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
+    """Targets as the model's `fit` takes them."""
+    if kind != "score":
+        return examples.y if kind in ("questions", "choices", "sequences") else model.encode_labels(examples.y)
     try:
-        return classifier.encode_labels([float(label) for label in data.labels])
+        return model.encode_labels([float(label) for label in examples.y])
     except ValueError as error:
-        raise ValueError(f"Scores must be numbers ({error}). For names use --problem classes.") from None
+        raise ValueError(f"Scores must be numbers ({error}). For names use --task classes.") from None
 
 
-def score(classifier: TextClassifier, data: Labelled, batch_size: int = 32) -> dict[str, float]:
-    """What the classifier's answers on labelled texts are worth."""
-    targets = targets_of(classifier, data)
-    outputs = classifier.predict(data.texts, batch_size=batch_size, verbose=0)
-    return (regression_scores if classifier.problem == "score" else classification_scores)(outputs, targets)
+def score(model, examples: Examples, batch_size: int = 32) -> tuple[dict[str, float], list]:
+    """What a model's answers are worth, and the answers."""
+    if isinstance(model, TextClassifier):
+        targets = encoded_targets(model, model.problem, examples)
+        return text_scores(model, examples, targets, batch_size)
+    for cls, function in (
+        (TokenClassifier, tag_scores),
+        (QuestionAnswerer, question_scores),
+        (MultipleChoice, choice_scores),
+        (Seq2SeqLM, sequence_scores),
+    ):
+        if isinstance(model, cls):
+            return function(model, examples, batch_size)
+    raise ValueError(f"A task is measured on examples. Received: a {type(model).__name__}.")
+
+
+def write_answers(path: Path, examples: Examples | None, answers: list) -> None:
+    """An example, what was expected and what was answered a line."""
+    if not examples:
+        return
+    lines = [
+        json.dumps({"input": x, "expected": y, "answer": answer}, ensure_ascii=False)
+        for x, y, answer in zip(examples.x, examples.y, answers, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def summary(runs: list[dict]) -> dict[str, float]:

@@ -1,27 +1,94 @@
-"""What a classifier's answers are worth."""
+"""What a model's answers are worth, kind by kind."""
+
+import math
 
 import numpy as np
 
+from kerasbert import metrics
+
+from .examples import Examples
+
 
 def classification_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Accuracy, macro F1 and Matthews correlation of logits (n, labels) for targets (n,)."""
-    from sklearn.metrics import f1_score, matthews_corrcoef
-
+    """Accuracy, macro F1 and Matthews correlation of logits (n, labels) for targets (n,); with two F1 of the last."""
     answers = logits.argmax(axis=-1)
+    scores = {
+        "accuracy": metrics.accuracy(targets, answers),
+        "macro_f1": metrics.f1(targets, answers),
+        "matthews": metrics.matthews(targets, answers),
+    }
+    return scores if logits.shape[-1] != 2 else scores | {"f1": metrics.f1(targets, answers, "binary", positive=1)}
+
+
+def multilabel_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Micro and macro F1, and the share of examples with all labels right; logits and targets (n, labels)."""
+    answers, targets = (logits > 0).astype(int), targets.astype(int)
     return {
-        "accuracy": float((answers == targets).mean()),
-        "macro_f1": float(f1_score(targets, answers, average="macro")),
-        "matthews": float(matthews_corrcoef(targets, answers)),
+        "micro_f1": metrics.f1(targets, answers, "micro"),
+        "macro_f1": metrics.f1(targets, answers),
+        "exact": float((answers == targets).all(axis=-1).mean()),
     }
 
 
 def regression_scores(outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     """Mean squared error and the two correlations of outputs (n, 1) with targets (n, 1)."""
-    from scipy.stats import pearsonr, spearmanr
-
     outputs, targets = outputs.reshape(-1).astype("float64"), targets.reshape(-1).astype("float64")
     return {
         "mean_squared_error": float(((outputs - targets) ** 2).mean()),
-        "pearson": float(pearsonr(outputs, targets).statistic),
-        "spearman": float(spearmanr(outputs, targets).statistic),
+        "pearson": metrics.pearson(targets, outputs),
+        "spearman": metrics.spearman(targets, outputs),
+    }
+
+
+def text_scores(model, examples: Examples, targets: np.ndarray, batch_size: int) -> tuple[dict, list]:
+    """(scores, answers) of a TextClassifier; `targets` as it encodes them."""
+    logits = model.predict(examples.x, batch_size=batch_size, verbose=0)
+    found = {"classes": classification_scores, "labels": multilabel_scores, "score": regression_scores}
+    answers = logits.reshape(-1).tolist()
+    if model.problem == "classes":
+        answers = [model.labels[i] for i in logits.argmax(axis=-1)]
+    elif model.problem == "labels":
+        answers = [[name for name, logit in zip(model.labels, row, strict=True) if logit > 0] for row in logits]
+    return found[model.problem](logits, targets), answers
+
+
+def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
+    """Entity scores of a TokenClassifier, and the tags."""
+    found = [answer["labels"] for answer in model.tag(examples.x, batch_size=batch_size)]
+    scores = metrics.entities(examples.y, found)
+    return {name: scores[name] for name in ("precision", "recall", "f1", "accuracy")}, found
+
+
+def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
+    """SQuAD's scores of a QuestionAnswerer, and the answers; with unanswerable questions at the best threshold, too."""
+    answers = model.answer(examples.x, batch_size=batch_size)
+    ids = [q["id"] for article in examples.dataset for p in article["paragraphs"] for q in p["qas"]]
+    texts = {key: answer["text"] for key, answer in zip(ids, answers, strict=True)}
+    if all(answer is not None for answer in examples.y):
+        return metrics.squad(examples.dataset, texts), answers
+    odds = {key: answer["null_odds"] for key, answer in zip(ids, answers, strict=True)}
+    scores = metrics.squad(examples.dataset, texts, odds, null_threshold=0.0)
+    return {name: float(value) for name, value in scores.items() if name != "total"}, answers
+
+
+def choice_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
+    """Accuracy of a MultipleChoice, and its choices."""
+    answers = [answer["choice"] for answer in model.choose(examples.x, batch_size=batch_size)]
+    return {"accuracy": metrics.accuracy(examples.y, answers)}, answers
+
+
+def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tuple[dict, list]:
+    """BLEU and ROUGE of what a Seq2SeqLM answers (options are those of `generate`), and the answers."""
+    answers = model.generate(examples.x, batch_size=batch_size, **options)
+    scores = {"bleu": metrics.bleu(examples.y, answers), **metrics.rouge(examples.y, answers)}
+    return scores, answers
+
+
+def language_model_scores(token_loss: float, entropy: float) -> dict[str, float]:
+    """A loss in nats a token beside what a model that knows only the frequencies of tokens would have."""
+    return {
+        "token_loss": token_loss,
+        "perplexity": math.exp(token_loss),
+        "unigram_entropy": entropy,
+        "below_unigram": entropy - token_loss,
     }

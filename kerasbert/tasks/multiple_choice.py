@@ -40,7 +40,7 @@ class MultipleChoice(Task):
         return {key: array[:, None] for key, array in self.backbone.example_inputs().items()}
 
     def call(self, inputs):
-        choices = inputs["token_ids"].shape[1]
+        choices = ops.shape(inputs["token_ids"])[1]
         rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
         logits = ops.reshape(self.choice(self.backbone(rows)), (-1, choices))
         real = real_tokens(rows)

@@ -141,7 +141,7 @@ class TextEmbedder(Task):
         if len(inputs["token_ids"].shape) == 3:
             rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
             vectors = self.call(rows)
-            vectors = ops.reshape(vectors, (-1, inputs["token_ids"].shape[1], vectors.shape[-1]))
+            vectors = ops.reshape(vectors, (-1, ops.shape(inputs["token_ids"])[1], vectors.shape[-1]))
             if self.pair_classifier is not None and not self.pair_classifier.built:
                 self.pair_classifier(pair_features(vectors))
             return vectors

@@ -9,8 +9,8 @@ import pytest
 
 import kerasbert
 from pipelines.evaluate import evaluate
+from pipelines.examples import Examples
 from pipelines.finetune import finetune, label_names, summary
-from pipelines.labelled import Labelled
 from pipelines.predict import predict
 from pipelines.scores import classification_scores, regression_scores
 
@@ -53,7 +53,7 @@ def test_evaluation_of_a_language_model(finished_run, corpora):
     scores = evaluate(str(run / "model"), corpus=corpora[1], batch_size=4, length=16)
     assert scores["token_loss"] == pytest.approx(np.log(last["val_perplexity"]), rel=0.1)
     assert scores["below_unigram"] == pytest.approx(scores["unigram_entropy"] - scores["token_loss"])
-    with pytest.raises(ValueError, match="a MaskedLM on --corpus"):
+    with pytest.raises(ValueError, match="a MaskedLM or a CausalLM on --corpus"):
         evaluate(str(run / "model"), data=corpora[1])
 
 
@@ -61,7 +61,7 @@ def test_predictions_of_a_classifier(fine_tuned, tmp_path):
     (tmp_path / "in.txt").write_text("the cat sat 3\n\nthe dog sat 4\nthe cat\tran\n")
     predict(str(fine_tuned[0]), tmp_path / "in.txt", tmp_path / "out.jsonl")
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [answer["text"] for answer in answers] == ["the cat sat 3", "the dog sat 4", ["the cat", "ran"]]
+    assert [answer["input"] for answer in answers] == ["the cat sat 3", "the dog sat 4", ["the cat", "ran"]]
     assert [answer["label"] for answer in answers[:2]] == ["cat", "dog"]
     assert all(0.5 <= answer["score"] <= 1.0 for answer in answers)
 
@@ -83,7 +83,7 @@ def test_regression(finished_run, tmp_path):
         tmp_path / "scores.csv",
         tmp_path / "model",
         held_out=tmp_path / "scores.csv",
-        problem="score",
+        task="score",
         epochs=30,
         batch_size=8,
         learning_rate=1e-2,
@@ -93,19 +93,21 @@ def test_regression(finished_run, tmp_path):
 
 
 def test_labels_are_ordered_and_checked():
-    assert label_names(Labelled(["a", "b", "c"], ["10", "9", "9"])) == ["9", "10"]
-    assert label_names(Labelled(["a", "b"], ["yes", "no"])) == ["no", "yes"]
+    assert label_names("classes", Examples(["a", "b", "c"], ["10", "9", "9"])) == ["9", "10"]
+    assert label_names("classes", Examples(["a", "b"], ["yes", "no"])) == ["no", "yes"]
     with pytest.raises(ValueError, match="two or more labels. Received: \\['yes'\\]"):
-        label_names(Labelled(["a"], ["yes"]))
+        label_names("classes", Examples(["a"], ["yes"]))
     with pytest.raises(ValueError, match="must occur in the training data .*Received: \\['maybe'\\]"):
-        label_names(Labelled(["a", "b"], ["yes", "no"]), Labelled(["c"], ["maybe"]))
+        label_names("classes", Examples(["a", "b"], ["yes", "no"]), Examples(["c"], ["maybe"]))
 
 
 def test_scores_against_worked_examples():
     logits = np.array([[2.0, 1.0], [0.0, 1.0], [3.0, 1.0], [0.0, 2.0]])
     scores = classification_scores(logits, np.array([0, 1, 1, 1]))
     # right: 3 of 4; F1 of class 0: 2/3, of class 1: 4/5; Matthews: (1*2 - 1*0) / sqrt(2*1*3*2)
-    assert scores == pytest.approx({"accuracy": 0.75, "macro_f1": (2 / 3 + 4 / 5) / 2, "matthews": 2 / np.sqrt(12)})
+    assert scores == pytest.approx(
+        {"accuracy": 0.75, "macro_f1": (2 / 3 + 4 / 5) / 2, "matthews": 2 / np.sqrt(12), "f1": 4 / 5}
+    )
     scores = regression_scores(np.array([[1.0], [2.0], [3.0]]), np.array([[2.0], [3.0], [5.0]]))
     assert scores["mean_squared_error"] == pytest.approx(2.0)
     assert scores["spearman"] == pytest.approx(1.0)

@@ -1,0 +1,112 @@
+"""Rows of tables in every format, and the text of files."""
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
+OTHERS = (".txt", ".conll", ".iob", ".bio", ".annotated")
+
+
+def suffix_of(path: str | Path) -> str:
+    """The ending that says what a file holds; "" for a data set of the hub.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+        ValueError: an ending that is not known.
+    """
+    if str(path).startswith("hf://"):
+        return ""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    suffix = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    if suffix not in TABLES + OTHERS:
+        raise ValueError(f"Labelled texts come in {', '.join(TABLES + OTHERS)}. Received: {path}.")
+    return suffix
+
+
+def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) -> list[dict]:
+    """The rows of a table (`TABLES`; `.gz` allowed) or of a data set of the hub, `hf://name#split`.
+
+    Without a header the columns are named "0", "1", ... A name of the hub may end in a configuration: `hf://glue:mrpc`.
+    """
+    suffix = suffix_of(path)
+    if suffix == "":
+        return _hub_rows(str(path))
+    if suffix == ".parquet":
+        return _parquet(Path(path))
+    if suffix not in TABLES:
+        raise ValueError(f"A table has one of the endings {', '.join(TABLES)}. Received: {path}.")
+    text = open_text(Path(path), encoding)
+    if suffix in (".jsonl", ".ndjson", ".json"):
+        return _json_rows(Path(path), text)
+    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))
+    dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if suffix == ".tsv" else {}
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), **dialect) if row]
+    if not rows:
+        return []
+    names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(names):
+            raise ValueError(f"{path} row {number} has {len(row)} cells. The table has {len(names)}: {names}.")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def open_text(path: Path, encoding: str = "utf-8") -> str:
+    """The whole text of a file, gzipped or not."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    try:
+        return data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not valid {encoding}: byte {error.start} (0x{data[error.start]:02x}). Name the file's "
+            "encoding, such as --encoding latin-1."
+        ) from None
+
+
+def _json_rows(path: Path, text: str) -> list[dict]:
+    try:
+        whole = text.lstrip().startswith("[")
+        rows = json.loads(text) if whole else [json.loads(line) for line in text.split("\n") if line.strip()]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not valid JSON: {error}.") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path} must hold JSON objects, one an example.")
+    return rows
+
+
+def _parquet(path: Path) -> list[dict]:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError('Parquet files need pyarrow: pip install "kerasbert[data]"') from None
+    return pyarrow.parquet.read_table(path).to_pylist()
+
+
+def _hub_rows(source: str) -> list[dict]:
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError('Data sets of the hub need datasets: pip install "kerasbert[data]"') from None
+    name, _, split = source.removeprefix("hf://").partition("#")
+    name, *configuration = name.split(":")
+    found = datasets.load_dataset(name, *configuration, split=split or "train")
+    names = {}
+    for key, feature in found.features.items():
+        feature = getattr(feature, "feature", feature)  # of a list, that of its elements
+        if hasattr(feature, "names"):
+            names[key] = feature.names
+
+    def named(key, value):
+        if key not in names or value is None:
+            return value
+        return [names[key][v] for v in value] if isinstance(value, (list, tuple)) else _name(names[key], value)
+
+    return [{key: named(key, value) for key, value in row.items()} for row in found]
+
+
+def _name(names: list, value: int):
+    return names[value] if value >= 0 else str(value)  # -1: hidden labels of a test split

@@ -1,0 +1,189 @@
+"""Examples of every kind of task, from every form of file, and through fine-tuning, evaluation and answers."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import kerasbert
+from pipelines.evaluate import evaluate
+from pipelines.examples import read_examples
+from pipelines.finetune import finetune, first_of
+from pipelines.labelled import Columns
+from pipelines.predict import predict, read_line
+from pipelines.tables import read_rows
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    return path
+
+
+def squad(*questions):
+    return {
+        "version": "2.0",
+        "data": [{"title": "t", "paragraphs": [{"context": "the cat sat", "qas": list(questions)}]}],
+    }
+
+
+ANSWERED = {"id": "a", "question": "who sat", "answers": [{"text": "cat", "answer_start": 4}], "is_impossible": False}
+OPEN = {"id": "b", "question": "who ran", "answers": [], "is_impossible": True}
+
+
+def test_tags_from_columns_and_rows(tmp_path):
+    columns = write(tmp_path, "a.conll", "-DOCSTART- X O\n\nAnn NNP B-PER\nran VBD O\n\n\nBonn NNP B-LOC\n")
+    found = read_examples("tags", columns)
+    assert (found.x, found.y) == ([["Ann", "ran"], ["Bonn"]], [["B-PER", "O"], ["B-LOC"]])
+    assert read_examples("tags", columns, Columns(label="1")).y == [["NNP", "VBD"], ["NNP"]]
+    tabs = write(tmp_path, "a.annotated", "a b\tO\nc\u00a0d\tB-X\r\n\t\ne\tO")
+    assert read_examples("tags", tabs).x == [["a b", "c\u00a0d"], ["e"]]
+    rows = write(tmp_path, "a.jsonl", '{"tokens": ["Ann", "\u2028"], "ner_tags": [1, 0]}\n')
+    assert read_examples("tags", rows).y == [["1", "0"]]
+    with pytest.raises(ValueError, match="row 1 of 2 words with 1 tags"):
+        read_examples("tags", write(tmp_path, "b.jsonl", '{"tokens": ["Ann", "ran"], "tags": ["O"]}'))
+    with pytest.raises(ValueError, match="word and a tag. Received: .* line 1: 'Ann'"):
+        read_examples("tags", write(tmp_path, "b.conll", "Ann\n"))
+    with pytest.raises(ValueError, match="has no examples"):
+        read_examples("tags", write(tmp_path, "c.conll", "\n\n"))
+
+
+def test_questions_from_squad_and_rows(tmp_path):
+    found = read_examples("questions", write(tmp_path, "a.json", squad(ANSWERED, OPEN)))
+    assert found.x == [("who sat", "the cat sat"), ("who ran", "the cat sat")] and found.y == [("cat", 4), None]
+    assert read_examples("questions", tmp_path / "a.json", impossible=False).y == [("cat", 4)]
+    row = {
+        "id": "a",
+        "question": "who sat",
+        "context": "the cat sat",
+        "answers": {"text": ["cat"], "answer_start": [4]},
+    }
+    found = read_examples("questions", write(tmp_path, "a.jsonl", row))
+    assert found.y == [("cat", 4)] and "is_impossible" not in json.dumps(found.dataset)
+    found = read_examples("questions", write(tmp_path, "b.jsonl", {"question": "q", "context": "a b", "answer": "b"}))
+    assert found.y == [("b", 2)]
+    wrong = squad({**ANSWERED, "answers": [{"text": "dog", "answer_start": 0}]})
+    with pytest.raises(ValueError, match="part of its context. Received: .* question a: 'dog'"):
+        read_examples("questions", write(tmp_path, "c.json", wrong))
+    assert len(first_of(read_examples("questions", tmp_path / "a.json"), 1).dataset) == 1
+
+
+@pytest.mark.parametrize(
+    "name, text, example, answer",
+    [
+        ("a.csv", "Why?,a,b,c,B\n", ("Why?", ["a", "b", "c"]), 1),
+        ("a.jsonl", {"sent1": "A", "sent2": "B", "ending0": "x", "ending1": "y", "label": 1}, ("A", ["B x", "B y"]), 1),
+        (
+            "a.jsonl",
+            {"article": "P", "question": "Q _", "options": ["x", "y"], "answer": "A"},
+            ("P", "Q _", ["x", "y"]),
+            0,
+        ),
+        (
+            "a.jsonl",
+            {"question": "Q", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": "2"},
+            ("Q", ["x", "y"]),
+            1,
+        ),
+        ("a.jsonl", {"premise": "P", "choice1": "x", "choice2": "y", "label": 0}, ("P", ["x", "y"]), 0),
+        ("a.csv", "premise,choice1,choice2,label\nP,x,y,1\n", ("P", ["x", "y"]), 1),
+    ],
+)
+def test_choices_of_every_form(tmp_path, name, text, example, answer):
+    found = read_examples("choices", write(tmp_path, name, text))
+    assert (found.x, found.y) == ([example], [answer])
+
+
+def test_bad_choices(tmp_path):
+    with pytest.raises(ValueError, match="right one of 2 choices .* row 1: 'C'"):
+        read_examples("choices", write(tmp_path, "a.csv", "Why?,a,b,C\n"))
+    with pytest.raises(ValueError, match="must have choices in the form of"):
+        read_examples("choices", write(tmp_path, "b.jsonl", {"text": "a"}))
+
+
+def test_sequences(tmp_path):
+    sources, targets = write(tmp_path, "a.txt", "ein Hund\neine Katze\n"), write(tmp_path, "b.txt", "a dog\na cat\n")
+    found = read_examples("sequences", f"{sources},{targets}")
+    assert (found.x, found.y) == (["ein Hund", "eine Katze"], ["a dog", "a cat"])
+    rows = write(tmp_path, "a.jsonl", {"source": ["One.\n", "Two."], "target": ["first", "second"]})
+    assert (read_examples("sequences", rows).x, read_examples("sequences", rows).y) == (["One. Two."], ["first"])
+    pairs = write(tmp_path, "b.jsonl", {"translation": {"de": "ja", "en": "yes"}})
+    assert read_examples("sequences", pairs).y == ["yes"]
+    assert read_examples("sequences", pairs, Columns(text="en", label="de")).y == ["ja"]
+    with pytest.raises(ValueError, match="of as many lines. Received: .* of 2 lines, .* of 1 lines"):
+        read_examples("sequences", f"{sources},{write(tmp_path, 'c.txt', 'one')}")
+    with pytest.raises(ValueError, match="sources cannot be told"):
+        read_examples("sequences", write(tmp_path, "c.jsonl", {"a": "b"}))
+
+
+def test_several_labels_and_lists_of_the_hub(tmp_path, monkeypatch):
+    found = read_examples("labels", write(tmp_path, "a.csv", "text,label\nfine,good|new\nold,new\n"))
+    assert found.y == [["good", "new"], ["new"]]
+
+    class Found(list):
+        features = {"ner_tags": SimpleNamespace(feature=SimpleNamespace(names=["O", "B-X"])), "tokens": object()}
+
+    asked = []
+
+    def load_dataset(*name, split):
+        asked.append((*name, split))
+        return Found([{"tokens": ["a", "b"], "ner_tags": [0, 1]}])
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    assert read_rows("hf://org/tags:small#test") == [{"tokens": ["a", "b"], "ner_tags": ["O", "B-X"]}]
+    assert read_examples("tags", "hf://org/tags").y == [["O", "B-X"]] and asked[0] == ("org/tags", "small", "test")
+
+
+def test_lines_of_predict():
+    assert read_line("a\tb\n", 1) == ("a", "b") and read_line(" a ", 1) == "a"
+    assert read_line('{"words": ["a", "b"]}', 1) == ["a", "b"]
+    assert read_line('{"question": "q", "context": "c"}', 1) == ("q", "c")
+    assert read_line('{"passage": "p", "question": "q", "choices": ["a", "b"]}', 1) == ("p", "q", ["a", "b"])
+    assert read_line('{"text": "a", "pair": "b"}', 1) == ("a", "b")
+    with pytest.raises(ValueError, match="Line 3 is not valid JSON"):
+        read_line("{oops", 3)
+    with pytest.raises(ValueError, match="line 2 with a"):
+        read_line('{"a": 1}', 2)
+
+
+FILES = {
+    "ner": ("a.conll", "the O\ncat B-PET\nsat O\n\nthe O\ndog B-PET\nran O\n\n" * 4),
+    "questions": ("a.json", squad(*({**ANSWERED, "id": str(i)} for i in range(8)))),
+    "choices": ("a.csv", "the cat,sat,house,A\nthe dog,tree,ran,B\n" * 4),
+}
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_from_files_to_answers(task, finished_run, tmp_path, capsys):
+    data = write(tmp_path, *FILES[task])
+    options = dict(epochs=12, batch_size=8, learning_rate=1e-2, max_length=16)
+    metrics = finetune(str(finished_run[0] / "model"), str(data), tmp_path / "m", str(data), task, **options)
+    best = metrics["f1" if task != "choices" else "accuracy"]
+    assert best == (100.0 if task == "questions" else 1.0)
+    answers = [json.loads(line) for line in (tmp_path / "m" / "predictions.jsonl").read_text().splitlines()]
+    assert len(answers) == 8 and set(answers[0]) == {"input", "expected", "answer"}
+    assert (tmp_path / "m" / "logs" / "seed_0" / "curves.png").exists()
+
+    found = evaluate(str(tmp_path / "m"), str(data), answers=tmp_path / "answers.jsonl")
+    assert found == {name: metrics[name] for name in found}
+    line = {
+        "ner": "the cat sat",
+        "questions": "who sat\tthe cat sat",
+        "choices": {"context": "the dog", "choices": ["tree", "ran"]},
+    }
+    predict(str(tmp_path / "m"), write(tmp_path, "in.txt", line[task]), tmp_path / "out.jsonl")
+    (answer,) = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {
+        "ner": lambda: answer["entities"][0]["text"] == "cat",
+        "questions": lambda: answer["answers"][0]["text"] == "cat",
+        "choices": lambda: answer["text"] == "ran",
+    }[task]()
+    assert type(kerasbert.load(tmp_path / "m")).__name__ != "MaskedLM"
+
+
+def test_unknown_tasks_and_missing_data(tmp_path):
+    with pytest.raises(ValueError, match="`task` must be one of classes, .*Received: 'x'"):
+        finetune("model", task="x")
+    with pytest.raises(ValueError, match="no --data"):
+        finetune("model", task="ner")
