@@ -58,8 +58,38 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return {name: getattr(self, name) for name in names}
 
 
+@keras.saving.register_keras_serializable("kerasbert")
+class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """factor * hidden_dim^-1/2 * min(t^-1/2, t * warmup^-3/2) at update t = 1, 2, ...: linear warm-up, slow decay.
+
+    Vaswani et al. 2017, arXiv 1706.03762, section 5.3, for Adam with betas 0.9 and 0.98 and epsilon 1e-9. Settings of
+    tensor2tensor with a rate of 0.2 and 8,000 updates mean factor=2.
+
+    Args:
+        hidden_dim: width of the model; the peak, at update `warmup`, is factor * (hidden_dim * warmup)^-1/2.
+        warmup: updates of the warm-up, at least 1.
+        factor: of the whole.
+    """
+
+    def __init__(self, hidden_dim, warmup=4_000, factor=1.0):
+        hidden_dim, warmup = _count("hidden_dim", hidden_dim), _count("warmup", warmup)
+        if hidden_dim < 1 or warmup < 1 or not factor > 0:
+            raise ValueError(
+                "`hidden_dim` and `warmup` must be at least 1, `factor` above 0. "
+                f"Received: hidden_dim={hidden_dim}, warmup={warmup}, factor={factor}."
+            )
+        self.hidden_dim, self.warmup, self.factor = hidden_dim, warmup, float(factor)
+
+    def __call__(self, step):
+        update = ops.cast(step, "float32") + 1
+        return self.factor * self.hidden_dim**-0.5 * ops.minimum(ops.rsqrt(update), update * self.warmup**-1.5)
+
+    def get_config(self):
+        return {"hidden_dim": self.hidden_dim, "warmup": self.warmup, "factor": self.factor}
+
+
 def _count(name, value):
     try:
         return operator.index(value)
     except TypeError:
-        raise ValueError(f"`{name}` must be a whole number of updates. Received: {name}={value!r}.") from None
+        raise ValueError(f"`{name}` must be a whole number. Received: {name}={value!r}.") from None

@@ -312,3 +312,24 @@ def test_needs_a_compiled_model(tmp_path):
         Checkpoints(tmp_path).restore(keras.Sequential([keras.layers.Dense(2)]))
     with pytest.raises(ValueError, match="`keep` must be at least 1"):
         Checkpoints(tmp_path, keep=0)
+
+
+def test_the_mean_of_the_newest_checkpoints(tiny, tmp_path):
+    model, checkpoints = tiny.build_model(), Checkpoints(tmp_path, keep=3)
+    checkpoints.set_model(model)
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.iterations.assign(9)
+    for step, value in enumerate((50.0, 1.0, 2.0, 6.0)):
+        checkpoints.step = step
+        for weight in model.trainable_variables:
+            weight.assign(np.full(weight.shape, value))
+        checkpoints.save(model)
+    again = tiny.build_model()
+    seeds = [np.copy(keras.ops.convert_to_numpy(v)) for v in again.variables if "seed" in v.path]
+    assert Checkpoints(tmp_path, keep=3).average(again, last=3) == [1, 2, 3]
+    for weight in again.trainable_variables:
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(weight), 3.0, rtol=1e-6)
+    assert int(again.optimizer.iterations) == 0 and len(seeds) == 2
+    np.testing.assert_array_equal([keras.ops.convert_to_numpy(v) for v in again.variables if "seed" in v.path], seeds)
+    with pytest.raises(ValueError, match="holds 3"):
+        Checkpoints(tmp_path).average(again, last=4)

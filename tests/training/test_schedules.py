@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.training import WarmupDecay
+from kerasbert.training import InverseSquareRoot, WarmupDecay
 
 
 def rate(schedule, step):
@@ -75,3 +75,20 @@ def test_accepts_numpy_counts():
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         WarmupDecay(*arguments)
+
+
+def test_the_rate_of_the_transformer():
+    schedule = InverseSquareRoot(512)
+    for update, value in {1: 1.747e-7, 100: 1.747e-5, 4_000: 6.988e-4, 16_000: 3.494e-4, 100_000: 1.398e-4}.items():
+        assert rate(schedule, update - 1) == pytest.approx(value, rel=5e-4)
+    assert rate(InverseSquareRoot(1_024), 3_999) == pytest.approx(4.941e-4, rel=1e-4)
+    twice = InverseSquareRoot(512, warmup=8_000, factor=2.0)
+    assert rate(twice, 7_999) == pytest.approx(2 * (512 * 8_000) ** -0.5, rel=1e-5)
+    restored = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(twice))
+    assert isinstance(restored, InverseSquareRoot) and restored.get_config() == twice.get_config()
+
+
+@pytest.mark.parametrize("arguments", [(0,), (512, 0), (512, 0.5), (512, 10, 0.0)])
+def test_refuses_rates_that_are_none(arguments):
+    with pytest.raises(ValueError, match="at least 1|whole number"):
+        InverseSquareRoot(*arguments)
