@@ -41,6 +41,19 @@ CASES = {
         dict(SIZES, embedding_size=10, intra_bottleneck_size=12, num_feedforward_networks=3),
         True,
     ),
+    "deberta": (
+        "DebertaForMaskedLM",
+        dict(SIZES, relative_attention=True, pos_att_type="c2p|p2c", position_biased_input=False, type_vocab_size=2),
+        True,
+    ),
+    "deberta_v2": (
+        "DebertaV2ForMaskedLM",
+        dict(
+            **dict(SIZES, relative_attention=True, pos_att_type="p2c|c2p", position_biased_input=False, legacy=False),
+            **dict(position_buckets=6, share_att_key=True, norm_rel_ebd="layer_norm", conv_kernel_size=3),
+        ),
+        False,
+    ),
     "xlm": (
         "XLMWithLMHeadModel",
         dict(vocab_size=61, emb_dim=24, n_layers=3, n_heads=3, max_position_embeddings=23, n_langs=1),
