@@ -141,10 +141,10 @@ def load(path, **arguments):
     """The model in a folder, of whatever class the folder says it is.
 
     `kerasbert.json` names the class; without it, `architectures` of `config.json` does. A folder with `modules.json`
-    is one of sentence-transformers.
+    is one of sentence-transformers, one with `generator/` and `discriminator/` holds a `ReplacedTokenDetection`.
     """
     folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
-    name = _saved(folder).get("class") or ("TextEmbedder" if (folder / "modules.json").exists() else None)
+    name = _saved(folder).get("class") or _class_by_files(folder)
     if name is None:
         stored, _ = _opened(folder)
         family = _family_class(None, stored, folder)
@@ -162,6 +162,12 @@ def load(path, **arguments):
         if cls is not None:
             return cls.from_preset(folder, **arguments)
     raise ValueError(f"{folder} says that it holds a {name}, which this version of kerasbert does not have.")
+
+
+def _class_by_files(folder):
+    if (folder / "generator").is_dir() and (folder / "discriminator").is_dir():
+        return "ReplacedTokenDetection"
+    return "TextEmbedder" if (folder / "modules.json").exists() else None
 
 
 def load_tokenizer(folder):

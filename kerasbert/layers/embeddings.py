@@ -1,5 +1,6 @@
-"""Picking vectors out of a sequence."""
+"""Picking vectors out of a sequence, putting values into one, and tables that learn beside others."""
 
+import keras
 from keras import ops
 
 from .masks import real_tokens
@@ -17,6 +18,21 @@ def gather_positions(x, positions):
     return ops.take_along_axis(x, ops.maximum(positions, 0)[:, :, None], axis=1)
 
 
+def scatter_positions(x, values, positions):
+    """`x` with `values` at `positions`; a negative position is an unused slot, of equal ones the first slot counts.
+
+    Call:
+        x: (b, s).
+        values: (b, p), of the dtype of `x`.
+        positions: int32 (b, p).
+
+    Returns: (b, s).
+    """
+    here = positions[:, None, :] == ops.arange(ops.shape(x)[1], dtype="int32")[None, :, None]
+    chosen = ops.take_along_axis(values, ops.argmax(ops.cast(here, "int32"), axis=-1), axis=1)
+    return ops.where(ops.any(here, axis=-1), chosen, x)
+
+
 def first_tokens(x, inputs):
     """The first vector of each sequence: (b, m), or (b, n, m) in packed rows, which say where by `first_positions`.
 
@@ -25,6 +41,34 @@ def first_tokens(x, inputs):
     if inputs.get("first_positions") is not None:
         return gather_positions(x, inputs["first_positions"])
     return None if inputs.get("sequence_ids") is not None else x[:, 0]
+
+
+def first_real_tokens(x, inputs):
+    """As `first_tokens`, but behind padding on the left."""
+    real = real_tokens(inputs)
+    if real is None or inputs.get("sequence_ids") is not None:
+        return first_tokens(x, inputs)
+    return gather_positions(x, ops.argmax(real, axis=1)[:, None])[:, 0]
+
+
+def mean_tokens(x, inputs):
+    """The mean vector of each sequence, padding left out, in the forms of `first_tokens`; without any token, zeros."""
+    sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
+    real = real_tokens(inputs)
+    if real is None:
+        return ops.mean(x, axis=1)
+    if sequences is None:
+        members = real[:, None, :]
+    elif first is None:
+        return None
+    else:
+        sequences = ops.convert_to_tensor(sequences)
+        here = ops.take_along_axis(sequences, ops.maximum(first, 0), axis=1)
+        members = (here[:, :, None] == sequences[:, None, :]) & real[:, None, :]
+    members = ops.cast(members, "float32")
+    members = members / ops.maximum(ops.sum(members, axis=-1, keepdims=True), 1.0)
+    means = ops.einsum("bns,bsm->bnm", ops.cast(members, x.dtype), x)
+    return means[:, 0] if sequences is None else means
 
 
 def last_tokens(x, inputs):
@@ -75,3 +119,34 @@ def pooled(pooler, x, inputs):
     """The pooler's view of the first tokens; None without a pooler or without first tokens."""
     first = None if pooler is None else first_tokens(x, inputs)
     return None if first is None else pooler(first)
+
+
+class DisentangledEmbedding(keras.layers.Layer):
+    """A table that follows another one and learns beside it: stop_gradient(base) + difference.
+
+    Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3): what is read through
+    this layer trains the difference, which starts at zero, and leaves the base to those who read it directly.
+
+    Args:
+        base: the embedding layer that is followed.
+
+    Call:
+        ids: int32.
+
+    Returns: float, as from an embedding layer.
+    """
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, ids_shape=None):
+        self.difference = self.add_weight(name="difference", shape=self.base.embeddings.shape, initializer="zeros")
+
+    @property
+    def embeddings(self):
+        return ops.stop_gradient(ops.convert_to_tensor(self.base.embeddings)) + self.difference
+
+    def call(self, ids):
+        base = ops.stop_gradient(ops.take(self.base.embeddings, ids, axis=0))
+        return ops.cast(base + ops.take(self.difference, ids, axis=0), self.compute_dtype)

@@ -124,22 +124,10 @@ class Electra(Backbone):
             outputs["attention_weights"] = weights
         return outputs
 
-    # === Shared embeddings ===
-
     @property
     def embeddings(self):
         """The layers that a generator shares with its discriminator: token, position and segment tables, their norm."""
         return self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm
-
-    def with_embeddings(self, embeddings):
-        """This backbone once more, its other weights copied, with the `embeddings` of another one."""
-        with zero_weights():
-            copy = Electra(self.config, embeddings, name=self.name, dtype=self.dtype_policy)
-        shared = {id(variable) for layer in embeddings for variable in layer.weights}
-        for new, old in zip(copy.weights, self.weights, strict=True):
-            if id(new) not in shared:
-                new.assign(old)
-        return copy
 
 
 def _new_embeddings(config, own):
@@ -261,7 +249,7 @@ HUGGINGFACE_ONLY = {
 HUGGINGFACE_CLASSES = {
     "Backbone": "ElectraModel",
     "MaskedLM": "ElectraForMaskedLM",
-    "ReplacedTokenDetection": "ElectraForPreTraining",
+    "Discriminator": "ElectraForPreTraining",
     "TextClassifier": "ElectraForSequenceClassification",
     "TokenClassifier": "ElectraForTokenClassification",
     "QuestionAnswerer": "ElectraForQuestionAnswering",

@@ -10,7 +10,7 @@ from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
 from ..data.examples import encode_texts
 from ..layers.embeddings import gather_positions
-from .objective import Objective, Perplexity, cross_entropy, weighted_mean
+from .objective import Objective, Perplexity, check_labels, cross_entropy, slot_weights, weighted_mean
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -60,12 +60,7 @@ class MaskedLM(Objective):
         if self.sentence_pair is not None:
             logits, labels = y_pred["tokens"], y["tokens"]
             weights = None if sample_weight is None else sample_weight["tokens"]
-        if weights is None or len(weights.shape) < len(labels.shape):
-            positions = x.get("masked_positions")
-            used = ops.ones_like(labels) if positions is None else positions >= 0
-            used = ops.cast(used, "float32")
-            weights = used if weights is None else used * ops.cast(weights, "float32")[:, None]  # a weight a row
-        weights = ops.cast(weights, "float32")
+        weights = slot_weights(x, labels, weights)
         losses = cross_entropy(logits, labels)
         right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
         self.perplexity.update_state(losses, weights)
@@ -144,11 +139,7 @@ class MaskedLM(Objective):
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
-        labels = y["tokens"] if isinstance(y, dict) else y
-        size = self.backbone.config.vocabulary_size
-        if labels is not None and labels.size and not (labels.min() >= 0 and labels.max() < size):
-            wrong = labels.max() if labels.max() >= size else labels.min()
-            raise ValueError(f"Labels must be between 0 and {size - 1} (vocabulary_size). Received: {wrong}.")
+        check_labels(y["tokens"] if isinstance(y, dict) else y, self.backbone.config.vocabulary_size)
 
     def arguments(self):
         return {"sentence_pair": self.sentence_pair is not None}

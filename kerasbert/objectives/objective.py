@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from ..backend.distribution import num_replicas
+from ..models.backbone import Backbone
 from ..models.trainable import Trainable
 
 
@@ -44,6 +45,33 @@ class Perplexity(keras.metrics.Mean):
 
     def result(self):
         return ops.exp(super().result())
+
+
+def slot_weights(x, labels, sample_weight=None):
+    """float32, of the shape of `labels` (b, p): what every prediction counts.
+
+    1 in used slots, times weights of rows (b,); or weights (b, p) as they are given.
+    """
+    if sample_weight is None or len(sample_weight.shape) < len(labels.shape):
+        positions = x.get("masked_positions")
+        used = ops.ones_like(labels) if positions is None else positions >= 0
+        used = ops.cast(used, "float32")
+        return used if sample_weight is None else used * ops.cast(sample_weight, "float32")[:, None]
+    return ops.cast(sample_weight, "float32")
+
+
+def check_labels(labels, vocabulary_size):
+    """Raises a ValueError for token ids outside the vocabulary; `labels` is a numpy array or None."""
+    if labels is not None and labels.size and not (labels.min() >= 0 and labels.max() < vocabulary_size):
+        wrong = labels.max() if labels.max() >= vocabulary_size else labels.min()
+        raise ValueError(f"Labels must be between 0 and {vocabulary_size - 1} (vocabulary_size). Received: {wrong}.")
+
+
+def as_objective(source, cls, **arguments):
+    """`source` as an objective of class `cls`: one already, a backbone for a new one, or a folder of its family."""
+    if isinstance(source, cls):
+        return source
+    return cls(source, **arguments) if isinstance(source, Backbone) else cls.from_preset(source, **arguments)
 
 
 class Objective(Trainable):

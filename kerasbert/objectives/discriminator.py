@@ -1,0 +1,143 @@
+"""Telling replaced tokens from original ones: the half of ELECTRA that is kept."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..data.examples import encode_texts
+from ..layers.masks import real_tokens
+from .objective import Objective, cross_entropy
+
+
+def binary_cross_entropy(logits, labels):
+    """-log of the probability that sigmoid(logits) gives the labels, float32, nats."""
+    logits = ops.cast(logits, "float32")
+    return ops.softplus(logits) - ops.cast(labels, "float32") * logits
+
+
+def copy_cross_entropy(logits, replaced, token_ids, originals):
+    """-log P(original), where P gives its input token sigmoid(-replaced) and shares out the rest by softmax(logits).
+
+    The copy mechanism of All-Tokens MLM (Clark et al. 2020, section 3.4).
+
+    Call:
+        logits: float (b, s, v).
+        replaced: float (b, s).
+        token_ids, originals: int32 (b, s), what the model read and what was there.
+
+    Returns: float32 (b, s), nats.
+    """
+    replaced = ops.cast(replaced, "float32")
+    predicted = ops.log_sigmoid(replaced) - cross_entropy(logits, originals)
+    copied = ops.logaddexp(ops.log_sigmoid(-replaced), predicted)
+    return -ops.where(token_ids == originals, copied, predicted)
+
+
+class RankingQuality(keras.metrics.AUC):
+    """The area under the ROC curve, of logits: the chance that a replaced token has more than an original one.
+
+    Keras's, on a scale that keeps apart what lies close to probability 0 or 1.
+    """
+
+    def __init__(self, name="auc", **options):
+        super().__init__(10_001, name=name, **options)
+
+    def update_state(self, labels, logits, sample_weight=None):
+        return super().update_state(labels, ops.sigmoid(ops.cast(logits, "float32") / 4), sample_weight)
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Discriminator(Objective):
+    """Says of every token whether it is the original or a replacement (Clark et al. 2020, arXiv 2003.10555).
+
+    What `ReplacedTokenDetection` trains, and what a released discriminator loads as. It can be trained alone, on
+    tokens replaced in any other way.
+
+    Args:
+        backbone: a backbone with a `replaced_token` head.
+        masked_lm: also predict the original of every token, for All-Tokens MLM.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch.
+
+    Returns: logits, float (b, s), high where a token was replaced; with `masked_lm` a dict of them, `replaced`, and of
+        `tokens` (b, s, v). The targets y are int32 (b, s): 1 where a token was replaced, or with `masked_lm` what was
+        there.
+    """
+
+    def __init__(self, backbone, masked_lm=False, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.replaced_token = backbone.make_head("replaced_token")
+        self.masked_lm = backbone.make_head("masked_lm") if masked_lm else None
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.auc = None if masked_lm else RankingQuality(name="auc")
+        self.build_now()
+
+    def call(self, inputs):
+        outputs = self.backbone(inputs)
+        replaced = self.replaced_token(outputs)
+        if self.masked_lm is None:
+            return replaced
+        return {"replaced": replaced, "tokens": self.masked_lm(outputs["sequence_output"], self.backbone.token_table)}
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        weights = token_weights(x, sample_weight)
+        if self.masked_lm is None:
+            losses, right = binary_cross_entropy(y_pred, y), (y_pred > 0) == (y > 0)
+            self.auc.update_state(y, y_pred, weights)
+        else:
+            losses = copy_cross_entropy(y_pred["tokens"], y_pred["replaced"], x["token_ids"], y)
+            right = copied_or_predicted(y_pred, x["token_ids"]) == y
+        self.accuracy.update_state(ops.cast(right, "float32"), weights)
+        return self.mean_loss(x, losses, weights)
+
+    # === Text ===
+
+    def score_tokens(self, texts):
+        """How likely every token of each text is a replacement.
+
+        Args:
+            texts: a str or a list of str.
+
+        Returns: for each text a list of {"token", "score"}, score in [0, 1]; for one str, its list alone.
+        """
+        tokenizer = self.require_tokenizer()
+        if isinstance(texts, str):
+            return self.score_tokens([texts])[0]
+        x = encode_texts(tokenizer, texts, self.backbone.config.max_length)
+        logits = self.predict(x, verbose=0)
+        logits = logits["replaced"] if isinstance(logits, dict) else logits
+        scores = 1 / (1 + np.exp(-logits.astype("float64")))
+        special = list(tokenizer.special_ids)
+        return [
+            [
+                {"token": tokenizer.token(int(i)), "score": float(score)}
+                for i, score, plain in zip(ids, row, ~np.isin(ids, special), strict=True)
+                if plain
+            ]
+            for ids, row in zip(x["token_ids"], scores, strict=True)
+        ]
+
+    # === What this objective says of itself ===
+
+    def arguments(self):
+        return {"masked_lm": self.masked_lm is not None}
+
+
+def token_weights(x, sample_weight=None):
+    """float32 (b, s): 1 at real tokens and 0 at padding, times weights of rows (b,) or of tokens (b, s)."""
+    real = real_tokens(x)
+    weights = ops.ones_like(x["token_ids"], "float32") if real is None else ops.cast(real, "float32")
+    if sample_weight is None:
+        return weights
+    given = ops.cast(sample_weight, "float32")
+    return weights * (given[:, None] if len(given.shape) == 1 else given)
+
+
+def copied_or_predicted(outputs, token_ids):
+    """The likelier of a token itself and of the best prediction in its place: int32 (b, s)."""
+    best = ops.cast(ops.argmax(outputs["tokens"], axis=-1), token_ids.dtype)
+    copied = copy_cross_entropy(outputs["tokens"], outputs["replaced"], token_ids, token_ids)
+    predicted = copy_cross_entropy(outputs["tokens"], outputs["replaced"], token_ids, best)
+    return ops.where(copied <= predicted, token_ids, best)

@@ -1,0 +1,278 @@
+"""Replaced token detection: ELECTRA's generator and discriminator, trained together."""
+
+import tempfile
+from pathlib import Path
+
+import keras
+from keras import ops
+
+from ..data import ReplacedTokenBatches
+from ..data.corpora import Corpus
+from ..layers.embeddings import scatter_positions
+from ..models.backbone import Backbone
+from ..models.shared_embeddings import share_embeddings, with_embeddings
+from .discriminator import (
+    Discriminator,
+    RankingQuality,
+    binary_cross_entropy,
+    copied_or_predicted,
+    copy_cross_entropy,
+    token_weights,
+)
+from .masked_lm import MaskedLM
+from .objective import Objective, as_objective, check_labels, cross_entropy, slot_weights, weighted_mean
+
+# The discriminator's objective, and what its mean loss counts by default.
+OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
+ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperature", "seed")
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class ReplacedTokenDetection(Objective):
+    """A generator fills masked slots with its samples; a discriminator says of every token whether it was replaced.
+
+    Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator learns masked language modelling, the
+    discriminator from a binary loss at every real token; a sampled token that equals the original counts as original.
+    No gradient passes through the sampling. The loss is the generator's mean + `discriminator_weight` * the
+    discriminator's mean.
+
+    Args:
+        generator: a backbone with a `masked_lm` head, or its `MaskedLM`, or a folder.
+        discriminator: a backbone with a `replaced_token` head, or its `Discriminator`, or a folder.
+        discriminator_weight: of the discriminator's loss. Default: 50, and 1 for `objective`s that predict tokens.
+        embedding_sharing: "shared", both train the discriminator's embeddings (ELECTRA); "disentangled", the
+            discriminator's are the generator's, which its loss leaves alone, plus a difference (DeBERTa-v3, whose two
+            optimizer steps a batch are one here); "none". A backbone that needs other embeddings is copied. "shared"
+            starts from the discriminator's tables; "disentangled" from the generator's if the discriminator is given
+            as a backbone, and otherwise from those of both.
+        objective: what the discriminator learns. "replaced_tokens"; or one of the paper's ablations (section 3.4):
+            "replaced_slots", the same at the slots alone (ELECTRA 15%); "replace_mlm", the originals at the slots;
+            "all_tokens_mlm", the originals everywhere, with a copy mechanism.
+        temperature: of the sampling.
+        seed: of the sampling, in training and, on its own, in evaluation.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch with `masked_positions`.
+
+    Returns: a dict of the generator's logits `tokens` (b, p, v), the sampled ids `sampled`, int32 (b, p), and the
+        discriminator's logits: `replaced` (b, s), high where a token was replaced, or, of objectives that predict
+        tokens, `originals` (b, p or s, v), or both. The targets y are the tokens that were masked, int32 (b, p).
+    """
+
+    default_learning_rate = 5e-4
+
+    def __init__(
+        self,
+        generator,
+        discriminator,
+        discriminator_weight=None,
+        embedding_sharing="shared",
+        objective="replaced_tokens",
+        temperature=1.0,
+        seed=0,
+        tokenizer=None,
+        **kwargs,
+    ):
+        if objective not in OBJECTIVES:
+            raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}.")
+        if not temperature > 0:
+            raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
+        is_new = isinstance(discriminator, Backbone)
+        half, arguments = _half(objective)
+        generator, discriminator = as_objective(generator, MaskedLM), as_objective(discriminator, half, **arguments)
+        _check_pair(generator.backbone, discriminator.backbone)
+        backbones = share_embeddings(generator.backbone, discriminator.backbone, embedding_sharing, not is_new)
+        tokenizer = tokenizer or discriminator.tokenizer or generator.tokenizer
+        super().__init__(backbones[1], tokenizer, **kwargs)
+        self.generator, self.discriminator = map(_moved, (generator, discriminator), backbones)
+        self.discriminator_weight = OBJECTIVES[objective] if discriminator_weight is None else discriminator_weight
+        self.embedding_sharing, self.objective, self.temperature = embedding_sharing, objective, temperature
+        self.seed = seed
+        self.sampling_seed = keras.random.SeedGenerator(seed, name="sampling_seed")
+        self.evaluation_seed = keras.random.SeedGenerator(seed, name="evaluation_seed")  # else it would change training
+        self.mlm_loss = keras.metrics.Mean(name="mlm_loss")
+        self.mlm_accuracy = keras.metrics.Mean(name="mlm_accuracy")
+        self.rtd_loss = keras.metrics.Mean(name="rtd_loss")
+        self.rtd_accuracy = keras.metrics.Mean(name="rtd_accuracy")
+        self.replaced_rate = keras.metrics.Mean(name="replaced_rate")
+        self.rtd_auc = None
+        if objective in ("replaced_tokens", "replaced_slots"):
+            self.rtd_auc = RankingQuality(name="rtd_auc")
+        self.build_now()
+
+    def example_inputs(self):
+        return {**super().example_inputs(), "masked_positions": ops.zeros((1, 1), "int32")}
+
+    def call(self, inputs, training=None):
+        logits = self.generator(inputs)
+        sampled = self._sample(logits, training)
+        corrupted = scatter_positions(inputs["token_ids"], sampled, inputs["masked_positions"])
+        found = self.discriminator({**inputs, "token_ids": corrupted})
+        if isinstance(found, dict):
+            found = {"replaced": found["replaced"], "originals": found["tokens"]}
+        else:
+            found = {"originals" if self.objective == "replace_mlm" else "replaced": found}
+        return {"tokens": logits, "sampled": sampled, **found}
+
+    def _sample(self, logits, training):
+        """One token a slot, int32 (b, p), by the generator's probabilities."""
+        batch, slots, vocabulary = (-1 if size is None else size for size in ops.shape(logits))
+        scores = ops.cast(ops.stop_gradient(logits), "float32") / self.temperature
+        seed = self.sampling_seed if training else self.evaluation_seed
+        sampled = keras.random.categorical(ops.reshape(scores, (-1, vocabulary)), 1, dtype="int32", seed=seed)
+        return ops.reshape(sampled, (batch, slots))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        labels = y["tokens"] if isinstance(y, dict) else y
+        given = sample_weight if isinstance(sample_weight, dict) else {"tokens": sample_weight}
+        weights = slot_weights(x, labels, given["tokens"])
+        losses = cross_entropy(y_pred["tokens"], labels)
+        right = ops.cast(ops.argmax(y_pred["tokens"], axis=-1), labels.dtype) == labels
+        self.mlm_loss.update_state(losses, weights)
+        self.mlm_accuracy.update_state(ops.cast(right, "float32"), weights)
+        generator_loss = self.mean_loss(x, losses, weights, "tokens")
+
+        losses, right, weights = self._discriminator_losses(x, labels, y_pred, weights, given)
+        self.rtd_loss.update_state(losses, weights)
+        self.rtd_accuracy.update_state(ops.cast(right, "float32"), weights)
+        normalizer = x.get("loss_normalizer")
+        if normalizer is not None and not (isinstance(normalizer, dict) and "replaced" in normalizer):
+            discriminator_loss = weighted_mean(losses, weights)
+        else:
+            discriminator_loss = self.mean_loss(x, losses, weights, "replaced")
+        return generator_loss + self.discriminator_weight * discriminator_loss
+
+    def _discriminator_losses(self, x, labels, y_pred, slots, given):
+        """(losses, whether its answers are right, their weights), of every token or of every slot."""
+        token_ids, positions = x["token_ids"], x["masked_positions"]
+        corrupted = scatter_positions(token_ids, y_pred["sampled"], positions)
+        originals = scatter_positions(token_ids, labels, positions)
+        replaced = corrupted != originals
+        tokens = given["tokens"]
+        of_rows = tokens if tokens is not None and len(tokens.shape) == 1 else None
+        weights = token_weights(x, given.get("replaced", of_rows))
+        self.replaced_rate.update_state(ops.cast(replaced, "float32"), weights)
+        if self.objective == "replace_mlm":
+            losses = cross_entropy(y_pred["originals"], labels)
+            return losses, ops.cast(ops.argmax(y_pred["originals"], axis=-1), labels.dtype) == labels, slots
+        if self.objective == "all_tokens_mlm":
+            losses = copy_cross_entropy(y_pred["originals"], y_pred["replaced"], corrupted, originals)
+            outputs = {"tokens": y_pred["originals"], "replaced": y_pred["replaced"]}
+            return losses, copied_or_predicted(outputs, corrupted) == originals, weights
+        if self.objective == "replaced_slots":
+            weights = weights * scatter_positions(ops.zeros_like(weights), ops.ones_like(slots), positions)
+        self.rtd_auc.update_state(replaced, y_pred["replaced"], weights)
+        return binary_cross_entropy(y_pred["replaced"], replaced), (y_pred["replaced"] > 0) == replaced, weights
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Batches over texts, one document each; see `ReplacedTokenBatches` for more control."""
+        if y is not None:
+            raise ValueError("The targets of replaced token detection are in the text. Received: y. Drop it.")
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus.write(folder, x, self.require_tokenizer())
+            length = min(self.backbone.config.max_length, 128)
+            once = ReplacedTokenBatches(corpus, batch_size, length, seed=seed)
+            if epochs == 1:
+                return once
+            return ReplacedTokenBatches(corpus, batch_size, length, seed=seed, steps=len(once) * epochs)
+
+    # === What this objective says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        self.generator.backbone.check_inputs(x)
+        if x.get("masked_positions") is None:
+            raise ValueError(
+                "The generator fills slots: a batch needs `masked_positions`. Received: "
+                f"{', '.join(sorted(x))}. Use `ReplacedTokenBatches`, or call `model.discriminator`."
+            )
+        check_labels(y["tokens"] if isinstance(y, dict) else y, self.backbone.config.vocabulary_size)
+
+    def arguments(self):
+        return {name: getattr(self, name) for name in ARGUMENTS}
+
+    def get_config(self):
+        config = super().get_config()
+        del config["backbone"]
+        halves = {"generator": self.generator.backbone, "discriminator": self.discriminator.backbone}
+        return {**config, **{name: keras.saving.serialize_keras_object(half) for name, half in halves.items()}}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        for half in ("generator", "discriminator"):
+            config[half] = keras.saving.deserialize_keras_object(config[half])
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        return cls(**config)
+
+    @classmethod
+    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+        """From a folder with `generator/` and `discriminator/`, or from a size such as "electra_small".
+
+        Args:
+            path: a folder, `hf://org/name`, or a size, whose generator is the one of the paper (random weights).
+            load_weights: False leaves the weights random.
+            dtype: a Keras dtype policy.
+            **overrides: arguments of this class, or fields of both configs.
+        """
+        from ..checkpoints import presets
+
+        own = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
+        if Path(path).is_dir() or str(path).startswith("hf://"):
+            folder = presets.find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
+            if (folder / "kerasbert.json").exists():
+                own = {**presets.read_json(folder / "kerasbert.json").get("arguments", {}), **own}
+            generator, discriminator = folder / "generator", folder / "discriminator"
+        else:
+            generator, discriminator = f"{path}_generator", path
+        options = dict(load_weights=load_weights, dtype=dtype, **overrides)
+        objective = own.get("objective", "replaced_tokens")
+        half, arguments = _half(objective)
+        generator = MaskedLM.from_preset(generator, **options)
+        return cls(generator, half.from_preset(discriminator, **arguments, **options), **own)
+
+    def save_to_preset(self, path, **options):
+        """Writes `generator/` and `discriminator/`, each a model folder of its own that `kerasbert.load` reads, too."""
+        from ..checkpoints.tensor_files import write_json
+
+        folder = Path(path)
+        for name, half in (("generator", self.generator), ("discriminator", self.discriminator)):
+            half.tokenizer = self.tokenizer
+            if self.embedding_sharing == "disentangled":
+                half = _moved(half, with_embeddings(half.backbone))
+            half.save_to_preset(folder / name, **options)
+        write_json(folder / "kerasbert.json", {"class": type(self).__name__, "arguments": self.arguments()})
+
+
+def _half(objective):
+    """Class and arguments of the discriminator of an objective."""
+    if objective == "replace_mlm":
+        return MaskedLM, {}
+    return Discriminator, {"masked_lm": objective == "all_tokens_mlm"}
+
+
+def _moved(objective, backbone):
+    """The objective on another backbone, its heads as they are."""
+    if objective.backbone is backbone:
+        return objective
+    moved = type(objective)(backbone, tokenizer=objective.tokenizer, **objective.arguments())
+    for new, old in zip(_heads(moved), _heads(objective), strict=True):
+        new.assign(old)
+    return moved
+
+
+def _heads(objective):
+    own = {id(variable) for variable in objective.backbone.weights}
+    return [variable for variable in objective.weights if id(variable) not in own]
+
+
+def _check_pair(generator, discriminator):
+    if generator.config.vocabulary_size != discriminator.config.vocabulary_size:
+        raise ValueError(
+            "Generator and discriminator must have one vocabulary. Received: vocabulary_size="
+            f"{generator.config.vocabulary_size} and {discriminator.config.vocabulary_size}."
+        )
