@@ -11,6 +11,7 @@ from .torch_files import TorchFile
 
 WEIGHTS = "model.safetensors"
 TORCH_WEIGHTS = "pytorch_model.bin"
+OWN_WEIGHTS = "kerasbert.safetensors"  # tensors named "kerasbert. ...", for which transformers has no place
 MAX_SHARD_SIZE = 5_000_000_000  # bytes
 
 # === Reading ===
@@ -19,7 +20,8 @@ MAX_SHARD_SIZE = 5_000_000_000  # bytes
 class TensorFiles:
     """The tensors of a model folder by name; each is read when asked for.
 
-    Looks for `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards, in this order.
+    Looks for `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards, in this order;
+    `kerasbert.safetensors` may add to them.
 
     Args:
         folder: of a model.
@@ -29,6 +31,12 @@ class TensorFiles:
 
     def __init__(self, folder):
         self.folder = Path(folder)
+        self._find()
+        if (self.folder / OWN_WEIGHTS).exists():
+            self._files[OWN_WEIGHTS] = _open(self.folder / OWN_WEIGHTS)
+            self.where = {**self.where, **dict.fromkeys(self._files[OWN_WEIGHTS].keys(), OWN_WEIGHTS)}
+
+    def _find(self):
         for name in (WEIGHTS, TORCH_WEIGHTS):
             index = self.folder / f"{name}.index.json"
             if (self.folder / name).exists():
@@ -111,12 +119,20 @@ def write_json(path, value):
 def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
     """Writes `model.safetensors`; above a size, shards and their index. Weights that lay there before are removed.
 
+    Tensors whose name begins with "kerasbert." go to `kerasbert.safetensors`.
+
     Args:
         folder: of the model.
         tensors: {name: numpy}.
         max_shard_size: bytes, or a str such as "5GB"; a larger tensor gets a shard of its own.
     """
     folder = Path(folder)
+    own = {name: array for name, array in tensors.items() if name.startswith("kerasbert.")}
+    tensors = {name: array for name, array in tensors.items() if name not in own}
+    if own:
+        write_atomically(folder / OWN_WEIGHTS, lambda path: _write_safetensors(path, own))
+    else:
+        (folder / OWN_WEIGHTS).unlink(missing_ok=True)
     shards = _shards(tensors, _bytes(max_shard_size))
     names = [WEIGHTS]
     if len(shards) > 1:

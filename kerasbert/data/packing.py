@@ -60,6 +60,31 @@ def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | N
     return blocks[blocks[:, 1] > 0]
 
 
+def whole_sentences(sentence_starts: np.ndarray, document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
+    """As many whole sentences of one document as fit, again and again: (n, 2) start, length in tokens.
+
+    A sentence that alone is too long is left out, and ends what stands before it (SpanBERT's rule).
+    sentences [0, 4, 7, 20, 25], one document, max_tokens 8 -> [[0, 7], [20, 5]]
+
+    Args:
+        sentence_starts: int64 (sentences + 1,): where each begins, in tokens; the end last.
+        document_starts: int64 (documents + 1,): where each begins, in sentences; the end last.
+    """
+    here, end = document_starts[:-1], document_starts[1:]
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    while len(here):  # one row of every unfinished document
+        stop = np.searchsorted(sentence_starts, sentence_starts[here] + max_tokens, side="right") - 1
+        stop = np.minimum(stop, end)
+        fits = stop > here
+        starts = sentence_starts[here]
+        found.append(np.stack([starts, sentence_starts[stop] - starts], axis=1)[fits])
+        here = np.where(fits, stop, here + 1)
+        going = here < end
+        here, end = here[going], end[going]
+    rows = np.concatenate(found)
+    return rows[np.argsort(rows[:, 0], kind="stable")]
+
+
 def segment_pairs(
     sentence_starts: np.ndarray,
     document_starts: np.ndarray,

@@ -53,6 +53,65 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.einsum("bpm,vm->bpv", x, table) + self.bias
 
 
+class SpanBoundaryHead(keras.layers.Layer):
+    """Scores over the vocabulary for a token of a span, from the two tokens around it and its place in it.
+
+    Two dense layers, each with its activation and norm, then the transposed token table and a bias of its own
+    (Joshi et al. 2019, arXiv 1907.10529, section 3.2).
+
+    Args:
+        vocabulary_size: v, rows of the token table.
+        hidden_dim: width m of the dense layers and of the token table.
+        max_targets: rows of the position table: places of a span that are told apart.
+        activation: after both dense layers.
+        epsilon: of the layer norms.
+        kernel_initializer: of the dense layers and the position table.
+
+    Call:
+        left, right: float (b, p, m), the tokens before and behind the span.
+        offset: int32 (b, p), the token's place in the span, from 0.
+        table: float (v, m), the token embeddings.
+
+    Returns: logits, float (b, p, v).
+    """
+
+    POSITION_DIM = 200  # fixed in the paper, whatever the width of the model
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        max_targets=15,
+        activation="gelu",
+        epsilon=1e-12,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        dense = dict(kernel_initializer=kernel_initializer, **own)
+        self.vocabulary_size = vocabulary_size
+        self.max_targets = max_targets
+        self.activation = activation_function(activation)
+        self.position_embedding = keras.layers.Embedding(
+            max_targets, self.POSITION_DIM, kernel_initializer, name="position_embedding", **own
+        )
+        self.dense_0 = keras.layers.Dense(hidden_dim, name="dense_0", **dense)
+        self.norm_0 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_0", **own)
+        self.dense_1 = keras.layers.Dense(hidden_dim, name="dense_1", **dense)
+        self.norm_1 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_1", **own)
+
+    def build(self, left_shape, *_):
+        self.bias = self.add_weight(name="bias", shape=(self.vocabulary_size,), initializer="zeros")
+
+    def call(self, left, right, offset, table):
+        place = self.position_embedding(ops.clip(offset, 0, self.max_targets - 1))
+        x = ops.concatenate([left, right, place], axis=-1)
+        x = self.norm_0(self.activation(self.dense_0(x)))
+        x = self.norm_1(self.activation(self.dense_1(x)))
+        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+
+
 class PooledClassifier(keras.layers.Layer):
     """Dropout and one dense layer on the pooled sequence (BERT's classifier, its next-sentence and its choice head).
 

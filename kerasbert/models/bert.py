@@ -12,7 +12,7 @@ import keras
 from ..layers.attention import MultiHeadAttention
 from ..layers.embeddings import pooled
 from ..layers.feed_forward import FeedForward
-from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
+from ..layers.heads import MaskedLMHead, PooledClassifier, SpanBoundaryHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone, truncated_normal
@@ -198,6 +198,15 @@ HEADS = {
         config.kernel_initializer(),
         **own,
     ),
+    "span_boundary": lambda config, max_targets=15, **own: SpanBoundaryHead(
+        config.vocabulary_size,
+        config.hidden_dim,
+        max_targets,
+        config.activation,
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        **own,
+    ),
     "sentence_pair": lambda config, **own: PooledClassifier(2, 0.0, config.kernel_initializer(), **own),
     "classifier": lambda config, num_labels, **own: PooledClassifier(
         num_labels, _head_dropout(config), config.kernel_initializer(), **own
@@ -237,6 +246,7 @@ HUGGINGFACE_ONLY = {"position_embedding_type": "absolute", "is_decoder": False, 
 HUGGINGFACE_CLASSES = {
     "Backbone": "BertModel",
     "MaskedLM": "BertForMaskedLM",
+    "SpanBoundary": "BertForMaskedLM",
     "MaskedLM with sentence_pair": "BertForPreTraining",
     "TextClassifier": "BertForSequenceClassification",
     "TokenClassifier": "BertForTokenClassification",
@@ -263,6 +273,11 @@ HUGGINGFACE_NAMES = {
     "masked_lm/dense": "cls.predictions.transform.dense",
     "masked_lm/norm": "cls.predictions.transform.LayerNorm",
     "masked_lm/bias": "cls.predictions.bias",
+    # transformers has no place for it: kept in a file of its own.
+    "span_boundary/position_embedding": "kerasbert.span_boundary.position_embeddings",
+    "span_boundary/dense_{i}": "kerasbert.span_boundary.dense_{i}",
+    "span_boundary/norm_{i}": "kerasbert.span_boundary.norm_{i}",
+    "span_boundary/bias": "kerasbert.span_boundary.bias",
     "sentence_pair/dense": "cls.seq_relationship",
     "classifier/dense": "classifier",
     "tagger/dense": "classifier",

@@ -343,6 +343,7 @@ class SplitMaskedLMHead(keras.layers.Layer):
 
 
 HEADS = {**bert.HEADS, "masked_lm": SplitMaskedLMHead}
+del HEADS["span_boundary"]  # it needs a token table as wide as the stream
 
 POOLED_HEADS = bert.POOLED_HEADS
 

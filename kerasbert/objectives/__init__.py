@@ -5,5 +5,13 @@ from .discriminator import Discriminator
 from .masked_lm import MaskedLM
 from .replaced_token import ReplacedTokenDetection
 from .seq2seq_lm import Seq2SeqLM
+from .span_boundary import SpanBoundary
 
-__all__ = ["CausalLM", "Discriminator", "MaskedLM", "ReplacedTokenDetection", "Seq2SeqLM"]
+__all__ = [
+    "CausalLM",
+    "Discriminator",
+    "MaskedLM",
+    "ReplacedTokenDetection",
+    "Seq2SeqLM",
+    "SpanBoundary",
+]

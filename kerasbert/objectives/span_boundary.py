@@ -1,0 +1,118 @@
+"""Span boundary objective: the tokens of a masked span from the two tokens around it."""
+
+import tempfile
+
+import keras
+from keras import ops
+
+from ..backend.compilation import concrete_array
+from ..data import SpanMaskBatches
+from ..data.corpora import Corpus
+from ..layers.embeddings import gather_positions
+from .objective import Objective, Perplexity, check_labels, cross_entropy, slot_weights
+
+SPAN_KEYS = ("span_left", "span_right", "span_offset")
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class SpanBoundary(Objective):
+    """SpanBERT: masked language modelling, and every masked token once more from the boundary of its span.
+
+    Joshi, Chen, Liu, Weld, Zettlemoyer, Levy 2019, arXiv 1907.10529, section 3.2. Both losses are means over their own
+    targets (the official code divides the second by one more than their number).
+
+    Args:
+        backbone: a backbone with the heads `masked_lm` and `span_boundary`.
+        max_targets: places of a span that the second head tells apart; spans may be longer.
+        boundary_weight: of the second loss.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch with `masked_positions`, `span_left`, `span_right` and `span_offset`.
+
+    Returns: a dict of logits, `tokens` and `boundary`, float (b, p, v). The targets y are int32 (b, p), or a dict of
+        them under these names.
+    """
+
+    def __init__(self, backbone, max_targets=15, boundary_weight=1.0, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.masked_lm = backbone.make_head("masked_lm")
+        self.span_boundary = backbone.make_head("span_boundary", max_targets=max_targets)
+        self.max_targets, self.boundary_weight = max_targets, boundary_weight
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.perplexity = Perplexity(name="perplexity")
+        self.boundary_loss = keras.metrics.Mean(name="boundary_loss")
+        self.boundary_accuracy = keras.metrics.Mean(name="boundary_accuracy")
+        self.build_now()
+
+    def example_inputs(self):
+        slots = dict.fromkeys(("masked_positions", *SPAN_KEYS), ops.zeros((1, 1), "int32"))
+        return {**super().example_inputs(), **slots}
+
+    def call(self, inputs):
+        x = self.backbone(inputs)["sequence_output"]
+        table = self.backbone.token_table
+        left, right = (gather_positions(x, inputs[side]) for side in ("span_left", "span_right"))
+        return {
+            "tokens": self.masked_lm(gather_positions(x, inputs["masked_positions"]), table),
+            "boundary": self.span_boundary(left, right, inputs["span_offset"], table),
+        }
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        y = y if isinstance(y, dict) else {"tokens": y, "boundary": y}
+        given = sample_weight if isinstance(sample_weight, dict) else dict.fromkeys(y, sample_weight)
+        weights = {name: slot_weights(x, y[name], given[name]) for name in y}
+        bounded = (x["span_left"] >= 0) & (x["span_right"] >= 0) & (x["span_offset"] >= 0)
+        weights["boundary"] = weights["boundary"] * ops.cast(bounded, "float32")
+        losses = {name: cross_entropy(y_pred[name], y[name]) for name in y}
+        right = {
+            name: ops.cast(ops.cast(ops.argmax(y_pred[name], axis=-1), y[name].dtype) == y[name], "float32")
+            for name in y
+        }
+        self.perplexity.update_state(losses["tokens"], weights["tokens"])
+        self.accuracy.update_state(right["tokens"], weights["tokens"])
+        self.boundary_loss.update_state(losses["boundary"], weights["boundary"])
+        self.boundary_accuracy.update_state(right["boundary"], weights["boundary"])
+        means = {name: self.mean_loss(x, losses[name], weights[name], name) for name in y}
+        return means["tokens"] + self.boundary_weight * means["boundary"]
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Batches of masked spans over texts, one document each; see `SpanMaskBatches` for more control."""
+        if y is not None:
+            raise ValueError("The targets of the span boundary objective are in the text. Received: y. Drop it.")
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus.write(folder, x, self.require_tokenizer())
+            length = min(self.backbone.config.max_length, 128)
+            options = dict(seed=seed, max_targets=self.max_targets, whole_sentences=False)
+            once = SpanMaskBatches(corpus, batch_size, length, **options)
+            return (
+                once
+                if epochs == 1
+                else SpanMaskBatches(corpus, batch_size, length, steps=len(once) * epochs, **options)
+            )
+
+    # === What this objective says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        missing = [key for key in ("masked_positions", *SPAN_KEYS) if x.get(key) is None]
+        if missing:
+            raise ValueError(
+                f"The span boundary objective needs {', '.join(missing)}. Received: {', '.join(sorted(x))}. "
+                "Use `SpanMaskBatches`."
+            )
+        for key, limit in zip(SPAN_KEYS, (*[x["token_ids"].shape[1]] * 2, self.max_targets), strict=True):
+            array = concrete_array(x[key])
+            if array is not None and array.size and not (array.min() >= -1 and array.max() < limit):
+                wrong = int(array.max() if array.max() >= limit else array.min())
+                raise ValueError(
+                    f"`{key}` must be below {limit}, and -1 where there is no boundary term. Received: {wrong}."
+                    + (" Give batches and objective one `max_targets`." if key == "span_offset" else "")
+                )
+        for labels in y.values() if isinstance(y, dict) else [y]:
+            check_labels(labels, self.backbone.config.vocabulary_size)
+
+    def arguments(self):
+        return {"max_targets": self.max_targets, "boundary_weight": self.boundary_weight}
