@@ -40,6 +40,7 @@ def finetune(
     learning_rate: float = 5e-5,
     warmup_share: float = 0.1,
     weight_decay: float = 0.01,
+    layer_decay: float | None = None,
     max_length: int | None = None,
     seeds: tuple[int, ...] = (0,),
     from_scratch: bool = False,
@@ -64,6 +65,7 @@ def finetune(
         learning_rate: after the warm-up; it then falls to 0.
         warmup_share: of the steps.
         weight_decay: of AdamW.
+        layer_decay: factor of the rate from a layer to the one below; ELECTRA's base model takes 0.8.
         max_length: tokens to which texts are cut, or of a window. Default: as many as the model takes, up to 512.
         seeds: one training each; the model of the first is saved.
         from_scratch: start from random weights, to compare.
@@ -89,9 +91,8 @@ def finetune(
         targets = encoded_targets(trained, spec.kind, training)
         batches = trained.text_batches(training.x, targets, None, batch_size, epochs, seed, True)
         steps = len(batches)
-        trained.compile(
-            adamw(learning_rate, warmup=round(warmup_share * steps), steps=steps, weight_decay=weight_decay)
-        )
+        options = dict(warmup=round(warmup_share * steps), weight_decay=weight_decay, layer_decay=layer_decay)
+        trained.compile(adamw(learning_rate, steps=steps, **options))
         log = RunLog(output / "logs" / f"seed_{seed}")
         history = trained.fit(batches, steps_per_epoch=steps // epochs, callbacks=[StopOnNaN(), log])
         scores = {"seed": seed, "train_loss": float(history.history["loss"][-1])}
@@ -107,7 +108,7 @@ def finetune(
             plot_curves(log.folder)
     recipe = dict(
         model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
-        warmup_share=warmup_share, weight_decay=weight_decay, max_length=max_length, from_scratch=from_scratch,
+        warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length, from_scratch=from_scratch,
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))

@@ -12,8 +12,11 @@ def dense(gradients):
     return [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
 
 
-def adam_torch(variables, gradients, means, squares, constants, corrections):
-    """One Adam update of all torch tensors in place; the rate and the factor of the root stay on the device."""
+def adam_torch(variables, gradients, means, squares, constants, corrections, factors=None):
+    """One Adam update of all torch tensors in place; the rate and the factor of the root stay on the device.
+
+    `factors` multiply the rate of each tensor; None for 1.
+    """
     import torch
 
     beta_1, beta_2, epsilon = constants
@@ -28,4 +31,7 @@ def adam_torch(variables, gradients, means, squares, constants, corrections):
         torch._foreach_add_(denominators, epsilon)
         steps = torch._foreach_div(means, denominators)
         torch._foreach_mul_(steps, rate)
+        for step, factor in zip(steps, factors or [None] * len(steps), strict=True):
+            if factor is not None:
+                step.mul_(factor)
         torch._foreach_sub_(variables, steps)

@@ -26,6 +26,9 @@ def adamw(
     beta_2=0.999,
     epsilon=1e-6,
     no_decay=NO_DECAY,
+    layer_decay=None,
+    unfreeze_every=None,
+    rate_factors=None,
     **options,
 ):
     """AdamW with linear warm-up and decay, clipping by the global norm, and no decay of norms and biases.
@@ -40,6 +43,7 @@ def adamw(
         bias_correction: False is the Adam of BERT's official code.
         beta_1, beta_2, epsilon: as in `torch.optim.AdamW`; BERT's values.
         no_decay: regular expressions; a variable whose path or name one of them finds is not decayed.
+        layer_decay, unfreeze_every, rate_factors: rates that differ from layer to layer; see `TransformerAdamW`.
         **options: of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
     Returns:
@@ -70,6 +74,9 @@ def adamw(
         gradient_accumulation_steps=accumulation if accumulation > 1 else None,
         bias_correction=bias_correction,
         no_decay=no_decay,
+        layer_decay=layer_decay,
+        unfreeze_every=unfreeze_every,
+        rate_factors=rate_factors,
         **options,
     )
 
@@ -96,23 +103,73 @@ class TransformerAdamW(keras.optimizers.AdamW):
     - `bias_correction=False` leaves out the correction, as the official code of BERT does.
     - Schedules count updates under gradient accumulation (Keras counts micro-batches).
 
+    Rates may differ from layer to layer. Of n blocks, embeddings have depth 0, block i has i + 1, and what is on top
+    (heads, poolers, last norms) n + 2, as in ELECTRA's code; the decoupled decay follows the rate.
+
+    Args:
+        learning_rate, **options: as in `keras.optimizers.AdamW`.
+        bias_correction, no_decay: see above.
+        layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k): with 0.8 the top block has 0.64
+            (Clark et al. 2020, arXiv 2003.10555, appendix B).
+        unfreeze_every: updates from one block to the next of gradual unfreezing (Howard and Ruder 2018, arXiv
+            1801.06146): the top alone learns at first, then the last block as well, at last the embeddings.
+        rate_factors: {regular expression: factor}; the first one that finds something in a variable's path multiplies
+            its rate. {"^bert/": 0.1} is a lower rate for pretrained weights.
+
     Loshchilov and Hutter, 2019, arXiv 1711.05101.
     """
 
-    def __init__(self, learning_rate=0.001, bias_correction=True, no_decay=NO_DECAY, **options):
+    def __init__(
+        self,
+        learning_rate=0.001,
+        bias_correction=True,
+        no_decay=NO_DECAY,
+        layer_decay=None,
+        unfreeze_every=None,
+        rate_factors=None,
+        **options,
+    ):
+        if layer_decay is not None and not 0 < layer_decay <= 1:
+            raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: {layer_decay}.")
+        if unfreeze_every is not None and unfreeze_every < 1:
+            raise ValueError(f"`unfreeze_every` must be at least 1 update. Received: {unfreeze_every}.")
         if options.get("amsgrad"):
             raise ValueError("`amsgrad` is not part of this optimizer. Use `keras.optimizers.AdamW(amsgrad=True)`.")
         super().__init__(learning_rate, **options)
         self.bias_correction = bias_correction
         self.no_decay = tuple(no_decay)
+        self.layer_decay = layer_decay
+        self.unfreeze_every = unfreeze_every
+        self.rate_factors = dict(rate_factors or {})
+        self._layer_rates = {}  # path of a variable: (factor of its rate, first update that changes it)
 
     def build(self, variables):
         if self.built:
             return
+        self._layer_rates = self._rates_by_layer([variable.path for variable in variables])
         patterns = [re.compile(pattern) for pattern in self.no_decay]
         kept = [v for v in variables if any(p.search(v.path) or p.search(v.name) for p in patterns)]
         super().exclude_from_weight_decay(var_list=kept)
         super().build(variables)
+
+    def _rates_by_layer(self, paths):
+        if self.layer_decay is None and self.unfreeze_every is None and not self.rate_factors:
+            return {}
+        top = 2 + max((_depth(path) for path in paths if _depth(path) is not None), default=0)
+        rates = {}
+        for path in paths:
+            below = 0 if _depth(path) is None else top - _depth(path)
+            factor = (self.layer_decay or 1.0) ** below
+            factor *= next((f for pattern, f in self.rate_factors.items() if re.search(pattern, path)), 1.0)
+            rates[path] = (factor, (self.unfreeze_every or 0) * max(0, below - 1))
+        return rates
+
+    def _rate_factor(self, variable):
+        """What the rate of a variable is multiplied by in this update; None for 1."""
+        factor, first = self._layer_rates.get(variable.path, (1.0, 0))
+        if first:
+            return ops.where(self.iterations >= first, factor, 0.0)
+        return None if factor == 1.0 else factor
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
         """Replaces `no_decay` by these variables and patterns."""
@@ -127,6 +184,8 @@ class TransformerAdamW(keras.optimizers.AdamW):
         index = self._get_variable_index(variable)
         mean, square = self._momentums[index], self._velocities[index]
         gradient = ops.cast(gradient, variable.dtype)
+        factor = self._rate_factor(variable)
+        learning_rate = learning_rate if factor is None else learning_rate * factor
         rate, root_scale = (ops.cast(x, variable.dtype) for x in self._corrections(learning_rate))
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
         self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
@@ -156,12 +215,20 @@ class TransformerAdamW(keras.optimizers.AdamW):
             [self._velocities[index].value for index in indices],
             (self.beta_1, self.beta_2, self.epsilon),
             self._corrections(learning_rate),
+            [self._rate_factor(variable) for variable in trainable_variables] if self._layer_rates else None,
         )
 
     def _apply_weight_decay(self, variables):
         decayed = [variable for variable in variables if self._use_weight_decay(variable)]
-        if decayed and self.weight_decay:
+        if not decayed or not self.weight_decay:
+            return
+        if not self._layer_rates:
             super()._apply_weight_decay(decayed)
+            return
+        for variable in decayed:
+            factor = self._rate_factor(variable)
+            share = self.weight_decay * self.learning_rate * (1.0 if factor is None else factor)
+            variable.assign_sub(variable * ops.cast(share, variable.dtype))
 
     def _get_current_learning_rate(self):
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
@@ -169,4 +236,14 @@ class TransformerAdamW(keras.optimizers.AdamW):
         return super()._get_current_learning_rate()
 
     def get_config(self):
-        return {**super().get_config(), "bias_correction": self.bias_correction, "no_decay": list(self.no_decay)}
+        names = ("bias_correction", "layer_decay", "unfreeze_every", "rate_factors")
+        own = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), **own, "no_decay": list(self.no_decay)}
+
+
+def _depth(path):
+    """How far up a variable is: 0 for embeddings, i + 1 for block i, None for what is on top of the blocks."""
+    block = re.search(r"block_(\d+)/", path)
+    if block:
+        return int(block.group(1)) + 1
+    return 0 if "embedding" in path else None

@@ -216,3 +216,56 @@ def test_bfloat16_variables_stay_close():
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         adamw(**arguments)
+
+
+def blocks():
+    """Variables of a model with two blocks, by path."""
+    names = {"tiny/token_embedding/embeddings", "tiny/block_0/kernel", "tiny/block_1/kernel", "tiny/pooler/kernel"}
+    held = {}
+    for path in sorted(names | {"classifier/dense/kernel"}):
+        held[path] = keras.Variable(np.ones((2, 2), "float32"), name=path.rpartition("/")[2])
+        held[path]._path = path
+    return held
+
+
+def moved(optimizer, updates):
+    """How far each variable went in each update, over the rate."""
+    held, history = blocks(), []
+    optimizer.build(list(held.values()))
+    for _ in range(updates):
+        before = {path: keras.ops.convert_to_numpy(v).copy() for path, v in held.items()}
+        optimizer.apply([keras.ops.ones((2, 2)) for _ in held])
+        after = {path: keras.ops.convert_to_numpy(v) for path, v in held.items()}
+        history.append({path: float((before[path] - after[path]).mean()) / 1e-2 for path in held})
+    return history
+
+
+def test_rates_by_layer_are_electras():
+    optimizer = adamw(1e-2, weight_decay=0.0, clip_norm=None, layer_decay=0.8)
+    (step,) = moved(optimizer, 1)
+    expected = {
+        "tiny/token_embedding/embeddings": 0.8**4, "tiny/block_0/kernel": 0.8**3, "tiny/block_1/kernel": 0.8**2,
+        "tiny/pooler/kernel": 1.0, "classifier/dense/kernel": 1.0,
+    }  # fmt: skip
+    assert step == pytest.approx(expected, rel=1e-4)
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert moved(again, 1)[0] == pytest.approx(expected, rel=1e-4)
+    # The decay follows the rate: with gradients of one, a step is factor * (1 + 0.5 * 1).
+    decayed = moved(adamw(1e-2, weight_decay=0.5, clip_norm=None, layer_decay=0.8), 1)[0]
+    assert decayed == pytest.approx({path: 1.5 * factor for path, factor in expected.items()}, rel=1e-2)
+
+
+def test_gradual_unfreezing_and_factors_by_path():
+    history = moved(adamw(1e-2, weight_decay=0.1, clip_norm=None, unfreeze_every=2), 7)
+    first = {path: next(i for i, step in enumerate(history) if step[path] > 0) for path in history[0]}
+    assert first == {
+        "classifier/dense/kernel": 0, "tiny/pooler/kernel": 0, "tiny/block_1/kernel": 2, "tiny/block_0/kernel": 4,
+        "tiny/token_embedding/embeddings": 6,
+    }  # fmt: skip
+    (step,) = moved(adamw(1e-2, weight_decay=0.0, clip_norm=None, rate_factors={"^tiny/": 0.1}), 1)
+    assert step["classifier/dense/kernel"] == pytest.approx(1.0, rel=1e-4)
+    assert all(step[path] == pytest.approx(0.1, rel=1e-4) for path in step if path.startswith("tiny/"))
+    with pytest.raises(ValueError, match="`layer_decay` must be above 0"):
+        adamw(1e-2, layer_decay=0)
+    with pytest.raises(ValueError, match="at least 1 update"):
+        adamw(1e-2, unfreeze_every=0)
