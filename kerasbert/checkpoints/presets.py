@@ -98,12 +98,11 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
     stored, open_files = _opened(folder)
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
-    config = _config(family, stored, fields)
-    files = open_files() if load_weights else None
+    weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
     with zero_weights() if load_weights else contextlib.nullcontext():
-        backbone = family(config, dtype=dtype, **arguments)
+        backbone = family(_config(family, stored, fields, weights), dtype=dtype, **arguments)
     if load_weights:
-        huggingface.load_weights(backbone, huggingface.StoredWeights(family.family(), files))
+        huggingface.load_weights(backbone, weights)
     return backbone
 
 
@@ -112,8 +111,10 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     if _sized(path) is not None:
         own, rest = _own_and_rest(cls, overrides)
         family = _sized(path)[0]
-        pooler = {"pooler": cls.needs_pooler(family.family(), own)} if _takes_pooler(family) else {}
-        return cls(load_backbone(Backbone, path, load_weights, dtype, **{**pooler, **rest}), **own)
+        needed = _needed_fields(cls, family)
+        if _takes_pooler(family):
+            needed = {**needed, "pooler": cls.needs_pooler(family.family(), own)}
+        return cls(load_backbone(Backbone, path, load_weights, dtype, **{**needed, **rest}), **own)
     own, rest = _own_and_rest(cls, overrides)
     folder, own = cls.open_folder(find_folder(path, revision, token), own)
     stored, open_files = _opened(folder)
@@ -124,16 +125,16 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     own = cls.arguments_from_config(stored, own)
     if "tokenizer" not in own:
         own["tokenizer"] = load_tokenizer(folder)
-    rest = {**_own_arguments(family, folder), **rest}
+    rest = {**_own_arguments(family, folder), **_needed_fields(cls, family), **rest}
     if _takes_pooler(family) and "pooler" not in overrides:
         rest["pooler"] = cls.needs_pooler(family.family(), own)
     arguments, fields = _split(family, rest)
-    files = open_files() if load_weights else None
+    weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
     with zero_weights() if load_weights else contextlib.nullcontext():
-        backbone = family(_config(family, stored, fields), dtype=dtype, **arguments)
+        backbone = family(_config(family, stored, fields, weights), dtype=dtype, **arguments)
     model = cls(backbone, **own)
     if load_weights:
-        huggingface.load_weights(model, huggingface.StoredWeights(family.family(), files))
+        huggingface.load_weights(model, weights)
     return model
 
 
@@ -153,7 +154,7 @@ def load(path, **arguments):
         names = {theirs: ours for ours, theirs in classes.items()}
         name = names.get(architecture, "Backbone")
         name, _, options = name.partition(" with ")
-        if options:
+        if options and name != "Backbone":
             arguments = {options: True, **arguments}
     if name == "Backbone":
         return Backbone.from_preset(folder, **arguments)
@@ -221,8 +222,16 @@ def _split(family, overrides):
     )
 
 
-def _config(family, stored, fields):
-    return family.CONFIG(**{**huggingface.read_config(family.family(), stored), **fields})
+def _needed_fields(cls, family):
+    """Fields of the config that a class of models needs in this family."""
+    return getattr(family.family(), "NEEDED_FIELDS", {}).get(cls.__name__, {})
+
+
+def _config(family, stored, fields, weights=None):
+    """The config of a folder: what its json says, what its tensors say (None: not asked), and fields given."""
+    told = getattr(family.family(), "huggingface_fields", None)
+    told = {} if told is None or weights is None else told(weights)
+    return family.CONFIG(**{**huggingface.read_config(family.family(), stored), **told, **fields})
 
 
 # === Saving ===
@@ -236,7 +245,7 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     family = backbone.family()
     name = "Backbone" if model is backbone else type(model).__name__
     extra = {} if model is backbone else model.config_extras()
-    variant = name if model is backbone else model.variant()
+    variant = model.variant()
     classes = huggingface.table_of(family, "HUGGINGFACE_CLASSES", backbone.config.model_type)
     architecture = classes.get(variant, classes["Backbone"])
     write_tensors(folder, huggingface.export_weights(model), max_shard_size)

@@ -11,9 +11,14 @@ def repeat_rows(cache, times):
     return _map_rows(lambda array: ops.repeat(array, times, axis=0), cache)
 
 
+# What comes from the encoder: it is the same for all beams of a prompt.
+OF_THE_PROMPT = ("contexts", "real_context")
+
+
 def pick_rows(cache, rows):
-    """The rows at int32 `rows` (b,): beams go on from the beam that they come from."""
-    return _map_rows(lambda array: ops.take(array, rows, axis=0), cache)
+    """The rows at int32 `rows` (b,): beams go on from the beam that they come from, one of the same prompt."""
+    moving = {name: part for name, part in cache.items() if name not in OF_THE_PROMPT}
+    return {**cache, **_map_rows(lambda array: ops.take(array, rows, axis=0), moving)}
 
 
 def _map_rows(function, cache):

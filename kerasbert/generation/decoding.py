@@ -59,7 +59,7 @@ def generate(
     Args:
         model: an objective; see above.
         prompts: int32 arrays of token ids, one each.
-        context: for `start_cache`.
+        context: for `start_cache`; with `lengths`, the columns that count in the arrays that have columns.
         limit: most tokens of a prompt with its continuation, or None.
     """
     options.check()
@@ -67,28 +67,44 @@ def generate(
     options = dataclasses.replace(options, stop_ids=stop_ids, top_p=None if options.top_p == 1 else options.top_p)
     lengths = np.array([len(prompt) for prompt in prompts])
     max_new_tokens = _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, limit)
-    length = -(-max_new_tokens // BUCKET) * BUCKET
+    length = _rounded(max_new_tokens)
     given = {name: np.float32(getattr(options, name)) for name in NUMBERS if getattr(options, name) is not None}
     program = _program(model, dataclasses.replace(options, **dict.fromkeys(given, 0.0)), length)
     limits = np.array([min_new_tokens, max_new_tokens], "int32")
     found = [None] * len(prompts)
-    order = np.argsort(-lengths, kind="stable")  # rows of like lengths have little padding
+    sizes = lengths if context is None else context["lengths"]
+    order = np.argsort(-sizes, kind="stable")  # rows of like lengths have little padding
     rows = min(batch_size, len(prompts))
     for start in range(0, len(prompts), rows):
         numbers = order[start : start + rows]
         numbers = np.append(numbers, np.repeat(numbers[-1:], rows - len(numbers)))
-        width = -(-int(lengths[numbers].max()) // BUCKET) * BUCKET
+        width = _rounded(int(lengths[numbers].max()))
         token_ids = np.zeros((rows, width), "int32")
         for row, number in enumerate(numbers):
             token_ids[row, width - lengths[number] :] = prompts[number]
         real = np.arange(width) >= width - lengths[numbers, None]
-        part = {key: np.asarray(array)[numbers] for key, array in (context or {}).items()}
+        part = {} if context is None else _rows_of(context, numbers)
         with checked_inputs():
             results = program(part, given, token_ids, real, limits, _draws(options, seed, numbers, length))
         for row, number in enumerate(numbers):
             tokens, counts, scores = (array[row] for array in results)
             found[number] = [(t[:n], float(s)) for t, n, s in zip(tokens, counts, scores, strict=True)]
     return found
+
+
+def _rounded(width):
+    """A multiple of `BUCKET`; 1 remains, the width of start tokens."""
+    return width if width == 1 else -(-width // BUCKET) * BUCKET
+
+
+def _rows_of(context, numbers):
+    """Some rows of a context, no wider than the longest of them needs."""
+    width, part = _rounded(int(context["lengths"][numbers].max())), {}
+    for key, array in context.items():
+        part[key] = array[numbers]
+        if array.ndim > 1:
+            part[key] = np.pad(part[key][:, :width], ((0, 0), (0, max(0, width - array.shape[1]))))
+    return part
 
 
 def _program(model, options, length):

@@ -81,6 +81,8 @@ class MultiHeadAttention(keras.layers.Layer):
     Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k), or with a cache the pair of it and the cache.
     """
 
+    scale = None  # of the scores; None: head size ** -0.5
+
     def __init__(
         self,
         hidden_dim,
@@ -126,9 +128,10 @@ class MultiHeadAttention(keras.layers.Layer):
         if cache is not None:
             key, value = (write(*pair, attention_mask.query_start) for pair in zip(cache, (key, value), strict=True))
         dropout = self.dropout if training and self.dropout.rate > 0 else None
-        y = self.project(merge_heads(attend(query, key, value, attention_mask, bias, dropout=dropout)))
+        y = attend(query, key, value, attention_mask, bias, self.scale, dropout)
+        y = self.project(merge_heads(y))
         if return_weights:
-            return y, attention_probabilities(query, key, attention_mask, bias)
+            return y, attention_probabilities(query, key, attention_mask, bias, self.scale)
         return y if cache is None else (y, (key, value))
 
     def keys_and_values(self, context):

@@ -33,7 +33,7 @@ def causal_inputs(inputs, cache=None):
     """
     positions = token_positions(inputs)
     if cache is None:
-        return AttentionMask.from_inputs(inputs, causal=True), positions
+        return AttentionMask.from_inputs(inputs, causal=True, prefix_mask=inputs.get("prefix_mask")), positions
     if inputs.get("position_ids") is None:
         positions = positions + cache["start"]
     real = real_tokens(inputs)

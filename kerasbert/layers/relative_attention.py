@@ -1,5 +1,10 @@
 """Attention scores that depend on the distance between query and key."""
 
+import functools
+import math
+
+import keras
+import numpy as np
 from keras import ops
 
 
@@ -36,3 +41,69 @@ def relative_sinusoids(distances, dim):
     frequencies = 10_000 ** (-ops.arange(0, dim, 2, dtype="float32") / dim)
     angles = ops.cast(distances, "float32")[:, None] * frequencies
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+
+@functools.cache
+def distance_buckets(num_buckets, max_distance):
+    """The bucket of each distance 0, ..., max_distance, the last one also for what is beyond: int32 (max_distance + 1).
+
+    Half of the buckets hold one distance each; in the others distances grow by a constant factor.
+
+    32 buckets up to 128: the first 16 hold 0 to 15, the next 16, 17 and 18, the last 113 and more.
+    """
+    exact, distances = num_buckets // 2, np.arange(max_distance + 1)
+    # Single precision, as in the code that trained the models: boundaries fall on whole numbers.
+    growth = np.log(np.maximum(distances, 1).astype("float32") / np.float32(exact))
+    growth = growth / np.float32(math.log(max_distance / exact)) * np.float32(num_buckets - exact)
+    wide = np.minimum(exact + growth.astype("int32"), num_buckets - 1)
+    return np.where(distances < exact, distances, wide).astype("int32")
+
+
+def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
+    """Which bucket each distance is in (Raffel et al. 2019, arXiv 1910.10683, section 2.1, and its code).
+
+    Both directions have half of the buckets each, the second half for keys behind the query; or, if not
+    `bidirectional`, keys before it have all of them, and those behind it the bucket of distance 0.
+
+    Call:
+        distances: int32, position of the key minus that of the query.
+
+    Returns: int32 of that shape, from [0, num_buckets).
+    """
+    later = 0
+    if bidirectional:
+        num_buckets = num_buckets // 2
+        later = ops.where(distances > 0, num_buckets, 0)
+        distances = ops.abs(distances)
+    else:
+        distances = ops.maximum(-distances, 0)
+    return later + ops.take(distance_buckets(num_buckets, max_distance), ops.minimum(distances, max_distance))
+
+
+class BucketedBias(keras.layers.Layer):
+    """A learned score for every head and every bucket of distances (T5).
+
+    Args:
+        num_heads: h.
+        num_buckets, max_distance: see `relative_buckets`.
+        initializer: of the table (num_buckets, h).
+
+    Call:
+        distances: int32 (q, k), position of the key minus that of the query.
+        bidirectional: see `relative_buckets`.
+
+    Returns: float (1, h, q, k).
+    """
+
+    def __init__(self, num_heads, num_buckets=32, max_distance=128, initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads, self.num_buckets, self.max_distance = num_heads, num_buckets, max_distance
+        self.initializer = initializer
+
+    def build(self, distances_shape):
+        shape = (self.num_buckets, self.num_heads)
+        self.embeddings = self.add_weight(name="embeddings", shape=shape, initializer=self.initializer)
+
+    def call(self, distances, bidirectional=True):
+        buckets = relative_buckets(distances, self.num_buckets, self.max_distance, bidirectional)
+        return ops.transpose(ops.take(self.embeddings, buckets, axis=0), (2, 0, 1))[None]

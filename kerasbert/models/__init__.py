@@ -12,6 +12,7 @@ from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert import ModernBert, ModernBertConfig
 from .roberta import Roberta, RobertaConfig
+from .t5 import T5, T5Config
 from .seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .transformer import Transformer, TransformerConfig
 from .transformer_xl import TransformerXL, TransformerXLConfig
@@ -41,6 +42,8 @@ __all__ = [
     "ModernBertConfig",
     "Roberta",
     "RobertaConfig",
+    "T5",
+    "T5Config",
     "Seq2SeqAttention",
     "Seq2SeqAttentionConfig",
     "Transformer",
@@ -67,6 +70,12 @@ FAMILIES = {
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
+    "t5": T5,
+    "t5-lm": T5,
+    "mt5": T5,
+    "mt5-lm": T5,
+    "umt5": T5,
+    "umt5-lm": T5,
     "transfo-xl": TransformerXL,
     "seq2seq_attention": Seq2SeqAttention,
     "transformer": Transformer,

@@ -183,6 +183,10 @@ class Backbone(keras.Model):
             raise ValueError(f"{type(self).__name__} has no head {kind!r}. It has: {', '.join(heads)}.")
         return heads[kind](self.config, name=kind, dtype=self.dtype_policy, **arguments)
 
+    def variant(self):
+        """The row of the family's HUGGINGFACE_CLASSES that this backbone is saved as."""
+        return "Backbone"
+
     @property
     def token_table(self):
         """float (v, e): the token embeddings, for tied output layers."""

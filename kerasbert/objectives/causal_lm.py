@@ -44,7 +44,11 @@ class CausalLM(StreamObjective, NextToken):
         if x.get("masked_positions") is not None:
             return x["masked_positions"] >= 0
         real = real_tokens(x)
-        return ops.ones_like(y) if real is None else real
+        weights = ops.ones_like(y, "bool") if real is None else real
+        if x.get("prefix_mask") is None:
+            return weights
+        shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # the next token is of the prefix: it is no target
+        return weights & ops.logical_not(ops.pad(shown, ((0, 0), (0, 1))))
 
     # === Generation ===
 

@@ -1,0 +1,88 @@
+"""T5 in the Hugging Face layout: what its names and fields say, where a table alone cannot."""
+
+import numpy as np
+
+# === Fields ===
+
+
+def load_gated(stored):
+    return stored["feed_forward_proj"].startswith("gated-")
+
+
+def load_activation(stored):
+    name = stored["feed_forward_proj"].removeprefix("gated-")
+    return "gelu_new" if stored["feed_forward_proj"] == "gated-gelu" else name
+
+
+def save_feed_forward(config):
+    name = "gelu" if config.gated and config.activation == "gelu_new" else config.activation
+    return f"gated-{name}" if config.gated else name
+
+
+def load_architecture(stored):
+    encoder = not stored["is_encoder_decoder"] or (stored.get("architectures") or [""])[0].endswith("EncoderModel")
+    return stored.get("architecture") or ("encoder" if encoder else "encoder_decoder")
+
+
+def save_model_type(config):
+    """Decoders alone are not in transformers."""
+    return f"{config.model_type}-lm" if config.architecture.endswith("language_model") else config.model_type
+
+
+def huggingface_fields(weights):
+    """Fields that the tensors tell: version 5 of transformers says that outputs are tied whether they are or not."""
+    if "lm_head.weight" not in weights or "shared.weight" not in weights:
+        return {}
+    return {"tied_output": np.array_equal(weights.read("lm_head.weight"), weights.read("shared.weight"))}
+
+
+# === Names ===
+
+# Ours and theirs, in the order in which a block numbers them; the feed-forward layer comes last.
+_ATTENTION, _CROSS_ATTENTION = ("attention", "SelfAttention"), ("cross_attention", "EncDecAttention")
+_SUBLAYERS = {"encoder": [_ATTENTION], "decoder": [_ATTENTION, _CROSS_ATTENTION]}
+_FEED_FORWARD = {
+    "feed_forward/inner": "wi",
+    "feed_forward/outer": "wo",
+    "gated_feed_forward/inner": "wi_0",
+    "gated_feed_forward/gate": "wi_1",
+    "gated_feed_forward/outer": "wo",
+}
+
+
+def half_names(half):
+    """The table of the names of one half, `encoder` or `decoder`."""
+    names = {
+        f"{half}/relative_bias_{{i}}": f"{half}.block.{{i}}.layer.0.SelfAttention.relative_attention_bias",
+        f"{half}/final_norm": f"{half}.final_layer_norm",
+    }
+    for number, (ours, theirs) in enumerate(_SUBLAYERS[half]):
+        layer = f"{half}.block.{{i}}.layer.{number}"
+        names[f"{half}/block_{{i}}/{ours}_norm"] = f"{layer}.layer_norm"
+        for dense, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("project", "o")):
+            names[f"{half}/block_{{i}}/{ours}/{dense}"] = f"{layer}.{theirs}.{letter}"
+    layer = f"{half}.block.{{i}}.layer.{len(_SUBLAYERS[half])}"
+    names[f"{half}/block_{{i}}/feed_forward_norm"] = f"{layer}.layer_norm"
+    for ours, theirs in _FEED_FORWARD.items():
+        names[f"{half}/block_{{i}}/{ours}"] = f"{layer}.DenseReluDense.{theirs}"
+    return names
+
+
+def huggingface_implied(config):
+    """{encoder's name: decoder's name} of halves that share their weights: so stored, transformers reads them, too."""
+    if config.architecture != "shared":
+        return {}
+    decoder, absent = half_names("decoder"), "/feed_forward/" if config.gated else "/gated_feed_forward/"
+    repeated = {}
+    for ours, theirs in half_names("encoder").items():
+        if absent not in ours:
+            once = "{i}" not in ours or ("relative_bias" in ours and not config.bias_every_block)
+            for i in range(1 if once else config.num_layers):
+                source = decoder[ours.replace("encoder", "decoder")]
+                repeated[f"{theirs.format(i=i)}.weight"] = f"{source.format(i=i)}.weight"
+    return repeated
+
+
+def huggingface_unused(config, name):
+    """Whether a tensor is of the half that this architecture leaves out."""
+    return config.architecture == "encoder" and name.startswith("decoder.")
