@@ -7,11 +7,13 @@ from .denoising import DenoisingBatches
 from .documents import read_documents
 from .examples import encode_texts
 from .masked_lm import MaskedLMBatches
+from .mixtures import MixtureBatches, mixing_rates
 from .permutation_lm import PermutationLMBatches
 from .replaced_token import ReplacedTokenBatches
 from .seq2seq import Seq2SeqBatches
 from .span_boundary import SpanMaskBatches
 from .tokenizers import Tokenizer
+from .translation_lm import TranslationLMBatches, parallel_documents
 
 __all__ = [
     "Batches",
@@ -20,12 +22,16 @@ __all__ = [
     "DenoisingBatches",
     "ExampleBatches",
     "MaskedLMBatches",
+    "MixtureBatches",
     "PermutationLMBatches",
     "ReplacedTokenBatches",
     "Seq2SeqBatches",
     "SpanMaskBatches",
     "StreamBatches",
     "Tokenizer",
+    "TranslationLMBatches",
     "encode_texts",
+    "mixing_rates",
+    "parallel_documents",
     "read_documents",
 ]

@@ -57,13 +57,21 @@ class TokenMasking:
         """32-bit draws a row needs: to choose places, then one or two for each slot."""
         return self._place_draws(length) + self.slots * (1 + self._decides_by_word)
 
-    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray, left_padding: bool = False):
+    def __call__(
+        self,
+        token_ids: np.ndarray,
+        lengths: np.ndarray,
+        draws: np.ndarray,
+        left_padding: bool = False,
+        never: np.ndarray | None = None,
+    ):
         """Corrupts int32 `token_ids` (b, s) in place.
 
         Args:
             lengths: (b,), tokens of each row, special tokens included.
             draws: uint32 (b, at least `num_draws(s)`).
             left_padding: rows end, rather than begin, with their tokens.
+            never: bool (b, s), tokens that are not to be hidden.
 
         Returns: positions and targets, int32 (b, slots).
         """
@@ -72,6 +80,8 @@ class TokenMasking:
         candidates = columns >= length - lengths[:, None] if left_padding else columns < lengths[:, None]
         if self.skip_first:
             candidates &= columns != (length - lengths[:, None] if left_padding else 0)
+        if never is not None:
+            candidates &= ~never
         for special in self.special_ids:
             candidates &= token_ids != special
         positions = self._chosen(token_ids, candidates, lengths, draws)

@@ -27,6 +27,8 @@ class PassBatches(Batches):
         self, batch_size: int, bounds: Sequence[int], seed: int = 0, steps: int | None = None, accumulation: int = 1
     ):
         self._bounds = np.asarray(bounds, dtype=np.int64)
+        if self.num_rows < 1:
+            raise ValueError("The text gives no row. Use more of it, or shorter rows.")
         self._last_row = None if steps is not None else self.num_rows
         updates = -(-self.num_rows // max(1, batch_size)) if steps is None else steps
         super().__init__(batch_size, updates, seed, accumulation)

@@ -6,7 +6,9 @@ version of numpy, and any of them can be had without the ones before it.
 
 import numpy as np
 
-DYNAMIC, STATIC, ORDER, PLAN = range(4)  # streams: masks of a step, masks of a row, orders of passes, plans
+DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(
+    5
+)  # masks of a step or a row, orders of passes, plans, parts of a mixture
 
 
 def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Philox:
