@@ -108,7 +108,8 @@ def finetune(
             plot_curves(log.folder)
     recipe = dict(
         model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
-        warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length, from_scratch=from_scratch,
+        warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
+        from_scratch=from_scratch,
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))

@@ -21,14 +21,14 @@ BACKENDS = {"jax", "jaxlib", "flax", "tensorflow", "torch"}
 BELOW = {
     "backend": set(),
     "data": set(),
-    "metrics": set(),
+    "metrics": {"data"},
     "layers": {"backend"},
     "training": {"backend", "data", "metrics"},
     "models": {"backend", "data", "layers", "metrics", "training"},
     "objectives": {"backend", "data", "layers", "metrics", "training", "models"},
     "tasks": {"backend", "data", "layers", "metrics", "training", "models"},
     "generation": {"backend", "data", "layers", "models"},
-    "checkpoints": {"backend", "data", "layers", "models", "objectives", "tasks"},
+    "checkpoints": {"backend", "data", "layers", "models", "objectives", "tasks", "training"},
 }
 ABOVE = {"checkpoints", "generation"}
 MAY_IMPORT_UPWARD = {"from_preset", "save_to_preset", "generate"}

@@ -9,10 +9,18 @@ import numpy as np
 
 from ..models.backbone import Backbone
 from ..models.names import Field, Heads, Part, Tensor
+from ..training.lora import merged_kernels
 
 log = logging.getLogger("kerasbert")
 
-_LEAVES = {"kernel": "weight", "gamma": "weight", "scale": "weight", "embeddings": "weight", "bias": "bias", "beta": "bias"}
+_LEAVES = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "scale": "weight",
+    "embeddings": "weight",
+    "bias": "bias",
+    "beta": "bias",
+}
 _IGNORED = re.compile(
     r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
 )
@@ -85,7 +93,8 @@ def named_variables(model):
     variables += [variable for variable in model.weights if id(variable) not in known]
     named = {variable.path.split("/", 1)[1]: variable for variable in variables}
     passing = getattr(model, "TRAINING_ONLY", ())  # parts that no folder keeps
-    return {path: variable for path, variable in named.items() if path.split("/")[0] not in passing}
+    kept = (path for path in named if path.split("/")[0] not in passing and "/lora_kernel_" not in path)
+    return {path: named[path] for path in kept}
 
 
 def stored_as(family, path):
@@ -262,7 +271,7 @@ def export_weights(model):
     family = backbone.family()
     bare = model is backbone or type(model).__name__ in getattr(family, "HUGGINGFACE_BARE", ())
     prefix = "" if bare or not family.HUGGINGFACE_PREFIX else f"{family.HUGGINGFACE_PREFIX}."
-    tensors, pieces = {}, {}
+    tensors, pieces, merged = {}, {}, merged_kernels(model)
     without_pooler = model is not backbone and not model.needs_pooler(family, model.arguments())
     for path, variable in named_variables(model).items():
         if without_pooler and path.startswith("pooler/"):
@@ -271,7 +280,7 @@ def export_weights(model):
         if name is None:
             raise ValueError(f"The layout of {family.HUGGINGFACE_PREFIX} has no name for {path}.")
         name = name if path.split("/")[0] in family.HEADS else prefix + name
-        array = keras.ops.convert_to_numpy(variable)
+        array = keras.ops.convert_to_numpy(merged.get(id(variable), variable))
         array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):
             pieces.setdefault((name, entry.transposed), {})[entry.index] = array

@@ -2,7 +2,9 @@
 
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
+from .lora import add_lora
 from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
+from .progressive import ProgressiveAdamW
 from .reporting import Progress, RunLog, StopOnNaN, TensorBoardLog, plot_curves, read_log
 from .schedules import InverseSquareRoot, WarmupDecay
 
@@ -12,6 +14,7 @@ __all__ = [
     "InverseSquareRoot",
     "LossScale",
     "Progress",
+    "ProgressiveAdamW",
     "RunCallback",
     "RunLog",
     "StopOnNaN",
@@ -20,6 +23,7 @@ __all__ = [
     "TransformerAdamW",
     "WarmupDecay",
     "adamw",
+    "add_lora",
     "plot_curves",
     "read_log",
 ]

@@ -1,0 +1,42 @@
+"""Rates of progressive knowledge transfer: every block has its turn."""
+
+import keras
+from keras import ops
+
+from .optimizers import TransformerAdamW, _depth
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class ProgressiveAdamW(TransformerAdamW):
+    """AdamW whose rate goes up through the blocks, for `KnowledgeTransfer` with strategy "progressive".
+
+    In the first `transfer_steps` updates, cut into as many phases as there are blocks, the rate of the block whose
+    phase it is is multiplied by 3 * b, that of blocks before it by 0.3 * b, of blocks behind it, embeddings and heads
+    by 0, where b rises to 1 in the first tenth of a phase and falls to 0.9 at its end. Afterwards all have the plain
+    rate. As in the official code of Sun et al. 2020 (arXiv 2004.02984).
+
+    Args:
+        learning_rate, **options: of `TransformerAdamW`.
+        transfer_steps: see above; a multiple of the number of blocks.
+    """
+
+    def __init__(self, learning_rate=1.5e-3, transfer_steps=240_000, **options):
+        super().__init__(learning_rate, **options)
+        self.transfer_steps = transfer_steps
+
+    def _rates_by_layer(self, paths):
+        depths = {path: _depth(path) or 0 for path in paths}
+        self._phase_steps = max(1, self.transfer_steps // max(1, *depths.values()))
+        return {path: depth - 1 for path, depth in depths.items()}  # number of the block, -1 outside of them
+
+    def _rate_factor(self, variable):
+        block = self._layer_rates[variable.path]
+        step = ops.convert_to_tensor(self.iterations)
+        phase = ops.cast(step // self._phase_steps, "int32")
+        place = ops.cast(step % self._phase_steps, "float32") / self._phase_steps
+        background = ops.minimum(10.0 * place, 0.9 + 0.1 * ops.sqrt(1.0 - place))
+        turn = 0.0 if block < 0 else ops.where(phase == block, 1.0, ops.where(phase > block, 0.1, 0.0))
+        return ops.where(step < self.transfer_steps, 3.0 * turn * background, 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "transfer_steps": self.transfer_steps}

@@ -1,0 +1,51 @@
+"""Low-rank adaptation: what trains, that it learns, and that the folder is an ordinary model's."""
+
+import keras
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.models import Bert, BertConfig
+from kerasbert.tasks import TextClassifier
+from kerasbert.training import add_lora
+from tests.models.reference import to_numpy
+
+
+@pytest.fixture
+def model():
+    keras.utils.set_random_seed(0)
+    sizes = dict(vocabulary_size=20, num_layers=2, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=8)
+    return TextClassifier(Bert(BertConfig(**sizes, initializer_range=0.3, dropout=0.0)), labels=2)
+
+
+def test_few_parameters_learn_and_are_merged(model, tmp_path):
+    rng = np.random.default_rng(0)
+    x = {"token_ids": rng.integers(4, 20, (16, 6)).astype("int32")}
+    y = (x["token_ids"][:, 1] > 11).astype("int32")
+    untouched = to_numpy(model(x))
+    # Two layers of two kernels (8 x 8) as (8 x 3) (3 x 8), and the head.
+    assert add_lora(model, rank=3, alpha=6) == 2 * 2 * 2 * 8 * 3 + 8 * 2 + 2
+    np.testing.assert_array_equal(to_numpy(model(x)), untouched)
+    frozen = {v.path: to_numpy(v).copy() for v in model.backbone.weights if "lora" not in v.path}
+    model.compile(keras.optimizers.Adam(3e-2))
+    history = model.fit(x, y, batch_size=16, epochs=25, verbose=0)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+    for variable in model.backbone.weights:
+        if "lora" not in variable.path:
+            np.testing.assert_array_equal(to_numpy(variable), frozen[variable.path])
+
+    learned = to_numpy(model(x))
+    model.save_to_preset(tmp_path)
+    again = kerasbert.load(tmp_path)
+    np.testing.assert_allclose(to_numpy(again(x)), learned, atol=1e-5)
+    assert all(v.trainable for v in again.backbone.weights)
+    assert not np.array_equal(
+        to_numpy(again.backbone.blocks[0].attention.query.kernel), frozen["bert/block_0/attention/query/kernel"]
+    )
+
+
+def test_bad_targets(model):
+    with pytest.raises(ValueError, match="Received: wq. It has: inner, key, outer, pooler, project, query, value"):
+        add_lora(model, targets=("wq",))
+    with pytest.raises(ValueError, match="`rank` must be at least 1"):
+        add_lora(model, rank=0)
