@@ -17,6 +17,7 @@ from .seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .transformer import Transformer, TransformerConfig
 from .transformer_xl import TransformerXL, TransformerXLConfig
 from .xlm import Xlm, XlmConfig
+from .xlnet import Xlnet, XlnetConfig
 
 __all__ = [
     "Albert",
@@ -52,6 +53,8 @@ __all__ = [
     "TransformerXLConfig",
     "Xlm",
     "XlmConfig",
+    "Xlnet",
+    "XlnetConfig",
 ]
 
 # model_type of a Hugging Face config -> the class that reads it
@@ -80,4 +83,5 @@ FAMILIES = {
     "seq2seq_attention": Seq2SeqAttention,
     "transformer": Transformer,
     "xlm": Xlm,
+    "xlnet": Xlnet,
 }

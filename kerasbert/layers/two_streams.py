@@ -1,0 +1,233 @@
+"""Attention of two streams: contents, which have seen each token, and queries, which only know where they stand.
+
+Yang et al. 2019, arXiv 1906.08237, sections 2.3 to 2.6 and appendix A.2.
+"""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..backend.compilation import concrete_array
+from .attention import attend, attention_probabilities, merge_heads, split_heads
+from .embeddings import gather_positions
+from .masks import AttentionMask, real_tokens
+from .memory import memory_of
+from .relative_attention import relative_shift
+
+# === What is seen ===
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """What the tokens of one stream see.
+
+    Args:
+        mask: an `AttentionMask`.
+        elsewhere: bool (b, q, k), True where query and key are of different segments; None: never.
+        places: int32 (b, q), the token each query stands at; None: the first at the first, and so on.
+        blind: bool (b, q), queries that see no key at all; None: there are none.
+    """
+
+    mask: AttentionMask
+    elsewhere: Any = None
+    places: Any = None
+    blind: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """What is the same in every block.
+
+    Args:
+        sights: a `Sight` for each stream.
+        encodings: float (1, r, m), of the distances from s + mem - 1 down; (2, r, m) with the same negated.
+        backward: bool (b,), rows that have the second encodings; None: there are none.
+        relative_queries: a `RelativeQueries` that all blocks share, or None.
+    """
+
+    sights: list
+    encodings: Any
+    backward: Any = None
+    relative_queries: Any = None
+
+
+def _visible(inputs):
+    """bool (b, s, s), True where the permutation lets token i see token j; None without a permutation."""
+    if inputs.get("query_ranks") is not None:
+        queries, keys = (ops.convert_to_tensor(inputs[name]) for name in ("query_ranks", "key_ranks"))
+        return queries[:, :, None] > keys[:, None, :]
+    if inputs.get("permutation_mask") is not None:
+        return ops.logical_not(ops.cast(inputs["permutation_mask"], "bool"))
+    return None
+
+
+def stream_sights(inputs, causal=False, same_length=False):
+    """The `Sight` of the content stream, and that of the query stream if there is one (section 2.3, equations 1 and 2).
+
+    A causal token sees those before it; with `same_length` no further back than the memory is long.
+    """
+    length, (memory, remembered) = ops.shape(inputs["token_ids"])[1], memory_of(inputs)
+    memory_length = 0 if memory is None else memory.shape[2]
+    mask = AttentionMask.from_inputs(inputs, causal=causal, window=memory_length if causal and same_length else None)
+    if memory is not None:
+        real = real_tokens(inputs)
+        real = ops.ones_like(inputs["token_ids"], "bool") if real is None else real
+        mask = mask.replace(lengths=None, padding_mask=ops.concatenate([remembered, real], axis=1))
+    elsewhere = None
+    if inputs.get("segment_ids") is not None:  # the memory is of segment 0
+        segments = ops.convert_to_tensor(inputs["segment_ids"])
+        elsewhere = segments[:, :, None] != ops.pad(segments, ((0, 0), (memory_length, 0)))[:, None, :]
+    visible, slots = _visible(inputs), inputs.get("masked_positions")
+    if visible is None:
+        return [Sight(mask, elsewhere)]
+    # Everybody sees the memory, and the contents themselves.
+    visible = ops.pad(visible, ((0, 0), (0, 0), (memory_length, 0)), constant_values=True)
+    itself = ops.arange(length)[:, None] + memory_length == ops.arange(length + memory_length)
+    sights = [Sight(mask.replace(allowed=(visible | itself)[:, None]), elsewhere)]
+    if slots is not None:
+        slots = ops.maximum(ops.convert_to_tensor(slots), 0)
+        mask = mask.replace(allowed=visible[:, None])
+        allowed = gather_positions(mask.dense(length, length + memory_length)[:, 0], slots)
+        elsewhere = None if elsewhere is None else gather_positions(elsewhere, slots)
+        blind = ops.logical_not(ops.any(allowed, axis=-1))
+        sights.append(Sight(AttentionMask(allowed=allowed[:, None]), elsewhere, slots, blind))
+    return sights
+
+
+def check_permutation(inputs):
+    """Raises a ValueError for half a permutation, one of another shape, and one that hides everything."""
+    shape = tuple(inputs["token_ids"].shape)
+    queries, keys, mask = (inputs.get(name) for name in ("query_ranks", "key_ranks", "permutation_mask"))
+    if (queries is None) != (keys is None) or (queries is not None and mask is not None):
+        given = [name for name in ("query_ranks", "key_ranks", "permutation_mask") if inputs.get(name) is not None]
+        raise ValueError(
+            "A permutation is given by `query_ranks` and `key_ranks`, or by `permutation_mask` alone. Received: "
+            f"{', '.join(given)}."
+        )
+    if mask is not None and tuple(mask.shape) != (*shape, shape[1]):
+        raise ValueError(f"`permutation_mask` must be (b, s, s), {(*shape, shape[1])}. Received: {tuple(mask.shape)}.")
+    if inputs.get("memory") is not None:
+        return
+    queries, keys, mask, slots = map(concrete_array, (queries, keys, mask, inputs.get("masked_positions")))
+    if mask is not None:
+        hidden = (mask.astype(bool) | np.eye(shape[1], dtype=bool)).all(axis=(1, 2))
+    elif queries is not None and keys is not None:
+        hidden = queries.max(axis=1) <= keys.min(axis=1)
+    else:
+        return
+    used = (slots >= 0).any(axis=1) if slots is not None else shape[1] > 1
+    if (hidden & used).any():
+        raise ValueError(
+            "A permutation must let some token see another. Received: one that hides everything in row "
+            f"{int((hidden & used).argmax())}. In `permutation_mask` True means hidden; with ranks, token i sees j "
+            "where query_ranks[i] > key_ranks[j]."
+        )
+
+
+# === Attention ===
+
+
+class RelativeQueries(keras.layers.Layer):
+    """A query plus a learned vector for each of the three things it asks: what, how far, in which segment.
+
+    Call:
+        query: float (b, q, h, d).
+
+    Returns: three of float (b, q, h, d).
+    """
+
+    def __init__(self, initializer, **kwargs):
+        super().__init__(**kwargs)
+        self.initializer = initializer
+
+    def build(self, shape):
+        self.content, self.distance, self.segment = (
+            self.add_weight(name=name, shape=shape[-2:], initializer=self.initializer)
+            for name in ("content", "distance", "segment")
+        )
+
+    def call(self, query):
+        return query + self.content, query + self.distance, query + self.segment
+
+
+class TwoStreamAttention(keras.layers.Layer):
+    """Relative attention of one stream or two to the contents (appendix A.2): scores by content, distance and segment.
+
+    Args:
+        hidden_dim: width m of the streams.
+        num_heads: must divide `hidden_dim`.
+        dropout: rate on the attention probabilities.
+        kernel_initializer: for all weights.
+        own_queries: whether it has its own `RelativeQueries`; otherwise it has those of the scene.
+
+    Call:
+        streams: [contents (b, s, m)], or [contents, queries (b, p, m)].
+        scene: a `Scene`.
+        memory: float (b, mem, m), contents before the first; or None.
+        return_weights: also return the attention probabilities.
+
+    Returns: a list of one float (b, ., m) a stream; float32 (b, h, s, mem + s) of the contents, or None.
+    """
+
+    def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, own_queries=True, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        dense = dict(use_bias=False, kernel_initializer=kernel_initializer, **own)
+        self.num_heads = num_heads
+        self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
+        self.key = keras.layers.Dense(hidden_dim, name="key", **dense)
+        self.value = keras.layers.Dense(hidden_dim, name="value", **dense)
+        self.distance = keras.layers.Dense(hidden_dim, name="distance", **dense)
+        self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
+        self.relative_queries = None
+        if own_queries:
+            self.relative_queries = RelativeQueries(kernel_initializer, name="relative_queries", **own)
+        self.segment_embedding = keras.layers.Embedding(
+            2, hidden_dim, kernel_initializer, name="segment_embedding", **own
+        )
+        self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
+
+    def call(self, streams, scene=None, memory=None, return_weights=False, training=None):
+        context = streams[0] if memory is None else ops.concatenate([memory, streams[0]], axis=1)
+        key = split_heads(self.key(context), self.num_heads)
+        value = split_heads(self.value(context), self.num_heads)
+        distances = split_heads(self.distance(scene.encodings), self.num_heads)
+        segments = split_heads(self.segment_embedding(ops.arange(2, dtype="int32")[None]), self.num_heads)[0]
+        dropout = self.dropout if training and self.dropout.rate > 0 else None
+        scale = key.shape[-1] ** -0.5
+
+        outputs, weights = [], None
+        for x, sight in zip(streams, scene.sights, strict=True):
+            query = split_heads(self.query(x), self.num_heads)
+            by_content, by_distance, by_segment = (self.relative_queries or scene.relative_queries)(query)
+            bias = _distance_scores(by_distance * scale, distances, scene.backward)
+            bias = _moved_to_keys(bias, sight.places, ops.shape(streams[0])[1], ops.shape(key)[1])
+            same, other = ops.split(ops.einsum("bqhd,ghd->bhqg", by_segment * scale, segments), 2, axis=-1)
+            bias = bias + (same if sight.elsewhere is None else ops.where(sight.elsewhere[:, None], other, same))
+            y = attend(by_content, key, value, sight.mask, bias, scale, dropout)
+            if sight.blind is not None:
+                y = ops.where(sight.blind[:, :, None, None], ops.zeros((), y.dtype), y)
+            outputs.append(self.project(merge_heads(y)))
+            if return_weights and weights is None:
+                weights = attention_probabilities(by_content, key, sight.mask, bias, scale)
+        return outputs, weights
+
+
+def _distance_scores(query, distances, backward):
+    """(b, q, h, d) and (1 or 2, r, h, d) -> (b, h, q, r), one score for each distance."""
+    if backward is None:
+        return ops.einsum("bqhd,rhd->bhqr", query, distances[0])
+    distances = ops.where(backward[:, None, None, None], distances[1:], distances[:1])
+    return ops.einsum("bqhd,brhd->bhqr", query, distances)
+
+
+def _moved_to_keys(scores, places, num_tokens, num_keys):
+    """(b, h, q, r) by distance -> (b, h, q, k) by key, for queries that stand at `places` of the last keys."""
+    if places is None:
+        return relative_shift(scores, num_keys)
+    index = num_tokens - 1 - places[:, :, None] + ops.arange(num_keys, dtype="int32")
+    index = ops.minimum(index, ops.shape(scores)[-1] - 1)  # of a causal one there is no further distance
+    return ops.take_along_axis(scores, index[:, None], axis=-1)

@@ -1,0 +1,119 @@
+"""Permutation language modelling: tokens in a random order, each from those before it in that order."""
+
+import tempfile
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..data import PermutationLMBatches
+from ..data.corpora import Corpus
+from ..layers.masks import real_tokens
+from .memory import StreamObjective
+from .objective import Perplexity, check_labels, cross_entropy, slot_weights
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class PermutationLM(StreamObjective):
+    """Predicts tokens in the order of a permutation, none of them hidden (Yang et al. 2019, 1906.08237, section 2).
+
+    The content stream reads the real tokens; the query stream, which knows only where its slots are, predicts. Slots
+    are `masked_positions`; without them every position of the permutation is one. A batch without a permutation has no
+    query stream: the outputs are then those of the language model's head on the content stream.
+
+    Batches with `stream_start` carry the memory of a backbone that has `memory_length`; see `StreamObjective`.
+
+    Args:
+        backbone: a backbone with a `permutation_lm` head and a `query_output`, such as `Xlnet`.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch.
+
+    Returns: logits, float (b, p, v) of the slots, or (b, s, v).
+    """
+
+    needs_query_stream = True
+
+    def __init__(self, backbone, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        if not backbone.config.memory_length:
+            self.memory = None
+        self.permutation_lm = backbone.make_head("permutation_lm")
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.perplexity = Perplexity(name="perplexity")
+        self.build_now()
+
+    def call(self, inputs, training=False):
+        slots = inputs.get("masked_positions")
+        if not _has_permutation(inputs):
+            if slots is not None:
+                raise ValueError(
+                    "Slots (`masked_positions`) are predicted in the order of a permutation. Received: slots without "
+                    "one. Give `query_ranks` and `key_ranks`, or `permutation_mask`."
+                )
+            return self.permutation_lm(
+                self.run_backbone(inputs, training)["sequence_output"], self.backbone.token_table
+            )
+        if slots is None:
+            ids = ops.convert_to_tensor(inputs["token_ids"])
+            inputs = {**inputs, "masked_positions": ops.zeros_like(ids) + ops.arange(ops.shape(ids)[1], dtype="int32")}
+        return self.permutation_lm(self.run_backbone(inputs, training)["query_output"], self.backbone.token_table)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        weights = slot_weights(x, y, sample_weight)
+        if sample_weight is None and x.get("masked_positions") is None and real_tokens(x) is not None:
+            weights = ops.cast(real_tokens(x), "float32")
+        losses = cross_entropy(y_pred, y)
+        right = ops.cast(ops.argmax(y_pred, axis=-1), y.dtype) == y
+        self.perplexity.update_state(losses, weights)
+        self.accuracy.update_state(ops.cast(right, "float32"), weights)
+        return self.mean_loss(x, losses, weights)
+
+    # === Text ===
+
+    def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+        """Pairs of segments from the texts, one document each, without a memory; see `PermutationLMBatches`."""
+        if y is not None:
+            raise ValueError("The targets of permutation language modelling are in the text. Received: y. Drop it.")
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus.write(folder, x, self.require_tokenizer())
+            options = dict(length=128, reuse_length=0, seed=seed)
+            once = PermutationLMBatches(corpus, batch_size, **options)
+            return (
+                once if epochs == 1 else PermutationLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
+            )
+
+    # === What this objective says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        check_labels(y, self.backbone.config.vocabulary_size)
+        if y is not None:
+            _check_no_leak(x)
+
+
+def _has_permutation(inputs):
+    return inputs.get("query_ranks") is not None or inputs.get("permutation_mask") is not None
+
+
+def _check_no_leak(x):
+    """Raises a ValueError where a target is seen by the slot that is to predict it."""
+    if not _has_permutation(x):
+        raise ValueError(
+            "A permutation language model learns from a permutation: without one a slot sees the token that it is to "
+            "predict. Received: a batch with targets, but without `query_ranks` and `key_ranks` or `permutation_mask`."
+        )
+    positions, mask = x.get("masked_positions"), x.get("permutation_mask")
+    if mask is not None:
+        seen = ~np.diagonal(np.asarray(mask, bool), axis1=1, axis2=2)
+    else:
+        seen = np.asarray(x["query_ranks"]) > np.asarray(x["key_ranks"])
+    if positions is not None:
+        seen = np.take_along_axis(seen, np.maximum(positions, 0), axis=1) & (positions >= 0)
+    if seen.any():
+        raise ValueError(
+            "No slot may see the token that it is to predict. Received: a permutation in which one does, in row "
+            f"{int(seen.any(axis=1).argmax())}: query_ranks must not exceed key_ranks there, and the diagonal of "
+            "`permutation_mask` must be True."
+        )
