@@ -9,7 +9,7 @@ from .feed_forward import activation_function
 class NeighbourConvolution(keras.layers.Layer):
     """The input of a block, mixed with that of the neighbours and activated, added to its output and normalised.
 
-    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654, section 5). A neighbour that is padding, or of another
+    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). A neighbour that is padding, or of another
     sequence of a packed row, counts as zero.
 
     Args:

@@ -1,8 +1,8 @@
 """DeBERTa versions 2 and 3: distances in logarithmic buckets, whose vectors the content's own layers project.
 
-Version 2 (He, Liu, Gao, Chen 2020, arXiv 2006.03654, section 5 and its code) adds to version 1 buckets of distances, a
-norm of their table, projections shared with the content, and a convolution beside the first block. Version 3 (He, Gao,
-Chen 2021, arXiv 2111.09543) is the same encoder, pretrained on replaced tokens as ELECTRA is.
+Version 2, the model of 1.5 billion parameters of He, Liu, Gao, Chen 2020 (arXiv 2006.03654), adds to version 1 buckets
+of distances, a norm of their table, projections shared with the content, and a convolution beside the first block.
+Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) is the same encoder, pretrained on replaced tokens as ELECTRA is.
 """
 
 import dataclasses
@@ -192,8 +192,8 @@ class DebertaV2(Backbone):
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
         for packed rows without `first_positions`), `own_first_output` (b, 1, m), or (b, s, m) for packed rows: the
-        first token of each token's sequence, and on request
-        `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
+        first token of each token's sequence, and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
+        `attention_weights` (num_layers of (b, h, s, s)).
     """
 
     CONFIG = DebertaV2Config
@@ -291,7 +291,7 @@ def _own_first_tokens(x, inputs):
 
 
 class ReplacedTokenHead(keras.layers.Layer):
-    """Version 3's answer for every token: what it adds to the first token, normalised, dense, activation, one output.
+    """Version 3's answer for every token: token and first token added, layer norm, dense, activation, one output.
 
     Args:
         config: a `DebertaV2Config`.
