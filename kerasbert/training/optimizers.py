@@ -141,7 +141,7 @@ class TransformerAdamW(keras.optimizers.AdamW):
         self.layer_decay = layer_decay
         self.unfreeze_every = unfreeze_every
         self.rate_factors = dict(rate_factors or {})
-        self._layer_rates = {}  # path of a variable: (factor of its rate, first update that changes it)
+        self._layer_rates = []  # of each variable: the factor of its rate, and the first update that changes it
 
     def build(self, variables):
         if self.built:
@@ -154,19 +154,21 @@ class TransformerAdamW(keras.optimizers.AdamW):
 
     def _rates_by_layer(self, paths):
         if self.layer_decay is None and self.unfreeze_every is None and not self.rate_factors:
-            return {}
+            return []
         top = 2 + max((_depth(path) for path in paths if _depth(path) is not None), default=0)
-        rates = {}
+        rates = []
         for path in paths:
             below = 0 if _depth(path) is None else top - _depth(path)
             factor = (self.layer_decay or 1.0) ** below
             factor *= next((f for pattern, f in self.rate_factors.items() if re.search(pattern, path)), 1.0)
-            rates[path] = (factor, (self.unfreeze_every or 0) * max(0, below - 1))
+            rates.append((factor, (self.unfreeze_every or 0) * max(0, below - 1)))
         return rates
 
     def _rate_factor(self, variable):
         """What the rate of a variable is multiplied by in this update; None for 1."""
-        factor, first = self._layer_rates.get(variable.path, (1.0, 0))
+        if not self._layer_rates:
+            return None
+        factor, first = self._layer_rates[self._get_variable_index(variable)]
         if first:
             return ops.where(self.iterations >= first, factor, 0.0)
         return None if factor == 1.0 else factor
@@ -225,10 +227,12 @@ class TransformerAdamW(keras.optimizers.AdamW):
         if not self._layer_rates:
             super()._apply_weight_decay(decayed)
             return
-        for variable in decayed:
+        weight_decay = self.weight_decay
+        for variable in decayed:  # Keras multiplies by one rate for all: the factor goes into the decay
             factor = self._rate_factor(variable)
-            share = self.weight_decay * self.learning_rate * (1.0 if factor is None else factor)
-            variable.assign_sub(variable * ops.cast(share, variable.dtype))
+            self.weight_decay = weight_decay * (1.0 if factor is None else factor)
+            super()._apply_weight_decay([variable])
+        self.weight_decay = weight_decay
 
     def _get_current_learning_rate(self):
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
