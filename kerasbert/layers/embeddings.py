@@ -87,34 +87,6 @@ def last_tokens(x, inputs):
     return gather_positions(x, first + lengths - 1)
 
 
-def first_real_tokens(x, inputs):
-    """As `first_tokens`, but behind padding on the left."""
-    real = real_tokens(inputs)
-    if real is None or inputs.get("sequence_ids") is not None:
-        return first_tokens(x, inputs)
-    return gather_positions(x, ops.argmax(real, axis=1)[:, None])[:, 0]
-
-
-def mean_tokens(x, inputs):
-    """The mean vector of each sequence, padding left out, in the forms of `first_tokens`; without any token, zeros."""
-    sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
-    real = real_tokens(inputs)
-    if real is None:
-        return ops.mean(x, axis=1)
-    if sequences is None:
-        members = real[:, None, :]
-    elif first is None:
-        return None
-    else:
-        sequences = ops.convert_to_tensor(sequences)
-        here = ops.take_along_axis(sequences, ops.maximum(first, 0), axis=1)
-        members = (here[:, :, None] == sequences[:, None, :]) & real[:, None, :]
-    members = ops.cast(members, "float32")
-    members = members / ops.maximum(ops.sum(members, axis=-1, keepdims=True), 1.0)
-    means = ops.einsum("bns,bsm->bnm", ops.cast(members, x.dtype), x)
-    return means[:, 0] if sequences is None else means
-
-
 def pooled(pooler, x, inputs):
     """The pooler's view of the first tokens; None without a pooler or without first tokens."""
     first = None if pooler is None else first_tokens(x, inputs)
