@@ -23,6 +23,8 @@ def prepare_corpus(
     encoding: str = "utf-8",
     subset: str | None = None,
     split: str = "train",
+    clean: Literal["c4"] | None = None,
+    deduplicate: Literal["lines", "documents", "spans"] | None = None,
 ) -> Corpus:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
@@ -38,9 +40,12 @@ def prepare_corpus(
         encoding: of the files.
         subset: configuration of a data set of the hub.
         split: of a data set of the hub.
+        clean: by the rules of C4: lines of web text that are no sentences, and pages with code or too little text, go.
+        deduplicate: keep each line or document once, or of any three sentences in a row the first occurrence.
     """
 
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
+    options |= dict(clean=clean, deduplicate=deduplicate)
 
     def documents(unseen: bool) -> Iterator[str]:
         for number, document in enumerate(read_documents(source, **options), start=1):

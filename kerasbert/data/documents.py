@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from .cleaning import C4Rules, clean_documents
+
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
 LONGEST_PIECE = 1 << 20  # bytes of one line of a text file that are read at once
 LONGEST_LINE = 1 << 16  # characters that a tokenizer gets at once
@@ -24,6 +26,10 @@ def read_documents(
     encoding: str = "utf-8",
     subset: str | None = None,
     split: str = "train",
+    clean: str | None = None,
+    deduplicate: str | None = None,
+    detect: Callable | None = None,
+    language: str = "en",
 ) -> Iterator[str]:
     """Reads documents, one str each, without holding more than one file's current document in memory.
 
@@ -39,6 +45,10 @@ def read_documents(
         encoding: of text, CSV, TSV and JSON files.
         subset: name of a hub data set's configuration.
         split: split of a hub data set.
+        clean: `"c4"` to clean every document by C4's rules for web pages (see `cleaning.C4Rules`).
+        deduplicate: `"lines"` or `"documents"` to have each once, `"spans"` to have any three sentences in a row once.
+        detect: a language detector, text -> (language, probability), to keep only documents ...
+        language: ... in this language.
 
     Raises:
         FileNotFoundError: nothing is there.
@@ -58,7 +68,10 @@ def read_documents(
             continue
         for path in _files(Path(item)):
             readers.append(lambda path=path: _file_documents(path, column, errors, encoding))
-    return (document for reader in readers for document in reader())
+    if clean not in (None, "c4"):
+        raise ValueError(f'`clean` must be "c4" or None. Received: {clean!r}.')
+    documents = (document for reader in readers for document in reader())
+    return clean_documents(documents, C4Rules() if clean else None, deduplicate, detect, language)
 
 
 def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:

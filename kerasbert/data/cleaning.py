@@ -1,0 +1,294 @@
+"""C4's rules for cleaning web text, and deduplication: pure functions that any engine can call.
+
+In the order of the pipeline: pages of a Common Crawl file (`wet_pages`), one page a URL (`one_page_a_url`), the page
+cleaner (`C4Rules`), lines that occur once (`deduplicate_lines`), a language filter (`in_language`), bad words.
+Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2; where its code says otherwise, the code is followed.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+_CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
+_POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
+_END = re.compile(r"""[.!?]+["'”’)\]]*\s+(?=["'“‘(\[]*[A-Z0-9À-ÖØ-ÞА-Я])|[。！？]+""")
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt messrs vs etc cf e.g i.e viz no vol fig pp ed inc ltd co "
+    "corp jan feb mar apr jun jul aug sep sept oct nov dec".split()
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Sentences of a text: they end in . ! or ? before a blank and a capital, but not after an abbreviation.
+
+    "Mr. Fox ran. Why? He was late." -> "Mr. Fox ran.", "Why?", "He was late."
+    """
+    sentences, start = [], 0
+    for match in _END.finditer(text):
+        words = text[start : match.start()].split()
+        word = words[-1].lstrip("\"'“‘([") if words else ""
+        is_stop = text[match.start()] == "." and not text.startswith("..", match.start())
+        if is_stop and (word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word != "I")):
+            continue
+        sentences.append(text[start : match.end()].strip())
+        start = match.end()
+    return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
+
+
+@dataclass(frozen=True)
+class C4Rules:
+    """The page cleaner of C4; a call gives the cleaned page, or None where the page is dropped.
+
+    The numbers are those of the code; the first printings of the paper have 3 words and 5 sentences.
+
+    Args:
+        max_page_characters: longer pages are dropped.
+        max_word_characters: lines with a longer word are dropped.
+        min_line_words: lines with fewer words are dropped.
+        min_sentences: pages with fewer sentences in the lines that are left are dropped.
+        bad_words: pages with one of these words or phrases are dropped.
+        bad_words_by_line: look for them in each line, as older versions do, where a word at either end is missed.
+        sentences: splits a line into sentences. The original is Punkt's model of English, of NLTK.
+    """
+
+    max_page_characters: int = 190_000
+    max_word_characters: int = 1_000
+    min_line_words: int = 5
+    min_sentences: int = 3
+    bad_words: tuple[str, ...] = ()
+    bad_words_by_line: bool = False
+    sentences: Callable[[str], list[str]] = split_sentences
+
+    def __call__(self, page: str) -> str | None:
+        page = self.without_deduplication(page)
+        return None if page is None or self.has_bad_words(page) else page
+
+    def without_deduplication(self, page: str) -> str | None:
+        """What comes before lines are deduplicated; bad words are looked for behind that."""
+        if len(page) > self.max_page_characters:
+            return None
+        lines, sentences = [], 0
+        for line in page.split("\n"):
+            kept = self.clean_line(line)
+            if kept is None:
+                return None
+            if kept:
+                lines.append(kept)
+                sentences += len(self.sentences(kept))
+        return "\n".join(lines) if lines and sentences >= self.min_sentences else None
+
+    def clean_line(self, line: str) -> str | None:
+        """The line as it is kept, "" where it is dropped, None where it condemns the whole page.
+
+        "He wrote it in 1999 [3] in Paris." -> "He wrote it in 1999  in Paris."
+        """
+        line = line.strip()
+        if any(len(word) > self.max_word_characters for word in line.split()):
+            return ""
+        line = _CITATION.sub("", line)
+        if not line.endswith((".", "?", "!", '"')) or line.endswith("..."):
+            return ""
+        if len(line.split()) < self.min_line_words:
+            return ""
+        lower = line.lower()
+        if "lorem ipsum" in lower:
+            return None
+        if "javascript" in lower:
+            return ""
+        if "{" in line:
+            return None
+        if any(policy in lower for policy in _POLICIES):
+            return ""
+        if self.bad_words and self.bad_words_by_line and re.search(f"[^a-z]({self._words})[^a-z]", lower):
+            return None
+        return line
+
+    def has_bad_words(self, page: str) -> bool:
+        """One of the words, whole, anywhere on the page; upper and lower case are alike."""
+        if not self.bad_words or self.bad_words_by_line:
+            return False
+        return re.search(rf"(?:\W|^)({self._words})(?:\W|$)", page.lower()) is not None
+
+    @property
+    def _words(self) -> str:
+        return "|".join(re.escape(word.lower()) for word in self.bad_words)
+
+
+# === Deduplication ===
+
+
+def deduplicate_lines(
+    documents: Iterable[str], min_sentences: int = 3, sentences: Callable[[str], list[str]] = split_sentences
+) -> Iterator[str]:
+    """Every distinct line once, on the first document that has it; documents with too few sentences left are dropped.
+
+    Lines are alike when they are after lower-casing. Over the whole corpus: it remembers 8 bytes a line. C4 gives a
+    line to the page whose URL has the smallest md5: the first one behind `one_page_a_url`.
+    """
+    seen: set[bytes] = set()
+    for document in documents:
+        lines = []
+        for line in document.split("\n"):
+            mark = _mark(line.strip().lower())
+            if mark not in seen:
+                seen.add(mark)
+                lines.append(line)
+        text = "\n".join(lines)
+        if text.strip() and len(sentences(text)) >= min_sentences:
+            yield text
+
+
+def deduplicate_documents(documents: Iterable[str]) -> Iterator[str]:
+    """Every distinct document once; white space and case make no difference."""
+    seen: set[bytes] = set()
+    for document in documents:
+        mark = _mark(" ".join(document.lower().split()))
+        if mark not in seen:
+            seen.add(mark)
+            yield document
+
+
+def deduplicate_spans(
+    documents: Iterable[str], span: int = 3, sentences: Callable[[str], list[str]] = split_sentences
+) -> Iterator[str]:
+    """Of any three sentences in a row that occur more than once, all but the first occurrence is left out.
+
+    The rule of T5's paper. Spans may reach over lines, never over documents.
+    """
+    seen: set[bytes] = set()
+    for document in documents:
+        lines = [sentences(line) for line in document.split("\n")]
+        flat = [sentence.lower() for line in lines for sentence in line]
+        repeated = [False] * len(flat)
+        for start in range(len(flat) - span + 1):
+            mark = _mark("\n".join(flat[start : start + span]))
+            if mark in seen:
+                repeated[start : start + span] = [True] * span
+            seen.add(mark)
+        marks = iter(repeated)
+        kept = [" ".join(sentence for sentence in line if not next(marks)) for line in lines]
+        if text := "\n".join(line for line in kept if line):
+            yield text
+
+
+DEDUPLICATIONS = {"lines": deduplicate_lines, "documents": deduplicate_documents, "spans": deduplicate_spans}
+
+# === Languages ===
+
+Detector = Callable[[str], tuple[str, float] | None]
+
+
+def in_language(
+    documents: Iterable[str], detect: Detector, language: str = "en", threshold: float = 0.99
+) -> Iterator[str]:
+    """Documents whose first prediction is the language, with at least that probability.
+
+    Args:
+        detect: text -> (language, probability), or None. An exception counts as no prediction.
+    """
+    for document in documents:
+        try:
+            found = detect(document)
+        except Exception:  # detectors raise all kinds of errors at text without letters
+            continue
+        if found is not None and found[0] == language and found[1] >= threshold:
+            yield document
+
+
+def langdetect_detector(seed: int = 0) -> Detector:
+    """C4's detector: the package langdetect, which is random unless it has a seed."""
+    try:
+        import langdetect
+    except ImportError:
+        raise ImportError("This language filter needs langdetect. Install it with: pip install langdetect") from None
+    langdetect.DetectorFactory.seed = seed
+
+    def detect(text: str) -> tuple[str, float] | None:
+        found = langdetect.detect_langs(text)
+        return (found[0].lang, found[0].prob) if found else None
+
+    return detect
+
+
+# === Common Crawl ===
+
+
+def wet_pages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """URL and text of every page of a Common Crawl WET file."""
+    url, text = "", []
+    for line in lines:
+        line = line.strip()
+        if line == "WARC/1.0":
+            if url and text:
+                yield url, "\n".join(text)
+            url, text = "", []
+        elif line.startswith("WARC-Target-URI:"):
+            url = line.partition(":")[2].strip()
+        elif line and not line.startswith(("WARC", "Content-")):
+            text.append(line)
+    if url and text:
+        yield url, "\n".join(text)
+
+
+def normalized_url(url: str) -> str:
+    """Without scheme, "www.", tracking query and closing slash.
+
+    "https://www.example.com/a/?utm_source=x" -> "example.com/a"
+    """
+    url = re.sub(r"^https?://", "", url)
+    url = re.sub(r"\?(utm_|ref|feed).*$", "", url.removeprefix("www."))
+    return url.rstrip("/")
+
+
+def one_page_a_url(pages: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """One page for each URL, the last of them, in the order of the md5 of their normalised URLs.
+
+    The order does not depend on that of the input, nor does, therefore, what is deduplicated behind it.
+    """
+    by_url = {normalized_url(url): text for url, text in pages}
+    return sorted(by_url.items(), key=lambda page: hashlib.md5(page[0].encode(), usedforsecurity=False).digest())
+
+
+def is_validation(url: str) -> bool:
+    """Whether C4 puts the page into the validation split: one in a thousand, by the md5 of its normalised URL."""
+    return int(hashlib.md5(normalized_url(url).encode(), usedforsecurity=False).hexdigest(), 16) % 1000 == 0
+
+
+# === All of it ===
+
+
+def clean_documents(
+    documents: Iterable[str],
+    rules: C4Rules | None = None,
+    deduplicate: str | None = None,
+    detect: Detector | None = None,
+    language: str = "en",
+) -> Iterator[str]:
+    """The pipeline over documents, in C4's order.
+
+    Args:
+        rules: of the page cleaner; None leaves pages as they are.
+        deduplicate: "lines" (C4's code), "spans" (its paper), "documents", or None.
+        detect: of the language filter (see `in_language`); None: no filter.
+        language: what the filter keeps.
+    """
+    if deduplicate is not None and deduplicate not in DEDUPLICATIONS:
+        raise ValueError(f"`deduplicate` must be one of {', '.join(DEDUPLICATIONS)}. Received: {deduplicate!r}.")
+    if rules is not None:
+        documents = (page for document in documents if (page := rules.without_deduplication(document)) is not None)
+    if deduplicate == "lines":
+        documents = (
+            deduplicate_lines(documents, rules.min_sentences, rules.sentences)
+            if rules
+            else deduplicate_lines(documents, 0)
+        )
+    elif deduplicate is not None:
+        documents = DEDUPLICATIONS[deduplicate](documents)
+    if detect is not None:
+        documents = in_language(documents, detect, language)
+    return (document for document in documents if rules is None or not rules.has_bad_words(document))
+
+
+def _mark(text: str) -> bytes:
+    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()[:8]
