@@ -358,6 +358,7 @@ HUGGINGFACE_DEFAULTS = {
 }
 
 HUGGINGFACE_CLASSES = {
+    "Discriminator": "DebertaV2Model",  # its head is one of the published files, which transformers leaves
     "Backbone": "DebertaV2Model",
     "MaskedLM": "DebertaV2ForMaskedLM",
     "TextClassifier": "DebertaV2ForSequenceClassification",
