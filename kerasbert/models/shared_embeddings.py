@@ -5,6 +5,7 @@ be shared (tables and their norms; None for one that a config lacks).
 """
 
 import keras
+import numpy as np
 
 from ..layers.embeddings import DisentangledEmbedding
 from .backbone import zero_weights
@@ -64,12 +65,17 @@ def with_embeddings(backbone, embeddings=None):
     values = {_name(variable): variable for variable in backbone.weights}
     for variable in copy.weights:
         if id(variable) not in given:
-            variable.assign(values[_name(variable)])
+            copy_value(values[_name(variable)], variable)
     if embeddings is None:
         for new, old in zip(copy.embeddings, backbone.embeddings, strict=True):
             if isinstance(new, keras.layers.Embedding):
-                new.embeddings.assign(old.embeddings)
+                copy_value(old.embeddings, new.embeddings)
     return copy
+
+
+def copy_value(source, variable):
+    """Assigns a copy: of two variables with one JAX buffer, a step of training would take it from the other."""
+    variable.assign(np.array(keras.ops.convert_to_numpy(source)))
 
 
 def _name(variable):

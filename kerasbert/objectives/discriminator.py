@@ -5,8 +5,7 @@ import numpy as np
 from keras import ops
 
 from ..data.examples import encode_texts
-from ..layers.masks import real_tokens
-from .objective import Objective, cross_entropy
+from .objective import Objective, cross_entropy, token_weights
 
 
 def binary_cross_entropy(logits, labels):
@@ -123,16 +122,6 @@ class Discriminator(Objective):
 
     def arguments(self):
         return {"masked_lm": self.masked_lm is not None}
-
-
-def token_weights(x, sample_weight=None):
-    """float32 (b, s): 1 at real tokens and 0 at padding, times weights of rows (b,) or of tokens (b, s)."""
-    real = real_tokens(x)
-    weights = ops.ones_like(x["token_ids"], "float32") if real is None else ops.cast(real, "float32")
-    if sample_weight is None:
-        return weights
-    given = ops.cast(sample_weight, "float32")
-    return weights * (given[:, None] if len(given.shape) == 1 else given)
 
 
 def copied_or_predicted(outputs, token_ids):

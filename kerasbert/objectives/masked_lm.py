@@ -10,7 +10,7 @@ from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
 from ..data.examples import encode_texts
 from ..layers.embeddings import gather_positions
-from .objective import Objective, Perplexity, check_labels, cross_entropy, slot_weights, weighted_mean
+from .objective import Objective, Perplexity, check_labels, cross_entropy, slot_weights
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -77,9 +77,6 @@ class MaskedLM(Objective):
         right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
         self.sentence_pair_loss.update_state(losses, weights)
         self.sentence_pair_accuracy.update_state(ops.cast(right, "float32"), weights)
-        normalizer = x.get("loss_normalizer")
-        if normalizer is not None and not isinstance(normalizer, dict):
-            return weighted_mean(losses, weights)
         return self.mean_loss(x, losses, weights, "sentence_pair")
 
     # === Text ===

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from ..backend.distribution import num_replicas
+from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
 from ..models.trainable import Trainable
 
@@ -60,6 +61,16 @@ def slot_weights(x, labels, sample_weight=None):
     return ops.cast(sample_weight, "float32")
 
 
+def token_weights(x, sample_weight=None):
+    """float32 (b, s): 1 at real tokens and 0 at padding, times weights of rows (b,) or of tokens (b, s)."""
+    real = real_tokens(x)
+    weights = ops.ones_like(x["token_ids"], "float32") if real is None else ops.cast(real, "float32")
+    if sample_weight is None:
+        return weights
+    given = ops.cast(sample_weight, "float32")
+    return weights * (given[:, None] if len(given.shape) == 1 else given)
+
+
 def check_labels(labels, vocabulary_size):
     """Raises a ValueError for token ids outside the vocabulary; `labels` is a numpy array or None."""
     if labels is not None and labels.size and not (labels.min() >= 0 and labels.max() < vocabulary_size):
@@ -87,8 +98,14 @@ class Objective(Trainable):
         super().compile(optimizer, metrics=metrics, **kwargs)
 
     def mean_loss(self, x, values, weights, target=None):
-        """`weighted_mean` of one target, by the batch's `loss_normalizer`, scaled for tf.distribute's sum."""
+        """`weighted_mean` of one target, by the batch's `loss_normalizer`, scaled for tf.distribute's sum.
+
+        A normalizer that is no dict is that of the predicted tokens; another target has its own mean in every
+        micro-batch then.
+        """
         normalizer = x.get("loss_normalizer")
         if isinstance(normalizer, dict):
-            normalizer = normalizer[target]
+            normalizer = normalizer.get(target)
+        elif target not in (None, "tokens"):
+            normalizer = None
         return weighted_mean(values, weights, normalizer) / num_replicas()

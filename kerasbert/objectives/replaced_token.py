@@ -10,17 +10,16 @@ from ..data import ReplacedTokenBatches
 from ..data.corpora import Corpus
 from ..layers.embeddings import scatter_positions
 from ..models.backbone import Backbone
-from ..models.shared_embeddings import share_embeddings, with_embeddings
+from ..models.shared_embeddings import copy_value, share_embeddings, with_embeddings
 from .discriminator import (
     Discriminator,
     RankingQuality,
     binary_cross_entropy,
     copied_or_predicted,
     copy_cross_entropy,
-    token_weights,
 )
 from .masked_lm import MaskedLM
-from .objective import Objective, as_objective, check_labels, cross_entropy, slot_weights, weighted_mean
+from .objective import Objective, as_objective, check_labels, cross_entropy, slot_weights, token_weights
 
 # The discriminator's objective, and what its mean loss counts by default.
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
@@ -136,11 +135,7 @@ class ReplacedTokenDetection(Objective):
         losses, right, weights = self._discriminator_losses(x, labels, y_pred, weights, given)
         self.rtd_loss.update_state(losses, weights)
         self.rtd_accuracy.update_state(ops.cast(right, "float32"), weights)
-        normalizer = x.get("loss_normalizer")
-        if normalizer is not None and not (isinstance(normalizer, dict) and "replaced" in normalizer):
-            discriminator_loss = weighted_mean(losses, weights)
-        else:
-            discriminator_loss = self.mean_loss(x, losses, weights, "replaced")
+        discriminator_loss = self.mean_loss(x, losses, weights, "replaced")
         return generator_loss + self.discriminator_weight * discriminator_loss
 
     def _discriminator_losses(self, x, labels, y_pred, slots, given):
@@ -261,7 +256,7 @@ def _moved(objective, backbone):
         return objective
     moved = type(objective)(backbone, tokenizer=objective.tokenizer, **objective.arguments())
     for new, old in zip(_heads(moved), _heads(objective), strict=True):
-        new.assign(old)
+        copy_value(old, new)
     return moved
 
 

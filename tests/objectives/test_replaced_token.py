@@ -213,6 +213,17 @@ def test_disentangled_tables_start_at_the_generators_and_follow_them():
     np.testing.assert_array_equal(to_numpy(mine[0](np.array([[3, 4]], "int32"))), np.full((1, 2, 10), 1.5))
 
 
+def test_training_leaves_the_backbones_that_were_copied_alone():
+    generator, discriminator = (Electra(ElectraConfig(**sizes)) for sizes in (SMALL, LARGE))
+    model = ReplacedTokenDetection(generator, discriminator)
+    before = [to_numpy(variable).copy() for variable in generator.weights]
+    assert model.generator.backbone is not generator and model.discriminator.backbone is discriminator
+    model.compile(keras.optimizers.SGD(0.1))
+    model.train_on_batch(*batch())
+    for old, variable in zip(before, generator.weights, strict=True):
+        np.testing.assert_array_equal(old, to_numpy(variable))
+
+
 def test_accumulated_gradients_equal_those_of_the_large_batch():
     """Sampling at temperature zero, near enough, so that both see one corruption."""
     x, y = batch(rows=8)

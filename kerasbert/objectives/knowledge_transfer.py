@@ -1,0 +1,183 @@
+"""Layer-wise knowledge transfer: MobileBERT learns from a teacher of its own depth and width of stream."""
+
+import keras
+from keras import ops
+
+from ..layers.embeddings import gather_positions
+from .distillation import FromTeacher, soft_cross_entropy
+from .objective import cross_entropy, slot_weights, token_weights
+
+STRATEGIES = ("auxiliary", "joint", "progressive")
+
+
+def normalized(x):
+    """A layer norm without gain and offset, float32."""
+    x = ops.cast(x, "float32")
+    mean, variance = ops.moments(x, axes=-1, keepdims=True)
+    return (x - mean) * ops.rsqrt(variance + 1e-12)
+
+
+def attention_divergence(weights, teacher_weights):
+    """KL(teacher || student) of attention distributions, mean over the heads: (b, h, q, k) twice -> (b, q)."""
+    weights, teacher_weights = ops.cast(weights, "float32"), ops.cast(teacher_weights, "float32")
+    ratio = ops.log(ops.maximum(teacher_weights, 1e-30)) - ops.log(ops.maximum(weights, 1e-30))
+    return ops.mean(ops.sum(teacher_weights * ratio, axis=-1), axis=1)
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class KnowledgeTransfer(FromTeacher):
+    """MobileBERT: the feature maps and attention of every layer, then the teacher's probabilities.
+
+    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. A layer's loss compares its output with the
+    teacher's (squares of the difference of the normalised vectors, difference of their means and variances) and its
+    attention (KL); the sum over the layers is divided by their number. Pretraining distillation is cross-entropy at the
+    masked slots against `hard_share` of the original token and the rest of the teacher's distribution, and the
+    sentence-pair loss if the student has that head. Neither model has dropout. Padding counts nothing (the official
+    code counts it).
+
+    Strategies: "auxiliary", all losses together; "joint", the layers for `transfer_steps`, distillation after;
+    "progressive", the same layer by layer, in phases of equal length. There, `kerasbert.training.ProgressiveAdamW`
+    gives every layer the rate of its phase.
+
+    Args:
+        student, teacher, tokenizer: see `FromTeacher`. `start_from_teacher(student, teacher, layers=(),
+            transform=True)` gives the student its first weights.
+        strategy: see above.
+        transfer_steps: batches of layer-wise transfer; a multiple of the layers for "progressive". The paper: 240,000.
+        feature_weight, mean_weight, variance_weight, attention_weight: of the parts of a layer's loss.
+        hard_share: of the original token in what the student is to predict.
+
+    Call:
+        inputs: a batch.
+
+    Returns: a dict of the student's logits `tokens` (b, p, v), the teacher's `teacher_tokens`, lists of `features` and
+        `teacher_features`, float (b, s, m), and of `attention` and `teacher_attention`, float (b, h, s, s), one a
+        layer; and `sentence_pair` (b, 2). The targets y are those of the student's `MaskedLM`.
+    """
+
+    def __init__(
+        self,
+        student,
+        teacher,
+        strategy="progressive",
+        transfer_steps=240_000,
+        feature_weight=100.0,
+        mean_weight=5_000.0,
+        variance_weight=5.0,
+        attention_weight=1.0,
+        hard_share=0.5,
+        tokenizer=None,
+        **kwargs,
+    ):
+        super().__init__(student, teacher, tokenizer, **kwargs)
+        configs = [half.backbone.config for half in (self.student, self.teacher)]
+        for name in ("num_layers", "hidden_dim", "num_heads"):
+            sizes = [getattr(config, name) for config in configs]
+            if sizes[0] != sizes[1]:
+                raise ValueError(
+                    f"Layers are compared: student and teacher must have one `{name}`. Received: {sizes[0]} and "
+                    f"{sizes[1]}. Use a teacher of the student's depth and width, or `Distillation`."
+                )
+        if strategy not in STRATEGIES:
+            raise ValueError(f"`strategy` must be one of {', '.join(STRATEGIES)}. Received: {strategy!r}.")
+        self.num_layers = configs[0].num_layers
+        if transfer_steps < 0 or (strategy == "progressive" and transfer_steps % self.num_layers):
+            raise ValueError(
+                f"`transfer_steps` must be phases of equal length, a multiple of {self.num_layers} layers. Received: "
+                f"{transfer_steps}. Use {transfer_steps // self.num_layers * self.num_layers or self.num_layers}."
+            )
+        if not 0 <= hard_share <= 1:
+            raise ValueError(f"`hard_share` must be between 0 and 1. Received: {hard_share}.")
+        self.strategy, self.transfer_steps, self.hard_share = strategy, transfer_steps, hard_share
+        self.feature_weight, self.attention_weight = feature_weight, attention_weight
+        self.mean_weight, self.variance_weight = mean_weight, variance_weight
+        self.step = self.add_weight(name="step", shape=(), dtype="int32", initializer="zeros", trainable=False)
+        self.transfer_loss = keras.metrics.Mean(name="transfer_loss")
+        self.distillation_loss = keras.metrics.Mean(name="distillation_loss")
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.sentence_pair_loss = None
+        if self.student.sentence_pair is not None:
+            self.sentence_pair_loss = keras.metrics.Mean(name="sentence_pair_loss")
+        self.build_now()
+
+    def call(self, inputs):
+        wanted = dict(hidden_states=True, attention_weights=True)
+        backbone, positions = self.student.backbone, inputs.get("masked_positions")
+        mine, theirs = backbone(inputs, training=False, **wanted), self._teach(inputs, **wanted)
+        x, y = mine["sequence_output"], theirs["sequence_output"]
+        if positions is not None:
+            x, y = gather_positions(x, positions), gather_positions(y, positions)
+        outputs = {
+            "tokens": self.student.masked_lm(x, backbone.token_table),
+            "teacher_tokens": self._teacher_logits(y),
+            "features": mine["hidden_states"][1:],
+            "teacher_features": theirs["hidden_states"][1:],
+            "attention": mine["attention_weights"],
+            "teacher_attention": theirs["attention_weights"],
+        }
+        if self.student.sentence_pair is not None:
+            outputs["sentence_pair"] = self.student.sentence_pair(mine)
+        return outputs
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        labels, given = (part["tokens"] if isinstance(part, dict) else part for part in (y, sample_weight))
+        rows = given if given is not None and len(given.shape) == 1 else None
+        gates, distill = self._gates()
+        losses = ops.stack(self._layer_losses(x, y_pred, token_weights(x, rows)))
+        transfer = ops.sum(gates * losses) / self.num_layers
+        slots = slot_weights(x, labels, given)
+        hard = cross_entropy(y_pred["tokens"], labels)
+        soft = soft_cross_entropy(y_pred["tokens"], y_pred["teacher_tokens"])
+        mixed = self.hard_share * hard + (1 - self.hard_share) * soft
+        loss = transfer + distill * self.mean_loss(x, mixed, slots, "tokens")
+        right = ops.cast(ops.argmax(y_pred["tokens"], axis=-1), labels.dtype) == labels
+        self.transfer_loss.update_state(ops.sum(losses) / self.num_layers)
+        self.distillation_loss.update_state(mixed, slots)
+        self.accuracy.update_state(ops.cast(right, "float32"), slots)
+        if self.sentence_pair_loss is not None:
+            pairs = cross_entropy(y_pred["sentence_pair"], y["sentence_pair"])
+            weights = sample_weight["sentence_pair"] if isinstance(sample_weight, dict) else rows
+            weights = ops.ones_like(pairs) if weights is None else ops.cast(weights, "float32")
+            self.sentence_pair_loss.update_state(pairs, weights)
+            loss = loss + distill * self.mean_loss(x, pairs, weights, "sentence_pair")
+        if training:
+            self.step.assign_add(1)
+        return loss
+
+    def _gates(self):
+        """Which layers' losses count at this step, float32 (layers,), and whether distillation does, float32."""
+        if self.strategy == "auxiliary":
+            return ops.ones(self.num_layers), ops.ones(())
+        step = ops.convert_to_tensor(self.step)
+        transferring = step < self.transfer_steps
+        gates = ops.ones(self.num_layers)
+        if self.strategy == "progressive":
+            phase = step // max(1, self.transfer_steps // self.num_layers)
+            gates = ops.cast(ops.arange(self.num_layers, dtype="int32") == phase, "float32")
+        return ops.where(transferring, gates, 0.0), ops.where(transferring, 0.0, 1.0)
+
+    def _layer_losses(self, x, y_pred, weights):
+        """The loss of every layer, a list of float32 scalars."""
+        names = ("features", "teacher_features", "attention", "teacher_attention")
+        losses = []
+        for mine, theirs, attention, teacher_attention in zip(*(y_pred[name] for name in names), strict=True):
+            mine, theirs = ops.cast(mine, "float32"), ops.cast(theirs, "float32")
+            means, variances = zip(*(ops.moments(features, axes=-1) for features in (mine, theirs)), strict=True)
+            of_tokens = (
+                self.feature_weight * ops.mean(ops.square(normalized(mine) - normalized(theirs)), axis=-1)
+                + self.mean_weight * ops.square(means[0] - means[1])
+                + self.variance_weight * ops.abs(variances[0] - variances[1])
+                + self.attention_weight * attention_divergence(attention, teacher_attention)
+            )
+            losses.append(self.mean_loss(x, of_tokens, weights, "layers"))
+        return losses
+
+    def build_now(self):
+        super().build_now()
+        pooler = getattr(self.backbone, "pooler", None)
+        if pooler is not None and self.student.sentence_pair is not None:
+            pooler.trainable = True
+
+    def arguments(self):
+        weights = ("feature_weight", "mean_weight", "variance_weight", "attention_weight")
+        return {name: getattr(self, name) for name in ("strategy", "transfer_steps", *weights, "hard_share")}
