@@ -33,7 +33,7 @@ def choose_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws:
         draws: uint32 (b, at least s // 2 + 2).
     """
     length = candidates.shape[1]
-    keys, low, scramble = _sort_keys(length, draws)
+    keys, low, scramble = sort_keys(length, draws)
     np.copyto(keys, _LARGEST, where=~candidates)
     if slots < length:
         keys.partition(slots - 1, axis=1)
@@ -225,7 +225,7 @@ def _words(candidates: np.ndarray, starts: np.ndarray) -> _Words:
 
 def _shuffled_words(words: _Words, length: int, draws: np.ndarray) -> np.ndarray:
     """Numbers of each row's words in random order, (b, length); nonsense behind the last."""
-    keys, low, scramble = _sort_keys(length, draws)
+    keys, low, scramble = sort_keys(length, draws)
     keys[np.arange(length) >= words.counts[:, None]] = _LARGEST
     keys.sort(axis=1)
     return words.offsets[:, None] + ((keys & low) ^ scramble)
@@ -240,7 +240,7 @@ def _positions_of(words: _Words, taken: np.ndarray, shape: tuple[int, int], slot
     return positions
 
 
-def _sort_keys(length: int, draws: np.ndarray) -> tuple[np.ndarray, np.uint32, np.ndarray]:
+def sort_keys(length: int, draws: np.ndarray) -> tuple[np.ndarray, np.uint32, np.ndarray]:
     """One key a place of a row to sort by, uint32: 16 random bits, and the place below them.
 
     The place is scrambled with a number of the row, so that of two places with equal random bits either may come

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .corruption import _LARGEST, _sort_keys, choose_tokens
+from .corruption import choose_tokens, sort_keys
 from .tokenizers import Tokenizer
 
 Rows = tuple[np.ndarray, np.ndarray]  # token ids, int32 (b, s), and lengths (b,)
@@ -154,8 +154,8 @@ def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray
 
 def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Noise tokens among themselves in random order. Draws: half the width, and one."""
-    keys, low, scramble = _sort_keys(token_ids.shape[1], draws)
-    np.copyto(keys, _LARGEST, where=~noise)
+    keys, low, scramble = sort_keys(token_ids.shape[1], draws)
+    np.copyto(keys, np.uint32(2**32 - 1), where=~noise)
     keys.sort(axis=1)
     rendered = np.array(token_ids, dtype=np.int32)
     first = np.arange(token_ids.shape[1]) < np.count_nonzero(noise, axis=1)[:, None]
