@@ -8,6 +8,8 @@ import dataclasses
 import keras
 from keras import ops
 
+BLOCK, MOST_BLOCKS = 1_024, 16  # tokens whose losses are computed at once; programs do not grow with the batch
+
 
 @dataclasses.dataclass(frozen=True)
 class Clusters:
@@ -118,8 +120,11 @@ class AdaptiveSoftmax(keras.layers.Layer):
     Call:
         x: float (b, s, m).
         table: a dict of the `tables` and `projections` of the embedding.
+        labels: int32 (b, s), to get their losses alone.
 
-    Returns: float32 (b, s, v), log probabilities.
+    Returns: float32 (b, s, v), log probabilities. With `labels` the pair of their negative log probabilities and of
+        whether they are the likeliest choice step by step (first the cluster, then the token), float32 (b, s): without
+        the probabilities of clusters that hold no label nearby, which is what makes large vocabularies affordable.
     """
 
     def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
@@ -145,18 +150,55 @@ class AdaptiveSoftmax(keras.layers.Layer):
             self.cluster_weight = self.add_weight(name="cluster_weight", shape=shape, initializer=self.initializer)
             self.cluster_bias = self.add_weight(name="cluster_bias", shape=(count,), initializer="zeros")
 
-    def call(self, x, table):
-        head, *tails = (self._log_probabilities(x, *cluster) for cluster in self._weights(table))
+    @property
+    def takes_labels(self):
+        """Whether losses alone are cheaper than all log probabilities."""
+        return len(self.clusters.tied) > 1
+
+    def call(self, x, table, labels=None):
+        clusters = list(self._weights(table))
+        if labels is not None:
+            return self._label_losses(x, labels, clusters)
+        head, *tails = (_log_probabilities(x, *cluster) for cluster in clusters)
         frequent = self.clusters.bounds[1]
         parts = [head[..., :frequent]]
         for i, tail in enumerate(tails):
             parts.append(head[..., frequent + i : frequent + i + 1] + tail)
         return ops.concatenate(parts, axis=-1)
 
-    def _log_probabilities(self, x, weight, bias, projection):
-        if projection is not None:
-            x = ops.einsum("bsm,em->bse", x, projection)
-        return ops.log_softmax(ops.cast(ops.einsum("bse,ve->bsv", x, weight) + bias, "float32"), axis=-1)
+    def _label_losses(self, x, labels, clusters):
+        """In blocks of tokens in the order of their labels: most blocks need but one cluster. Nothing is left out."""
+        shape = [-1 if size is None else size for size in ops.shape(labels)]
+        x, labels = ops.reshape(x, (-1, x.shape[-1])), ops.reshape(labels, (-1,))
+        order = ops.argsort(labels)
+        x, labels = ops.take(x, order, axis=0), ops.take(labels, order, axis=0)
+        rows = labels.shape[0]  # None in a TensorFlow graph that does not know: one block
+        size = None if rows is None else max(BLOCK, -(-rows // MOST_BLOCKS))
+        blocks = [slice(0, None)] if rows is None else [slice(i, i + size) for i in range(0, rows, size)]
+        weights = [[part for part in cluster if part is not None] for cluster in clusters]
+        count, flat = len(weights[0]), [part for parts in weights for part in parts]
+        # Log probabilities are computed again for the gradients: to keep them takes more memory than all else.
+        block = keras.remat(lambda *inputs: self._block_losses(*inputs[:2], _in_groups(inputs[2:], count)))
+        found = [block(x[here], labels[here], *flat) for here in blocks]
+        back = ops.argsort(order)
+        return tuple(ops.reshape(ops.take(ops.concatenate(part), back), shape) for part in zip(*found, strict=True))
+
+    def _block_losses(self, x, labels, weights):
+        head, bounds = _log_probabilities(x, *weights[0]), self.clusters.bounds
+        number = sum(ops.cast(labels >= bound, "int32") for bound in bounds[1:-1])
+        losses, hits = _chosen(head, ops.where(number == 0, labels, bounds[1] + number - 1))
+        nothing = ops.zeros_like(losses)
+        for i, (start, stop) in enumerate(list(self.clusters)[1:], 1):
+            here = (labels >= start) & (labels < stop)
+            inside = ops.where(here, labels - start, 0)
+            tail_losses, tail_hits = ops.cond(
+                ops.any(here),
+                lambda i=i, inside=inside: _chosen(_log_probabilities(x, *weights[i]), inside),
+                lambda: (nothing, nothing),
+            )
+            losses = losses + ops.where(here, tail_losses, 0.0)
+            hits = hits * ops.where(here, tail_hits, 1.0)
+        return losses, hits
 
     def _weights(self, table):
         """Weight (v, e), bias (v,) and projection (e, m) or None of each cluster; the first has rows for the others."""
@@ -173,3 +215,20 @@ class AdaptiveSoftmax(keras.layers.Layer):
             if projection is None and projections:
                 projection = projections[number]
             yield weight, bias, projection
+
+
+def _log_probabilities(x, weight, bias, projection=None):
+    if projection is not None:
+        x = ops.matmul(x, ops.transpose(projection))
+    return ops.log_softmax(ops.cast(ops.matmul(x, ops.transpose(weight)) + bias, "float32"), axis=-1)
+
+
+def _chosen(log_probabilities, labels):
+    """Losses of the labels, and whether they are the likeliest, float32 (n,) both."""
+    losses = -ops.take_along_axis(log_probabilities, labels[:, None], axis=-1)[:, 0]
+    likeliest = ops.cast(ops.argmax(log_probabilities, axis=-1), labels.dtype)
+    return losses, ops.cast(likeliest == labels, "float32")
+
+
+def _in_groups(parts, size):
+    return [parts[i : i + size] for i in range(0, len(parts), size)]

@@ -1,11 +1,12 @@
 """Causal language modelling: the next token from those before it."""
 
+import functools
 import tempfile
 
 import keras
 from keras import ops
 
-from ..data import CausalLMBatches
+from ..data import CausalLMBatches, StreamBatches
 from ..data.corpora import Corpus
 from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
@@ -26,19 +27,32 @@ class CausalLM(StreamObjective, NextToken):
     Call:
         inputs: a batch; without `masked_positions` every position is predicted.
 
-    Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`.
+    Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. While it trains a head that computes losses
+        without them (`AdaptiveSoftmax`), a dict of the `hidden` states that the losses come from.
     """
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         self.causal_lm = backbone.make_head("causal_lm")
+        self.losses_alone = False
         self.build_now()
 
     def call(self, inputs, training=None):
         x = self.run_backbone(inputs, training)["sequence_output"]
         if inputs.get("masked_positions") is not None:
             x = gather_positions(x, inputs["masked_positions"])
+        if training and self.losses_alone:
+            return {"hidden": x}
         return self.causal_lm(x, self.backbone.token_table)
+
+    def compile(self, optimizer, loss=None, metrics=None, **kwargs):
+        super().compile(optimizer, loss, metrics, **kwargs)
+        self.losses_alone = metrics is None and getattr(self.causal_lm, "takes_labels", False)
+
+    def losses_and_hits(self, y_pred, y):
+        if isinstance(y_pred, dict):
+            return self.causal_lm(y_pred["hidden"], self.backbone.token_table, labels=y)
+        return super().losses_and_hits(y_pred, y)
 
     def default_weights(self, x, y):
         if x.get("masked_positions") is not None:
@@ -73,13 +87,14 @@ class CausalLM(StreamObjective, NextToken):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Chunks of the texts, one document each; see `CausalLMBatches` for more control."""
+        """Chunks of the texts, one document each, or streams for a memory; see `CausalLMBatches`, `StreamBatches`."""
         if y is not None:
             raise ValueError("The targets of causal language modelling are in the text. Received: y. Drop it.")
         with tempfile.TemporaryDirectory() as folder:
             corpus = Corpus.write(folder, x, self.require_tokenizer())
             length = min(getattr(self.backbone.config, "max_length", None) or 128, 128)
-            once = CausalLMBatches(corpus, batch_size, length, seed=seed)
-            if epochs == 1:
-                return once
-            return CausalLMBatches(corpus, batch_size, length, seed=seed, steps=len(once) * epochs)
+            if self.memory is None:
+                batches = functools.partial(CausalLMBatches, corpus, batch_size, length, seed=seed)
+            else:
+                batches = functools.partial(StreamBatches, corpus, batch_size, length)
+            return batches() if epochs == 1 else batches(steps=len(batches()) * epochs)

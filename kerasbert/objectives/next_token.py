@@ -28,11 +28,15 @@ class NextToken(Objective):
                 weights = weights * ops.cast(sample_weight, "float32")[:, None]  # a weight a row
         else:
             weights = ops.cast(sample_weight, "float32")
-        losses = cross_entropy(y_pred, y)
-        right = ops.cast(ops.argmax(y_pred, axis=-1), y.dtype) == y
+        losses, hits = self.losses_and_hits(y_pred, y)
         self.perplexity.update_state(losses, weights)
-        self.accuracy.update_state(ops.cast(right, "float32"), weights)
+        self.accuracy.update_state(hits, weights)
         return self.mean_loss(x, self.training_losses(losses, y_pred) if training else losses, weights)
+
+    def losses_and_hits(self, y_pred, y):
+        """(cross entropies, 1.0 where y is the likeliest token), both float32 of the shape of y."""
+        hits = ops.cast(ops.argmax(y_pred, axis=-1), y.dtype) == y
+        return cross_entropy(y_pred, y), ops.cast(hits, "float32")
 
     def training_losses(self, losses, logits):
         """What training minimises in place of the cross entropies."""
