@@ -88,23 +88,14 @@ class TokenMasking:
         place = self._place_draws(length)
         choices, further = draws[:, place : place + self.slots], None
         if self._decides_by_word:  # the draw of a word's first piece holds for all of it
-            starts = self.word_starts.take(token_ids)
-            word = np.take_along_axis(np.cumsum(starts, axis=1), np.maximum(positions, 0), axis=1)
-            leads = np.concatenate([np.ones((len(word), 1), bool), word[:, 1:] != word[:, :-1]], axis=1)
+            word = np.cumsum(self.word_starts.take(token_ids), axis=1)
+            word = np.take_along_axis(word, np.maximum(positions, 0), axis=1)
+            leads = np.diff(word, axis=1, prepend=-1) != 0
             lead = np.maximum.accumulate(np.where(leads, np.arange(self.slots), 0), axis=1)
             further = draws[:, place + self.slots : place + 2 * self.slots]
             choices = np.take_along_axis(choices, lead, axis=1)
-        targets = corruption.replace_tokens(
-            token_ids,
-            positions,
-            choices,
-            self.mask_id,
-            self.vocabulary_size,
-            self.shares,
-            self.random_from,
-            further,
-        )
-        return positions, targets
+        kinds = self.mask_id, self.vocabulary_size, self.shares, self.random_from
+        return positions, corruption.replace_tokens(token_ids, positions, choices, *kinds, further)
 
     def _chosen(self, token_ids: np.ndarray, candidates: np.ndarray, lengths: np.ndarray, draws: np.ndarray):
         slots = self.slots
@@ -136,12 +127,8 @@ class TokenMasking:
         if self.token_weights is not None or (self.count == "independent" and self.word_starts is None):
             return length
         # Half a draw for each place, one to scramble; whole draws for the n-grams, one for the count.
-        return (
-            -(-length // 2)
-            + 1
-            + length * (self.ngrams is not None)
-            + (self.count != "rounded" or self._decides_by_word)
-        )
+        further = length * (self.ngrams is not None) + (self.count != "rounded" or self._decides_by_word)
+        return -(-length // 2) + 1 + further
 
 
 def masking_for(rule: str, length: int, slots: int | None, **settings) -> TokenMasking:
@@ -160,11 +147,14 @@ def masking_for(rule: str, length: int, slots: int | None, **settings) -> TokenM
     if slots is not None:
         return masking
     mean = length * masking.rate
-    most = {"rounded": int(corruption.num_to_predict(np.array(length), masking.rate, length)), "drawn": int(mean) + 1}
-    spread = int(np.ceil(mean + 6 * np.sqrt(mean * (1 - masking.rate))))
-    slots = spread if masking._decides_by_word or masking.count == "independent" else most[masking.count]
     if masking.token_weights is not None:
         slots = int(np.ceil(mean))
+    elif masking.count == "independent" or masking._decides_by_word:
+        slots = int(np.ceil(mean + 6 * np.sqrt(mean * (1 - masking.rate))))
+    elif masking.count == "drawn":
+        slots = int(mean) + 1
+    else:
+        slots = int(corruption.num_to_predict(np.array(length), masking.rate, length))
     return dataclasses.replace(masking, slots=min(length, slots))
 
 

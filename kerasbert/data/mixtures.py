@@ -1,6 +1,6 @@
 """Mixtures: batches out of several tasks or languages, in shares that a rule of the papers gives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -32,6 +32,32 @@ def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | N
     weights = np.minimum(sizes, np.inf if limit is None else limit)
     weights = (weights / weights.max()) ** exponent
     return weights / weights.sum()
+
+
+def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, float], characters: int) -> Iterator[str]:
+    """Documents of several languages in given shares of the text, to learn a vocabulary on.
+
+    The next document is always one of the source that is furthest behind its share; a source that ends starts again.
+
+    Args:
+        sources: documents by name, lists or others that can be gone through more than once.
+        rates: share of each (see `mixing_rates`, with the exponent that training has).
+        characters: how much text.
+    """
+    if not sources or set(sources) != set(rates) or not all(rate > 0 for rate in rates.values()):
+        raise ValueError(f"`rates` must give every source a number above 0. Received: {dict(rates)} for {[*sources]}.")
+    running = {name: iter(documents) for name, documents in sources.items()}
+    done = dict.fromkeys(sources, 0)
+    while sum(done.values()) < characters:
+        name = min(sources, key=lambda name: done[name] / rates[name])
+        document = next(running[name], None)
+        if document is None:
+            running[name] = iter(sources[name])
+            document = next(running[name], None)
+            if document is None:
+                raise ValueError(f"Every source must have documents to go through again. Received none from {name!r}.")
+        done[name] += len(document)
+        yield document
 
 
 class MixtureBatches(Batches):

@@ -11,6 +11,7 @@ from kerasbert.data import (
     MixtureBatches,
     Seq2SeqBatches,
     Tokenizer,
+    mixed_documents,
     mixing_rates,
 )
 
@@ -50,6 +51,23 @@ def test_bad_exponents():
     for further in ((-0.1,), (1.0, 0)):
         with pytest.raises(ValueError, match="`exponent` must be at least 0"):
             mixing_rates([1, 2], *further)
+
+
+def test_documents_for_a_vocabulary():
+    sources = {"en": [f"english {number:04}" for number in range(900)], "is": ["icelandic 01", "icelandic 02"]}
+    rates = dict(zip(sources, mixing_rates([900, 10], 0.7), strict=True))
+    found = list(mixed_documents(sources, rates, 6000))
+    sizes = {name: sum(map(len, set_)) for name, set_ in (
+        ("en", [text for text in found if text[0] == "e"]), ("is", [text for text in found if text[0] == "i"])
+    )}  # fmt: skip
+    assert 6000 <= sum(sizes.values()) < 6012
+    assert sizes["is"] / sum(sizes.values()) == pytest.approx(rates["is"], abs=0.003)
+    assert [text for text in found if text[0] == "e"] == sources["en"][: sizes["en"] // 12]
+    assert list(mixed_documents(sources, rates, 6000)) == found
+    with pytest.raises(ValueError, match="documents to go through again. Received none from 'is'"):
+        list(mixed_documents({**sources, "is": iter(["once"])}, rates, 6000))
+    with pytest.raises(ValueError, match="`rates` must give every source"):
+        next(mixed_documents(sources, {"en": 1.0}, 6000))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,123 @@
+"""Labelled examples as text in and text out, and answers back to labels: the formats of T5.
+
+Paper: Raffel et al. 2019, arXiv 1910.10683, appendix D; the order of features is that of the code.
+"""
+
+import re
+import string
+from collections.abc import Mapping, Sequence
+
+LABELS = {
+    "cola": ("unacceptable", "acceptable"),
+    "sst2": ("negative", "positive"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "qqp": ("not_duplicate", "duplicate"),
+    "mnli": ("entailment", "neutral", "contradiction"),
+    "qnli": ("entailment", "not_entailment"),
+    "rte": ("entailment", "not_entailment"),
+    "cb": ("entailment", "contradiction", "neutral"),
+    "copa": ("choice1", "choice2"),
+    "boolq": ("False", "True"),
+    "multirc": ("False", "True"),
+    "wic": ("False", "True"),
+}
+_ORDERS = {"multirc": ("question", "answer", "paragraph"), "wic": ("sentence1", "sentence2", "word")}
+_DETERMINERS = frozenset(
+    "a an few her his each every many much my our some that the their these this those which whose your".split()
+)
+
+
+def classification_text(task: str, example: Mapping, labels: Sequence[str] | None = None) -> tuple[str, str]:
+    """The task's name and every feature behind its own name, in the order of the alphabet; the target is the label.
+
+    "rte", {"sentence1": "A.", "sentence2": "B.", "label": 1} -> "rte sentence1: A. sentence2: B.", "not_entailment"
+
+    Args:
+        task: name, which the text begins with.
+        example: features; "label" is the number of the label, -1 for an unknown one, and "idx" is left out.
+        labels: by number. Default: those of the task in `LABELS`.
+    """
+    if labels is None:
+        if task not in LABELS:
+            raise ValueError(f"The labels of {task!r} are not known. Pass labels; known are {', '.join(LABELS)}.")
+        labels = LABELS[task]
+    names = _ORDERS.get(task) or sorted(name for name in example if name not in ("label", "idx"))
+    text = " ".join([task, *(f"{name}: {example[name]}" for name in names)])
+    number = int(example["label"])
+    return text, "<unk>" if number == -1 else labels[number]
+
+
+def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:
+    """A pair with a score from 0 to 5, written in steps of 0.2, exact halves to the even side.
+
+    score 2.57 -> "2.6"; 2.5 -> "2.4"
+    """
+    text = f"{task} sentence1: {example['sentence1']} sentence2: {example['sentence2']}"
+    return text, f"{round(float(example['label']) * 5) / 5:.1f}"
+
+
+def question_text(example: Mapping) -> tuple[str, str]:
+    """A question on a context, and its first answer ("answers": a list of str); signs are set apart.
+
+    "What's up?" -> "What ' s up ? "
+    """
+    parts = example["question"], example["context"], example["answers"][0]
+    question, context, answer = map(_signs_apart, parts)
+    return f"question: {question} context: {context}", answer
+
+
+def pronoun_text(text: str, pronoun: str, word: int, task: str = "wsc") -> str:
+    """A pronoun between asterisks, whose noun is asked for; `word` counts the words before it.
+
+    "The dog saw it .", "it", 3 -> "wsc: The dog saw *it* ."
+    """
+    words = text.split()
+    found = words[word].strip(string.punctuation) if word < len(words) else ""
+    if found.lower() != pronoun.lower():
+        raise ValueError(f"Word {word} of the text must be the pronoun {pronoun!r}. Received: {found!r}.")
+    words[word] = words[word].replace(found, f"*{found}*")
+    return f"{task}: {' '.join(words)}"
+
+
+def translation_text(source: str, from_language: str, to_language: str) -> str:
+    """ "That is good.", "English", "German" -> "translate English to German: That is good." """
+    return f"translate {from_language} to {to_language}: {source}"
+
+
+def summary_text(source: str) -> str:
+    """ "A long text." -> "summarize: A long text." """
+    return f"summarize: {source}"
+
+
+# === Answers ===
+
+
+def label_of(answer: str, labels: Sequence[str]) -> int:
+    """The number of the label; -1 for any other text, which is wrong whatever is asked."""
+    return labels.index(answer) if answer in labels else -1
+
+
+def score_of(answer: str, limits: tuple[float, float] | None = None) -> float:
+    """The number that the text is; -1 for any other text, as in the code.
+
+    Args:
+        limits: numbers outside are wrong, too; the paper has (1, 5).
+    """
+    try:
+        score = float(answer)
+    except ValueError:
+        return -1.0
+    return score if limits is None or limits[0] <= score <= limits[1] else -1.0
+
+
+def same_noun(answer: str, noun: str) -> bool:
+    """Whether all words of one are among those of the other, but for upper case and determiners.
+
+    "the dog", "Dog" -> True
+    """
+    first, second = (set(re.sub(r"[^\w\s]", " ", text.lower()).split()) - _DETERMINERS for text in (answer, noun))
+    return bool(first) and bool(second) and (first <= second or second <= first)
+
+
+def _signs_apart(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(f"([{re.escape(string.punctuation)}])", r" \1 ", text))
