@@ -266,7 +266,7 @@ def _make_new(model, variables, stored):
 
 
 def export_weights(model):
-    """{stored name: numpy} of a model, as transformers saves it: ties left out, the prefix where a head is."""
+    """{stored name: numpy} of a model, as transformers saves it: tied tables left out, the prefix where a head is."""
     backbone = parts_of(model)
     family = backbone.family()
     bare = model is backbone or type(model).__name__ in getattr(family, "HUGGINGFACE_BARE", ())
@@ -291,6 +291,9 @@ def export_weights(model):
         tensors[name] = np.concatenate(arrays, axis=0 if transposed else -1)
     for name, source in implied_by(backbone).items():
         tensors[prefix + name] = tensors[prefix + source] if isinstance(source, str) else source
+    for alias, name in getattr(family, "HUGGINGFACE_TIED", {}).items():
+        if alias.endswith(".bias") and name in tensors:
+            tensors[alias] = tensors[name]  # transformers 4 has models that read either of the two
     spelling = getattr(family, "huggingface_spelling", None)
     spelling = {} if spelling is None else spelling(backbone.config)
     return {spelling.get(name, name): array for name, array in tensors.items()}

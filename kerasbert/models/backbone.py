@@ -75,7 +75,9 @@ def uniform_by_inputs():
 
 
 def with_zero_row(initializer, row):
-    """A table's initializer whose `row`, the one of padding, starts at zero."""
+    """A table's initializer whose `row`, the one of padding, starts at zero; None: no row does."""
+    if row is None:
+        return initializer
 
     def initialize(shape, dtype=None):
         others = keras.ops.arange(shape[0])[:, None] != row

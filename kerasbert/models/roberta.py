@@ -43,6 +43,13 @@ class RobertaConfig:
     eos_id: int = 2
     model_type: str = "roberta"
 
+    def __post_init__(self):
+        if self.pad_id is None:
+            raise ValueError(
+                "`pad_id` must be a token: positions are counted from the one after it. Received: None "
+                "(`pad_token_id: null` in config.json). The released models have 1."
+            )
+
     def kernel_initializer(self):
         return normal(self.initializer_range)
 
@@ -198,7 +205,7 @@ HUGGINGFACE_CONFIG = {
     "feed_forward_dim": "intermediate_size",
     "max_length": Field(
         "max_position_embeddings",
-        load=lambda stored: stored["max_position_embeddings"] - stored["pad_token_id"] - 1,
+        load=lambda stored: stored["max_position_embeddings"] - (stored["pad_token_id"] or 0) - 1,
         save=lambda config: config.max_length + config.pad_id + 1,
     ),
     "num_segments": "type_vocab_size",

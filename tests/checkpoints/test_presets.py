@@ -9,7 +9,7 @@ import pytest
 
 import kerasbert
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
-from kerasbert.models import Backbone, Bert, BertConfig
+from kerasbert.models import Albert, Backbone, Bert, BertConfig, Roberta
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import randomize, to_numpy
@@ -103,6 +103,32 @@ def test_tied_tensors_are_filled_from_either_name(pretrained, kept, dropped, tmp
     model, folder = pretrained
     target = changed(folder, tmp_path / "x", lambda tensors: tensors.update({kept: tensors.pop(dropped)}))
     assert_same_weights(model, kerasbert.load(target))
+
+
+@pytest.mark.parametrize("cls", [Roberta, Albert])
+def test_a_tied_bias_is_written_under_both_names(cls, tmp_path):
+    """transformers 4 takes the bias of these families from the decoder, whatever else the file holds."""
+    sizes = dict(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=23)
+    model = randomize(MaskedLM(cls(cls.CONFIG(**sizes), pooler=False)))
+    model.save_to_preset(tmp_path)
+    files = TensorFiles(tmp_path)
+    names = [name for name in files.keys() if name.startswith(("lm_head", "predictions")) and "dense" not in name]
+    written = {name.partition(".")[2]: files.read(name) for name in names if "orm" not in name}
+    assert set(written) == {"bias", "decoder.bias"}
+    for array in written.values():
+        np.testing.assert_array_equal(array, to_numpy(model.masked_lm.bias))
+    assert_same_weights(model, kerasbert.load(tmp_path))
+
+
+def test_a_folder_of_transformers_is_the_first_class_that_has_its_name(pretrained, tmp_path):
+    _, folder = pretrained
+    shutil.copytree(folder, tmp_path / "x")
+    (tmp_path / "x" / "kerasbert.json").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("BertForMaskedLM", "BertForPreTraining"):
+        (tmp_path / "x" / "config.json").write_text(json.dumps({**config, "architectures": [name]}))
+        loaded = kerasbert.load(tmp_path / "x")
+        assert type(loaded) is MaskedLM and loaded.arguments()["sentence_pair"] == (name == "BertForPreTraining")
 
 
 def test_untied_tensors_are_an_error_where_the_head_shares_them(pretrained, tmp_path):

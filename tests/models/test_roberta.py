@@ -256,6 +256,9 @@ def test_folders_of_others_are_refused(tmp_path):
     path.write_text(json.dumps({**config, "is_decoder": True}))
     with pytest.raises(ValueError, match="is_decoder=False only"):
         Backbone.from_preset(tmp_path)
+    path.write_text(json.dumps({**config, "pad_token_id": None}))
+    with pytest.raises(ValueError, match="`pad_id` must be a token"):
+        Backbone.from_preset(tmp_path)
 
 
 @pytest.mark.parametrize(
