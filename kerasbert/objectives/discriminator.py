@@ -108,14 +108,13 @@ class Discriminator(Objective):
         logits = self.predict(x, verbose=0)
         logits = logits["replaced"] if isinstance(logits, dict) else logits
         scores = 1 / (1 + np.exp(-logits.astype("float64")))
-        special = list(tokenizer.special_ids)
+        around = [item for item, _ in tokenizer.facts["single"] if item != "A"]
+        columns = np.arange(scores.shape[1])
+        real = x["padding_mask"] if "padding_mask" in x else columns < x["lengths"][:, None]
+        plain = real & ~np.isin(x["token_ids"], around)
         return [
-            [
-                {"token": tokenizer.token(int(i)), "score": float(score)}
-                for i, score, plain in zip(ids, row, ~np.isin(ids, special), strict=True)
-                if plain
-            ]
-            for ids, row in zip(x["token_ids"], scores, strict=True)
+            [{"token": tokenizer.token(int(ids[i])), "score": float(row[i])} for i in np.flatnonzero(here)]
+            for ids, row, here in zip(x["token_ids"], scores, plain, strict=True)
         ]
 
     # === What this objective says of itself ===

@@ -8,7 +8,7 @@ from ..layers.embeddings import gather_positions
 from ..models.backbone import Backbone
 from ..models.shared_embeddings import copy_value
 from .masked_lm import MaskedLM
-from .objective import Objective, as_objective, cross_entropy, slot_weights, token_weights
+from .objective import PairObjective, as_objective, cross_entropy, slot_weights, token_weights
 
 
 def spread_layers(teacher_layers, student_layers):
@@ -85,7 +85,7 @@ def cosine_distance(x, y):
     return 1.0 - ops.sum(x * y, axis=-1) * ops.rsqrt(ops.maximum(squares, 1e-24))
 
 
-class FromTeacher(Objective):
+class FromTeacher(PairObjective):
     """Base of objectives with a teacher: it is frozen, runs without dropout, and is not part of what is saved.
 
     Args:
@@ -93,6 +93,8 @@ class FromTeacher(Objective):
         teacher: a `MaskedLM`, or the folder of one. Its weights are set to be not trainable.
         tokenizer: for text. Default: the student's, or the teacher's.
     """
+
+    PARTS = ("student", "teacher")
 
     def __init__(self, student, teacher, tokenizer=None, **kwargs):
         if isinstance(teacher, Backbone):
@@ -131,21 +133,6 @@ class FromTeacher(Objective):
     def save_to_preset(self, path, **options):
         """Writes the student, as a folder of its `MaskedLM`."""
         self.student.save_to_preset(path, **options)
-
-    def get_config(self):
-        config = super().get_config()
-        del config["backbone"]
-        halves = {"student": self.student, "teacher": self.teacher}
-        return {**config, **{name: keras.saving.serialize_keras_object(half) for name, half in halves.items()}}
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        for half in ("student", "teacher"):
-            config[half] = keras.saving.deserialize_keras_object(config[half])
-        if isinstance(config.get("dtype"), dict):
-            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        return cls(**config)
 
 
 @keras.saving.register_keras_serializable("kerasbert")

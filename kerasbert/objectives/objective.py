@@ -1,5 +1,7 @@
 """What pretraining objectives have in common: their own loss, and one weighted mean that is right everywhere."""
 
+from pathlib import Path
+
 import keras
 from keras import ops
 
@@ -82,7 +84,11 @@ def as_objective(source, cls, **arguments):
     """`source` as an objective of class `cls`: one already, a backbone for a new one, or a folder of its family."""
     if isinstance(source, cls):
         return source
-    return cls(source, **arguments) if isinstance(source, Backbone) else cls.from_preset(source, **arguments)
+    if isinstance(source, (str, Path)):
+        return cls.from_preset(source, **arguments)
+    if not isinstance(source, Backbone):
+        raise ValueError(f"A {cls.__name__}, a backbone or a folder is needed. Received: {type(source).__name__}.")
+    return cls(source, **arguments)
 
 
 class Objective(Trainable):
@@ -109,3 +115,21 @@ class Objective(Trainable):
         elif target not in (None, "tokens"):
             normalizer = None
         return weighted_mean(values, weights, normalizer) / num_replicas()
+
+
+class PairObjective(Objective):
+    """Base of objectives over two models, which are objectives themselves: the attributes that `PARTS` names."""
+
+    PARTS = ()
+
+    def get_config(self):
+        config = super().get_config()
+        del config["backbone"]
+        return {**config, **{part: keras.saving.serialize_keras_object(getattr(self, part)) for part in self.PARTS}}
+
+    @classmethod
+    def from_config(cls, config):
+        config = {**config, **{part: keras.saving.deserialize_keras_object(config[part]) for part in cls.PARTS}}
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        return cls(**config)

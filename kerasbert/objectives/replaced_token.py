@@ -19,7 +19,7 @@ from .discriminator import (
     copy_cross_entropy,
 )
 from .masked_lm import MaskedLM
-from .objective import Objective, as_objective, check_labels, cross_entropy, slot_weights, token_weights
+from .objective import PairObjective, as_objective, check_labels, cross_entropy, slot_weights, token_weights
 
 # The discriminator's objective, and what its mean loss counts by default.
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
@@ -27,7 +27,7 @@ ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperat
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class ReplacedTokenDetection(Objective):
+class ReplacedTokenDetection(PairObjective):
     """A generator fills masked slots with its samples; a discriminator says of every token whether it was replaced.
 
     Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator learns masked language modelling, the
@@ -59,6 +59,7 @@ class ReplacedTokenDetection(Objective):
         tokens, `originals` (b, p or s, v), or both. The targets y are the tokens that were masked, int32 (b, p).
     """
 
+    PARTS = ("generator", "discriminator")
     default_learning_rate = 5e-4
 
     def __init__(
@@ -80,7 +81,7 @@ class ReplacedTokenDetection(Objective):
         is_new = isinstance(discriminator, Backbone)
         half, arguments = _half(objective)
         generator, discriminator = as_objective(generator, MaskedLM), as_objective(discriminator, half, **arguments)
-        _check_pair(generator.backbone, discriminator.backbone)
+        _check_pair(generator, discriminator, objective)
         backbones = share_embeddings(generator.backbone, discriminator.backbone, embedding_sharing, not is_new)
         tokenizer = tokenizer or discriminator.tokenizer or generator.tokenizer
         super().__init__(backbones[1], tokenizer, **kwargs)
@@ -135,7 +136,8 @@ class ReplacedTokenDetection(Objective):
         losses, right, weights = self._discriminator_losses(x, labels, y_pred, weights, given)
         self.rtd_loss.update_state(losses, weights)
         self.rtd_accuracy.update_state(ops.cast(right, "float32"), weights)
-        discriminator_loss = self.mean_loss(x, losses, weights, "replaced")
+        counted = "tokens" if self.objective in ("replaced_slots", "replace_mlm") else "replaced"
+        discriminator_loss = self.mean_loss(x, losses, weights, counted)
         return generator_loss + self.discriminator_weight * discriminator_loss
 
     def _discriminator_losses(self, x, labels, y_pred, slots, given):
@@ -189,21 +191,6 @@ class ReplacedTokenDetection(Objective):
     def arguments(self):
         return {name: getattr(self, name) for name in ARGUMENTS}
 
-    def get_config(self):
-        config = super().get_config()
-        del config["backbone"]
-        halves = {"generator": self.generator.backbone, "discriminator": self.discriminator.backbone}
-        return {**config, **{name: keras.saving.serialize_keras_object(half) for name, half in halves.items()}}
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        for half in ("generator", "discriminator"):
-            config[half] = keras.saving.deserialize_keras_object(config[half])
-        if isinstance(config.get("dtype"), dict):
-            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        return cls(**config)
-
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
         """From a folder with `generator/` and `discriminator/`, or from a size such as "electra_small".
@@ -225,10 +212,9 @@ class ReplacedTokenDetection(Objective):
         else:
             generator, discriminator = f"{path}_generator", path
         options = dict(load_weights=load_weights, dtype=dtype, **overrides)
-        objective = own.get("objective", "replaced_tokens")
-        half, arguments = _half(objective)
-        generator = MaskedLM.from_preset(generator, **options)
-        return cls(generator, half.from_preset(discriminator, **arguments, **options), **own)
+        half, arguments = _half(own.get("objective", "replaced_tokens"))
+        parts = MaskedLM.from_preset(generator, **options), half.from_preset(discriminator, **arguments, **options)
+        return cls(*parts if load_weights else (part.backbone for part in parts), **own)
 
     def save_to_preset(self, path, **options):
         """Writes `generator/` and `discriminator/`, each a model folder of its own that `kerasbert.load` reads, too."""
@@ -246,7 +232,7 @@ class ReplacedTokenDetection(Objective):
 def _half(objective):
     """Class and arguments of the discriminator of an objective."""
     if objective == "replace_mlm":
-        return MaskedLM, {}
+        return MaskedLM, {"sentence_pair": False}
     return Discriminator, {"masked_lm": objective == "all_tokens_mlm"}
 
 
@@ -265,9 +251,18 @@ def _heads(objective):
     return [variable for variable in objective.weights if id(variable) not in own]
 
 
-def _check_pair(generator, discriminator):
-    if generator.config.vocabulary_size != discriminator.config.vocabulary_size:
+def _check_pair(generator, discriminator, objective):
+    sizes = [half.backbone.config.vocabulary_size for half in (generator, discriminator)]
+    if sizes[0] != sizes[1]:
         raise ValueError(
             "Generator and discriminator must have one vocabulary. Received: vocabulary_size="
-            f"{generator.config.vocabulary_size} and {discriminator.config.vocabulary_size}."
+            f"{sizes[0]} and {sizes[1]}."
+        )
+    if generator.sentence_pair is not None:
+        raise ValueError("A generator predicts tokens only. Received: a MaskedLM with sentence_pair=True.")
+    half, arguments = _half(objective)
+    if any(discriminator.arguments()[name] != value for name, value in arguments.items()):
+        raise ValueError(
+            f"objective={objective!r} needs {half.__name__}({', '.join(f'{k}={v}' for k, v in arguments.items())}). "
+            f"Received one with {discriminator.arguments()}. Give its backbone instead."
         )

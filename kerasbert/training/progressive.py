@@ -25,12 +25,12 @@ class ProgressiveAdamW(TransformerAdamW):
         self.transfer_steps = transfer_steps
 
     def _rates_by_layer(self, paths):
-        depths = {path: _depth(path) or 0 for path in paths}
-        self._phase_steps = max(1, self.transfer_steps // max(1, *depths.values()))
-        return {path: depth - 1 for path, depth in depths.items()}  # number of the block, -1 outside of them
+        depths = [_depth(path) or 0 for path in paths]
+        self._phase_steps = max(1, self.transfer_steps // max(1, *depths))
+        return [depth - 1 for depth in depths]  # number of the block, -1 outside of them
 
     def _rate_factor(self, variable):
-        block = self._layer_rates[variable.path]
+        block = self._layer_rates[self._get_variable_index(variable)]
         step = ops.convert_to_tensor(self.iterations)
         phase = ops.cast(step // self._phase_steps, "int32")
         place = ops.cast(step % self._phase_steps, "float32") / self._phase_steps

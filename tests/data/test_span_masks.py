@@ -45,6 +45,7 @@ def test_lengths_are_geometric_cut_off_at_ten():
     expected = [0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301]
     lengths = geometric_lengths()
     np.testing.assert_allclose(lengths, expected, atol=5e-5)
+    np.testing.assert_allclose(geometric_lengths(0.2, 3), [0.41, 0.328, 0.262], atol=5e-4)
     assert np.dot(lengths, np.arange(1, 11)) == pytest.approx(3.797, abs=5e-4)
 
 

@@ -35,7 +35,8 @@ def batch(rows=4, length=11, slots=3, seed=0):
 
 
 def evaluated(model, x, y, **options):
-    model.compile(keras.optimizers.SGD(0.0))
+    if not model.compiled:
+        model.compile(keras.optimizers.SGD(0.0))
     return model.evaluate(x, y, batch_size=len(y), verbose=0, return_dict=True, **options)
 
 
@@ -405,6 +406,7 @@ def test_a_size_brings_its_generator():
     assert model.generator.backbone.config.hidden_dim == 64
     assert model.discriminator.backbone.config.hidden_dim == 256
     assert model.generator.backbone.token_embedding is model.discriminator.backbone.token_embedding
+    assert model.discriminator_weight == 50.0
 
 
 # === Text ===
@@ -448,6 +450,10 @@ def test_pairs_that_do_not_match():
         ReplacedTokenDetection(Electra(ElectraConfig(**{**SMALL, "vocabulary_size": 30})), large)
     with pytest.raises(ValueError, match="Shared embeddings must have the tables"):
         ReplacedTokenDetection(Electra(ElectraConfig(**{**SMALL, "embedding_dim": 8})), large)
+    with pytest.raises(ValueError, match="needs Discriminator\\(masked_lm=True\\)"):
+        ReplacedTokenDetection(Electra(ElectraConfig(**SMALL)), Discriminator(large), objective="all_tokens_mlm")
+    with pytest.raises(ValueError, match="A Discriminator, a backbone or a folder is needed. Received: MaskedLM"):
+        ReplacedTokenDetection(Electra(ElectraConfig(**SMALL)), MaskedLM(large))
     bert = dict(vocabulary_size=31, num_layers=1, num_heads=2, hidden_dim=12, feed_forward_dim=20, max_length=13)
     with pytest.raises(ValueError, match='embedding_sharing="none"'):
         ReplacedTokenDetection(Bert(BertConfig(**bert)), large)

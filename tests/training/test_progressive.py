@@ -1,5 +1,7 @@
 """Rates of progressive knowledge transfer, update by update."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ def variables():
     made = []
     for name in names:
         *scopes, leaf = ("model", *name.split("/"))
-        with keras.name_scope("/".join(scopes)):
+        with contextlib.ExitStack() as stack:
+            for scope in scopes:
+                stack.enter_context(keras.name_scope(scope))
             made.append(keras.Variable(np.ones((2, 2), "float32"), name=leaf))
     return made
 
