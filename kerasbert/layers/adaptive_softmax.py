@@ -172,7 +172,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         x, labels = ops.reshape(x, (-1, x.shape[-1])), ops.reshape(labels, (-1,))
         order = ops.argsort(labels)
         x, labels = ops.take(x, order, axis=0), ops.take(labels, order, axis=0)
-        rows = labels.shape[0]  # None in a TensorFlow graph that does not know: one block
+        rows = x.shape[0]  # None in a TensorFlow graph that does not know: one block
         size = None if rows is None else max(BLOCK, -(-rows // MOST_BLOCKS))
         blocks = [slice(0, None)] if rows is None else [slice(i, i + size) for i in range(0, rows, size)]
         weights = [[part for part in cluster if part is not None] for cluster in clusters]
@@ -227,7 +227,7 @@ def _chosen(log_probabilities, labels):
     """Losses of the labels, and whether they are the likeliest, float32 (n,) both."""
     losses = -ops.take_along_axis(log_probabilities, labels[:, None], axis=-1)[:, 0]
     likeliest = ops.cast(ops.argmax(log_probabilities, axis=-1), labels.dtype)
-    return losses, ops.cast(likeliest == labels, "float32")
+    return losses, ops.cast(ops.equal(likeliest, labels), "float32")
 
 
 def _in_groups(parts, size):

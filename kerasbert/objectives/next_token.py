@@ -35,7 +35,7 @@ class NextToken(Objective):
 
     def losses_and_hits(self, y_pred, y):
         """(cross entropies, 1.0 where y is the likeliest token), both float32 of the shape of y."""
-        hits = ops.cast(ops.argmax(y_pred, axis=-1), y.dtype) == y
+        hits = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), y.dtype), y)
         return cross_entropy(y_pred, y), ops.cast(hits, "float32")
 
     def training_losses(self, losses, logits):
