@@ -124,7 +124,10 @@ class PermutationLMBatches(Batches):
         backward, column = rows >= self._columns, rows % self._columns
         step = update % self.steps_per_pass
         sizes = [part.stop - part.start for part, _ in self._blocks]
-        counts = [3, *(targets.num_draws(size) + size for (_, targets), size in zip(self._blocks, sizes, strict=True))]
+        counts = [
+            3,
+            *(targets.num_draws(size) + size // 2 + 2 for (_, targets), size in zip(self._blocks, sizes, strict=True)),
+        ]
         draws = row_draws(self.seed, update, DYNAMIC, first, len(rows), sum(counts))
         draws = np.split(draws[:, : sum(counts)], np.cumsum(counts)[:-1], axis=1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .corruption import choose_tokens
+from .corruption import choose_tokens, sort_keys
 
 
 @dataclass(frozen=True)
@@ -45,35 +45,40 @@ class SpanTargets:
             draws: uint32 (b, at least `num_draws(s)`).
         """
         rows, length = starts.shape
-        row, turns = np.arange(rows), self._turns(length)
+        turns = self._turns(length)
         # Where the next word begins, seen from any piece and from the end, where none does.
         following = np.full((rows, length + 2), length)
         following[:, :length][starts] = np.nonzero(starts)[1]
-        following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1]
+        following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1].reshape(-1)
+        offsets = np.arange(0, following.size, length + 2)
         shares = np.cumsum(1 / np.arange(1, self.longest + 1))
-        thresholds = shares[:-1] / shares[-1] * 2.0**32
+        sizes = 1 + np.searchsorted(shares[:-1] / shares[-1] * 2.0**32, draws[:, : 2 * turns : 2].T, side="right")
+        shifts = draws[:, 1 : 2 * turns : 2].T.astype(np.int64)
 
-        edges = np.zeros((rows, length + 1), dtype=np.int32)  # where spans begin and end
+        begins, ends = np.zeros((2, turns, rows), dtype=np.int64)
         cursor, left = np.zeros(rows, dtype=np.int64), np.full(rows, self.goal)
-        walking = left > 0
+        walking = np.ones(rows, dtype=bool)
         for turn in range(turns):
-            size = np.minimum(1 + np.searchsorted(thresholds, draws[:, 2 * turn], side="right"), left)
+            size = np.minimum(sizes[turn], left)
             context = size * self.partial
-            before = (draws[:, 2 * turn + 1].astype(np.int64) * context) >> 32
-            begin = following[row, np.minimum(cursor + before, length)]
+            before = (shifts[turn] * context) >> 32
+            begin = following[offsets + np.minimum(cursor + before, length)]
             end = begin + size
             if self.whole_words:
                 end = begin
                 for word in range(self.longest):
-                    end = np.where(word < size, following[row, np.minimum(end, length) + 1], end)
+                    end = np.where(word < size, following[offsets + np.minimum(end, length) + 1], end)
                 end = np.minimum(end, begin + left)
             walking &= end < length
-            there = row[walking]
-            edges[there, begin[there]] += 1
-            edges[there, end[there]] -= 1
-            left[there] -= (end - begin)[there]
-            cursor[there] = (end + context - before)[there]
-            walking &= (left > 0) & (cursor < length)
+            if not walking.any():
+                break
+            begins[turn], ends[turn] = begin * walking, end * walking
+            left -= (end - begin) * walking
+            cursor = end + context - before
+        edges = np.zeros((rows, length + 1), dtype=np.int32)  # where spans begin and end
+        row = np.broadcast_to(np.arange(rows), begins.shape)
+        np.add.at(edges, (row, begins), 1)
+        np.subtract.at(edges, (row, ends), 1)
         chosen = np.cumsum(edges[:, :length], axis=1) > 0
         if left.any():
             extra = choose_tokens(~chosen, np.minimum(left, self.goal), self.goal, draws[:, 2 * turns :])
@@ -89,9 +94,11 @@ def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
 
     Args:
         size: divides `length`.
-        draws: uint32 (b, at least size).
+        draws: uint32 (b, at least size // 2 + 2).
     """
-    order = np.argsort(draws[:, :size], axis=1, kind="stable")
+    keys, low, scramble = sort_keys(size, draws)
+    keys.sort(axis=1)
+    order = (keys & low) ^ scramble
     return (np.arange(0, length, size)[:, None] + order[:, None]).reshape(len(draws), length).astype(np.int32)
 
 

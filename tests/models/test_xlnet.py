@@ -17,7 +17,6 @@ from tests.models.reference import (
     PADDINGS,
     check_batch_invariance,
     check_gradients,
-    check_half_precision,
     check_keras_file,
     check_outputs,
     check_packing,
@@ -324,19 +323,18 @@ def test_classifiers_read_the_last_token_wherever_padding_is():
         np.testing.assert_allclose(to_numpy(model({"token_ids": padded, "padding_mask": real})), plain, atol=1e-5)
 
 
-def test_half_precision_is_finite():
-    check_half_precision(lambda dtype: Xlnet(XlnetConfig(**TINY), dtype=dtype))
-    backbone = Xlnet(XlnetConfig(**TINY, memory_length=MEMORY), dtype="float16")
-    inputs, _, _ = example(61, "none")
-    mask = np.ones((BATCH, LENGTH), bool)
-    mask[1] = False
-    segments = np.arange(LENGTH, dtype="int32")[None].repeat(BATCH, axis=0)
-    order = permutation()
-    outputs = backbone(
-        {**inputs, **order, **backbone.empty_memory(BATCH), "segment_ids": segments, "padding_mask": mask}
-    )
-    for name in ("sequence_output", "query_output", "memory"):
-        assert np.isfinite(to_numpy(keras.ops.cast(outputs[name], "float32"))).all(), name
+@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
+def test_half_precision_is_finite(dtype):
+    """With a row of nothing but padding; both streams and an empty memory; and the content stream alone."""
+    backbone = Xlnet(XlnetConfig(**TINY, memory_length=MEMORY), dtype=dtype)
+    ids = example(61, "none")[0]["token_ids"]
+    inputs = {"token_ids": ids, "segment_ids": ids % 3, "padding_mask": np.array([[True], [False]]) & (ids >= 0)}
+    whole = backbone({**inputs, **permutation(), **backbone.empty_memory(BATCH)})
+    for output in (
+        backbone(inputs)["sequence_output"],
+        *(whole[n] for n in ("sequence_output", "query_output", "memory")),
+    ):
+        assert np.isfinite(to_numpy(keras.ops.cast(output, "float32"))).all()
 
 
 # === Weights ===
