@@ -186,7 +186,7 @@ def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
     drops_a, drops_b = truncation(plan[:, 1], plan[:, 3], max_tokens)
     drops = np.concatenate([drops_a, drops_b])
     ends = np.cumsum(drops)
-    fronts = np.concatenate([[0], np.cumsum(draw.bits(int(ends[-1])), dtype=np.int64)])
+    fronts = np.concatenate([[0], np.cumsum(draw.bits(int(drops.sum())), dtype=np.int64)])
     front = fronts[ends] - fronts[ends - drops]
     plan[:, 0] += front[: len(plan)]
     plan[:, 1] -= drops_a

@@ -28,7 +28,7 @@ class PassBatches(Batches):
     ):
         self._bounds = np.asarray(bounds, dtype=np.int64)
         if self.num_rows < 1:
-            raise ValueError("The text gives no row. Use more of it, or shorter rows.")
+            raise ValueError("The text gives no row of this kind. Use more of it, or another `length`.")
         self._last_row = None if steps is not None else self.num_rows
         updates = -(-self.num_rows // max(1, batch_size)) if steps is None else steps
         super().__init__(batch_size, updates, seed, accumulation)

@@ -220,3 +220,13 @@ def test_other_vocabularies_name_their_sentinels(tmp_path, wordpiece, documents)
     assert (x["token_ids"] == sentinels[0]).sum(axis=1).tolist() == [1] * 4
     assert (y[:, 0] == sentinels[0]).all()
     assert DenoisingBatches(corpus, 4, 32, "drop_tokens")[0][1].shape == (4, 18)
+
+
+def test_documents_of_one_token_have_no_prefix(tmp_path, tokenizer):
+    piece = next(token for token in tokenizer.tokens if token.startswith("▁") and len(token) > 2).removeprefix("▁")
+    corpus = Corpus.write(tmp_path, [piece] * 4, tokenizer)
+    with pytest.raises(ValueError, match="need two tokens"):
+        DenoisingBatches(corpus, 2, 16, "prefix_lm")
+    x, y, weight = DenoisingBatches(corpus, 2, 16, group=1)[0]
+    assert x["lengths"].tolist() == [2, 2] and weight.sum(axis=1).tolist() == [2, 2]  # nothing is hidden
+    assert y[:, 0].tolist() == [300 - 1] * 2 and y[:, 1].tolist() == [tokenizer.eos_id] * 2

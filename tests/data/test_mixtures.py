@@ -11,9 +11,9 @@ from kerasbert.data import (
     MixtureBatches,
     Seq2SeqBatches,
     Tokenizer,
-    mixed_documents,
     mixing_rates,
 )
+from kerasbert.data.mixtures import mixed_documents
 
 from .conftest import make_documents
 from .test_batches import same, sliced

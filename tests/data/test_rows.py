@@ -242,3 +242,7 @@ def test_documents_too_short_for_pairs(tmp_path, wordpiece):
     with pytest.raises(ValueError, match="comes from another document"):
         MaskedLMBatches(single, 2, 32, sentence_pairs=True)
     assert len(MaskedLMBatches(single, 2, 32, rows="sentence_order")) == 1
+    # Two sentences, but either fills a row: no chunk has two.
+    long = Corpus.write(tmp_path / "long", [" ".join(["sentence"] * 30) + "\n" + " ".join(["another"] * 30)], wordpiece)
+    with pytest.raises(ValueError, match="The text gives no row of this kind"):
+        MaskedLMBatches(long, 2, 16, rows="sentence_order", short_sequence_rate=0.0)
