@@ -9,7 +9,8 @@ import numpy as np
 from . import corruption
 
 # Where the families differ; what is not named is BERT's. First tokens and special tokens may be hidden or not, counts
-# are exact or come out of draws, and random tokens leave the leading special ids out or not.
+# are exact or come out of draws, and random tokens leave the leading special ids out or not. (ModernBERT's code draws
+# them below the largest id of the batch; rows that do not depend on each other take the whole vocabulary.)
 RULES = {
     "bert": {},
     "roberta": {"special_ids": (), "count": "drawn", "random_from": 4, "by_word": True},
