@@ -75,7 +75,13 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
 
 
 def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = False) -> hf.Tokenizer:
-    """Marks the special tokens, adds those that lie beside the vocabulary, and lays out the rows."""
+    """Marks the special tokens, adds those that lie beside the vocabulary, and lays out the rows.
+
+    The mask takes the blank before it if the folder says so (`lstrip`), and else if `swallow`: so do the classes of
+    transformers 5 for the vocabulary of each kind.
+    """
+    stated = settings.get("mask_token")
+    swallow = stated.get("lstrip", False) if isinstance(stated, dict) else swallow
     vocabulary = backend.get_vocab()
     roles = special_roles(settings, vocabulary)
     family = FAMILIES.get(settings["family"])
@@ -176,7 +182,7 @@ def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=True)
-    return _finish(backend, path, settings, swallow=True), {}
+    return _finish(backend, path, settings), {}
 
 
 def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list) -> tuple[hf.Tokenizer, dict]:

@@ -310,10 +310,61 @@ def test_families_on_byte_bpe(family, byte_bpe, tmp_path):
     ours = Tokenizer.load(folder)
     name = {"roberta": "RobertaTokenizer", "gpt2": "GPT2Tokenizer", "deberta": "DebertaTokenizer"}[family]
     theirs = their_class(name).from_pretrained(folder)
-    lines = [line for line in own_lines() if "<mask>" not in line]  # whose blank before it RoBERTa's mask takes
+    lines = [*own_lines(), "a <mask> b", "a [MASK] b"]
     # transformers 5.23 gives DeBERTa's pairs a second [SEP], which the model never saw.
     assert_same_ids(ours, theirs, lines, pairs=0 if family == "deberta" else 60)
     assert_written_folder_is_the_same(ours, lines, tmp_path / "written")
+
+
+# Family -> its kind, whether it has lost its case, and the class of transformers that reads its vocabulary.
+TRAINED = {
+    "bert": ("wordpiece", True, "BertTokenizer"),
+    "electra": ("wordpiece", False, "ElectraTokenizer"),
+    "roberta": ("byte_bpe", False, "RobertaTokenizer"),
+    "gpt2": ("byte_bpe", False, "GPT2Tokenizer"),
+    "deberta": ("byte_bpe", False, "DebertaTokenizer"),
+    "xlm": ("bpe", True, "XLMTokenizer"),
+}
+
+
+@pytest.mark.parametrize("family", TRAINED)
+def test_trained_families_on_ten_thousand_lines(family, shared_data, tmp_path):
+    """Vocabularies learnt from novels in three languages, as files of the kind alone and with `tokenizer.json`."""
+    kind, lowercase, name = TRAINED[family]
+    if kind == "bpe":
+        pytest.importorskip("sacremoses")
+    lines = shared_lines(shared_data)
+    tokenizer = Tokenizer.train(kind, lines[2_000:6_000], 3_000, family=family, lowercase=lowercase)
+    tokenizer.save(tmp_path)
+    settings = {"do_lower_case": lowercase} if kind == "wordpiece" else {}
+    (tmp_path / "tokenizer.json").unlink(missing_ok=True)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "special_tokens_map.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    ours = Tokenizer.load(tmp_path)
+    assert ours.tokens == tokenizer.tokens
+    assert_same_ids(ours, their_class(name).from_pretrained(tmp_path), lines, pairs=0 if family == "deberta" else 60)
+    assert_written_folder_is_the_same(ours, lines[: 500 if family == "xlm" else None], tmp_path / "written")
+
+
+@pytest.mark.parametrize("said", ["nothing", "tokenizer_config.json", "added_tokens_decoder", "tokenizer.json"])
+def test_the_blank_before_the_mask_is_taken_where_the_folder_says_so(said, byte_bpe, tmp_path):
+    """transformers 5 takes it by the flag that is stored, and has none for `vocab.json` and `merges.txt` alone."""
+    byte_bpe.save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "roberta"}))
+    (tmp_path / "special_tokens_map.json").unlink()
+    if said != "tokenizer.json":
+        (tmp_path / "tokenizer.json").unlink()
+    flags = dict(content="<mask>", lstrip=True, rstrip=False, normalized=False, single_word=False)
+    settings = {
+        "tokenizer_config.json": {"mask_token": {"__type": "AddedToken", **flags}},
+        "added_tokens_decoder": {"added_tokens_decoder": {str(byte_bpe.mask_id): {**flags, "special": True}}},
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings.get(said, {})))
+    ours = Tokenizer.load(tmp_path)
+    assert_same_ids(ours, their_class("AutoTokenizer").from_pretrained(tmp_path), ["see <mask> there"], pairs=0)
+    found, without = (ours.encode([text])[0] for text in ("see <mask>", "see<mask>"))
+    assert (len(found) == len(without)) == (said != "nothing")
 
 
 def test_merges_of_another_vocabulary_are_refused(byte_bpe, tmp_path):
