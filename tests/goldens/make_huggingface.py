@@ -31,6 +31,11 @@ CASES = {
         True,
     ),
     "electra": ("ElectraForMaskedLM", dict(SIZES, embedding_size=10), True),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        dict(SIZES, local_attention=8, pad_token_id=4, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2),
+        False,
+    ),
     "distilbert": (
         "DistilBertForMaskedLM",
         dict(vocab_size=61, dim=24, n_layers=3, n_heads=3, hidden_dim=40, max_position_embeddings=23),
