@@ -1,6 +1,7 @@
 """Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
 
 from .batches import Batches, ExampleBatches
+from .bidirectional_lm import bidirectional_targets, character_ids
 from .causal_lm import CausalLMBatches, StreamBatches
 from .corpora import Corpus
 from .denoising import DenoisingBatches
@@ -11,6 +12,7 @@ from .mixtures import MixtureBatches, mixing_rates
 from .permutation_lm import PermutationLMBatches
 from .replaced_token import ReplacedTokenBatches
 from .seq2seq import Seq2SeqBatches
+from .skip_gram import SkipGramBatches
 from .span_boundary import SpanMaskBatches
 from .tokenizers import Tokenizer
 from .translation_lm import TranslationLMBatches, parallel_documents
@@ -26,10 +28,13 @@ __all__ = [
     "PermutationLMBatches",
     "ReplacedTokenBatches",
     "Seq2SeqBatches",
+    "SkipGramBatches",
     "SpanMaskBatches",
     "StreamBatches",
     "Tokenizer",
     "TranslationLMBatches",
+    "bidirectional_targets",
+    "character_ids",
     "encode_texts",
     "mixing_rates",
     "parallel_documents",

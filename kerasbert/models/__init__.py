@@ -7,15 +7,17 @@ from .deberta import Deberta, DebertaConfig
 from .deberta_v2 import DebertaV2, DebertaV2Config
 from .distilbert import DistilBert, DistilBertConfig
 from .electra import Electra, ElectraConfig
+from .elmo import Elmo, ElmoConfig
 from .gpt import Gpt, GptConfig
 from .gpt2 import Gpt2, Gpt2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert import ModernBert, ModernBertConfig
 from .roberta import Roberta, RobertaConfig
-from .t5 import T5, T5Config
 from .seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
+from .t5 import T5, T5Config
 from .transformer import Transformer, TransformerConfig
 from .transformer_xl import TransformerXL, TransformerXLConfig
+from .word_vectors import WordVectors, WordVectorsConfig
 from .xlm import Xlm, XlmConfig
 from .xlnet import Xlnet, XlnetConfig
 
@@ -33,6 +35,8 @@ __all__ = [
     "DistilBertConfig",
     "Electra",
     "ElectraConfig",
+    "Elmo",
+    "ElmoConfig",
     "Gpt",
     "Gpt2",
     "Gpt2Config",
@@ -51,6 +55,8 @@ __all__ = [
     "TransformerConfig",
     "TransformerXL",
     "TransformerXLConfig",
+    "WordVectors",
+    "WordVectorsConfig",
     "Xlm",
     "XlmConfig",
     "Xlnet",
@@ -65,6 +71,7 @@ FAMILIES = {
     "deberta-v2": DebertaV2,
     "electra": Electra,
     "distilbert": DistilBert,
+    "elmo": Elmo,
     "gpt2": Gpt2,
     "openai-gpt": Gpt,
     "mobilebert": MobileBert,
@@ -82,6 +89,7 @@ FAMILIES = {
     "transfo-xl": TransformerXL,
     "seq2seq_attention": Seq2SeqAttention,
     "transformer": Transformer,
+    "word_vectors": WordVectors,
     "xlm": Xlm,
     "xlnet": Xlnet,
 }

@@ -69,6 +69,11 @@ def orthogonal():
     return lambda shape, dtype=None: keras.ops.cast(single(shape, "float32"), dtype or keras.config.floatx())
 
 
+def uniform(limit):
+    """Uniform draws from -limit to limit; zeros inside `zero_weights`."""
+    return _initializer(keras.initializers.RandomUniform, -limit, limit)
+
+
 def uniform_by_inputs():
     """Uniform draws up to a layer's number of inputs ** -0.5, torch's default; zeros inside `zero_weights`."""
     return _initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")

@@ -1,5 +1,6 @@
 """Pretraining objectives: a backbone, a head and a loss."""
 
+from .bidirectional_lm import BidirectionalLM
 from .causal_lm import CausalLM
 from .discriminator import Discriminator
 from .distillation import Distillation, start_from_teacher
@@ -12,6 +13,7 @@ from .skip_gram import SkipGram
 from .span_boundary import SpanBoundary
 
 __all__ = [
+    "BidirectionalLM",
     "CausalLM",
     "Discriminator",
     "Distillation",

@@ -1,0 +1,178 @@
+"""Word vectors: one vector a word, whatever stands around it; what contextual models are compared with.
+
+Mikolov, Sutskever, Chen, Corrado, Dean 2013, arXiv 1310.4546. New in it: skip-gram trained by telling the words around
+a word from words drawn at random (negative sampling), which makes billions of words affordable, and relations between
+words that are differences of vectors.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from ..layers.heads import TokenHead
+from ..layers.masks import real_tokens
+from .backbone import Backbone, normal, uniform
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class WordVectorsConfig:
+    vocabulary_size: int = 30_000
+    hidden_dim: int = 300
+    classifier_dropout: float = 0.0  # in front of fine-tuning heads
+    initializer_range: float = 0.02  # of the normal, for fine-tuning heads
+    pad_id: int = 0
+    model_type: str = "word_vectors"
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+
+# === Sizes ===
+
+SIZES = {"google_news": dict(vocabulary_size=3_000_000)}
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class WordVectors(Backbone):
+    """A table of vectors. Training has a second one, of words as contexts, in its head; it is not kept with these.
+
+    Args:
+        config: a `WordVectorsConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask`, `lengths` or `sequence_ids`.
+
+    Returns: a dict of `sequence_output` (b, s, m) and `real_tokens`, bool (b, s).
+    """
+
+    CONFIG = WordVectorsConfig
+    learned_positions = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size,
+            config.hidden_dim,
+            uniform(0.5 / config.hidden_dim),
+            name="token_embedding",
+            dtype=self.dtype_policy,
+        )
+        self.build_now()
+
+    def call(self, inputs):
+        return {"sequence_output": self.token_embedding(inputs["token_ids"]), "real_tokens": all_real(inputs)}
+
+    def input_limits(self):
+        return [*super().input_limits(), ("context_ids", self.config.vocabulary_size, "vocabulary_size")]
+
+    def nearest(self, vector, count=10, without=()):
+        """[(token id, cosine)] of the vectors that point most nearly where `vector` (m,) does, `without` some ids."""
+        table = _directions(ops.convert_to_numpy(self.token_table).astype("float32"))
+        cosines = table @ _directions(np.asarray(vector, "float32"))
+        cosines[list(without)] = -np.inf
+        return [(int(i), float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[:count]]
+
+    def analogy(self, first, second, third, count=1):
+        """What is to id `third` as `second` is to `first`: nearest to their sum of directions, these three left out."""
+        table = ops.convert_to_numpy(self.token_table).astype("float32")
+        first_vector, second_vector, third_vector = _directions(table[[first, second, third]])
+        return self.nearest(second_vector - first_vector + third_vector, count, without=(first, second, third))
+
+
+def _directions(vectors):
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+def all_real(inputs):
+    """bool (b, s) of the real tokens, whether or not a batch says which they are."""
+    real = real_tokens(inputs)
+    return ops.ones_like(inputs["token_ids"], dtype="bool") if real is None else real
+
+
+# === Heads ===
+
+
+class ContextHead(keras.layers.Layer):
+    """Scores of words as contexts of a word, by a table of their own, which starts at zero.
+
+    Args:
+        config: a `WordVectorsConfig`.
+
+    Call:
+        x: float (b, m), vectors of words.
+        ids: int32 (b, c), words that might stand around them.
+
+    Returns: float (b, c).
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.contexts = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, "zeros", name="contexts", dtype=self.dtype_policy
+        )
+
+    def call(self, x, ids):
+        return ops.einsum("bm,bcm->bc", x, self.contexts(ids))
+
+
+class MeanHead(keras.layers.Layer):
+    """Dropout and one dense layer on the mean of the real tokens.
+
+    Args:
+        num_labels: width of the output.
+        dropout: rate before the dense layer.
+        kernel_initializer: of the dense layer.
+
+    Call:
+        outputs: the dict of a backbone; `sequence_output` (b, s, m) and `real_tokens` (b, s) are read.
+
+    Returns: logits, float (b, num_labels).
+    """
+
+    def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dense = keras.layers.Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **own)
+
+    def call(self, outputs):
+        x = outputs["sequence_output"]
+        real = ops.cast(outputs["real_tokens"], x.dtype)[:, :, None]
+        mean = ops.sum(x * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1)
+        return self.dense(self.dropout(mean))
+
+
+HEADS = {
+    "skip_gram": lambda config, **own: ContextHead(config, **own),
+    "classifier": lambda config, num_labels, **own: MeanHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    ),
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    ),
+}
+
+POOLED_HEADS = set()
+
+# === Files: a layout of our own, in the scheme of Hugging Face ===
+
+HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(WordVectorsConfig)}
+
+HUGGINGFACE_CLASSES = {name: name for name in ("SkipGram", "TextClassifier", "TokenClassifier")} | {
+    "Backbone": "WordVectors"
+}
+
+HUGGINGFACE_PREFIX = ""
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "token_embedding",
+    "skip_gram/contexts": "skip_gram.contexts",
+    "classifier/dense": "classifier",
+    "tagger/dense": "tagger",
+}

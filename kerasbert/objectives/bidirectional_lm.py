@@ -1,0 +1,47 @@
+"""Bidirectional language modelling: the next token from those before it, the one before from those behind it."""
+
+import keras
+
+from .objective import Objective, Perplexity, check_labels, cross_entropy, token_weights
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class BidirectionalLM(Objective):
+    """The mean of the losses of a forward and of a backward language model (Peters et al. 2018, section 3.1).
+
+    Args:
+        backbone: `Elmo`, or another with a `bidirectional_lm` head.
+        tokenizer: for text.
+
+    Call:
+        inputs: a batch. Targets are a dict of `forward`, the token that follows at every position, and `backward`, the
+            one in front of it; `bidirectional_targets` makes them, and their weights, of rows of tokens.
+
+    Returns: logits, a dict of `forward` and `backward`, float (b, s, v).
+    """
+
+    default_learning_rate = 1e-3
+
+    def __init__(self, backbone, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.bidirectional_lm = backbone.make_head("bidirectional_lm")
+        self.perplexity = Perplexity(name="perplexity")
+        self.build_now()
+
+    def call(self, inputs):
+        return self.bidirectional_lm(self.backbone(inputs)["sequence_output"])
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        total = 0.0
+        for direction, logits in y_pred.items():
+            given = sample_weight[direction] if isinstance(sample_weight, dict) else sample_weight
+            weights = token_weights(x, given)
+            losses = cross_entropy(logits, y[direction])
+            self.perplexity.update_state(losses, weights)
+            total = total + self.mean_loss(x, losses, weights, direction) / 2
+        return total
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        for labels in () if y is None else y.values():
+            check_labels(labels, self.backbone.config.vocabulary_size)

@@ -1,0 +1,57 @@
+"""Skip-gram: a word's vector from the words around it, told from words drawn at random."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from .objective import Objective
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class SkipGram(Objective):
+    """Negative sampling: -log s(u v) for a word v and one that stands near it, -log s(-u v) for ones that do not.
+
+    Mikolov et al. 2013, arXiv 1310.4546, section 2.2. The loss is the mean over pairs of the sum of their terms.
+    Batches are those of `SkipGramBatches`. The vectors u of words as contexts are the head's, v the backbone's.
+
+    Args:
+        backbone: `WordVectors`.
+        tokenizer: for text.
+
+    Call:
+        inputs: `token_ids` (b, 1), words; `context_ids` (b, 1 + n), the word near each and n others.
+
+    Returns: logits, float (b, 1 + n). Targets are 1 for the first and 0 for the others.
+    """
+
+    default_learning_rate = 1e-3
+
+    def __init__(self, backbone, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        self.skip_gram = backbone.make_head("skip_gram")
+        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.build_now()
+
+    def example_inputs(self):
+        return {"token_ids": np.zeros((1, 1), "int32"), "context_ids": np.zeros((1, 2), "int32")}
+
+    def call(self, inputs):
+        return self.skip_gram(self.backbone(inputs)["sequence_output"][:, 0], inputs["context_ids"])
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        logits, near = ops.cast(y_pred, "float32"), ops.cast(y, "float32")
+        weights = ops.ones_like(logits)
+        if sample_weight is not None:
+            given = ops.cast(sample_weight, "float32")
+            weights = weights * (given[:, None] if len(given.shape) == 1 else given)
+        pairs = weights[:, 0]
+        losses = ops.softplus((1 - 2 * near) * logits)
+        right = ops.cast((logits > 0) == (near > 0), "float32")
+        self.accuracy.update_state(right, weights)
+        losses = ops.sum(weights * losses, axis=1) / ops.where(pairs > 0, pairs, 1.0)
+        return self.mean_loss(x, losses, pairs)
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        if x.get("context_ids") is None:
+            raise ValueError(f"Skip-gram needs `context_ids`, as SkipGramBatches has them. Received: {sorted(x)}.")
