@@ -6,7 +6,7 @@ import pytest
 
 import kerasbert
 from kerasbert.data import ExampleBatches, Tokenizer
-from kerasbert.models import Bert, BertConfig, Electra, ElectraConfig
+from kerasbert.models import Bert, BertConfig, DebertaV2, DebertaV2Config, Electra, ElectraConfig
 from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection
 from kerasbert.objectives.discriminator import copy_cross_entropy
 from kerasbert.training import Checkpoints, adamw
@@ -399,6 +399,23 @@ def test_keras_files_keep_the_difference(tmp_path):
     assert (to_numpy(again.discriminator.backbone.token_embedding.difference) == 0.25).all()
     x, _ = batch()
     np.testing.assert_array_equal(answers(again, x)["replaced"], answers(model, x)["replaced"])
+
+
+def test_deberta_trains_a_pair_with_disentangled_tables(tmp_path):
+    """Version 3: a generator with the mask decoder, a discriminator without; position tables are shared or absent."""
+    sizes = dict(vocabulary_size=31, num_heads=2, hidden_dim=12, feed_forward_dim=20, max_length=23, distance_buckets=8)
+    generator = DebertaV2(DebertaV2Config(**sizes, num_layers=2, mask_decoder=True))
+    discriminator = DebertaV2(DebertaV2Config(**sizes, num_layers=2))
+    model = ReplacedTokenDetection(generator, discriminator, embedding_sharing="disentangled")
+    model.compile(keras.optimizers.SGD(0.1))
+    x, y = batch()
+    model.train_on_batch(x, y)
+    assert to_numpy(model.discriminator.backbone.token_embedding.difference).any()
+    model.save_to_preset(tmp_path)
+    again = kerasbert.load(tmp_path)
+    for name, expected in answers(model, x).items():
+        np.testing.assert_allclose(answers(again, x)[name], expected, atol=1e-5)
+    assert type(kerasbert.load(tmp_path / "discriminator")) is Discriminator
 
 
 def test_a_size_brings_its_generator():
