@@ -20,8 +20,10 @@ class Seq2SeqBatches(Batches):
 
     source [5 6 1], target [7 8], start 0, end 1 -> reads [5 6 1] and [0 7 8], predicts [7 8 1]
 
-    Pairs of like length form a bucket with a width of its own, and a batch comes from one bucket; the last batch of a
-    bucket is filled up with rows of padding that weigh nothing. What is too long loses its tail, but never its end.
+    Pairs of like length form a bucket with widths of its own, and a batch comes from one bucket; the last batch of a
+    bucket is filled up with rows of padding that weigh nothing. A pass begins with a batch of the widest bucket and one
+    of the narrowest: what does not fit into memory shows at once, and TensorFlow learns from them that widths differ.
+    What is too long loses its tail, but never its end.
 
     Args:
         sources: texts, or lists of token ids, which are taken as they are.
@@ -59,6 +61,7 @@ class Seq2SeqBatches(Batches):
         shuffle: bool = True,
         accumulation: int = 1,
     ):
+        sources, targets = list(sources), list(targets)
         if len(sources) != len(targets) or not len(sources):
             raise ValueError(
                 f"There must be a target for each source, and one pair at least. Received: {len(sources)} sources, "
@@ -82,16 +85,14 @@ class Seq2SeqBatches(Batches):
                 f"of shape {self._weights.shape}."
             )
         self._buckets = _buckets(sources.lengths, targets.lengths, num_buckets)
-        self.shapes = [
-            (int(sources.lengths[bucket].max()), int(targets.lengths[bucket].max())) for bucket in self._buckets
-        ]
+        widths = np.array([[side.lengths[pairs].max() for side in (sources, targets)] for pairs in self._buckets])
+        self.shapes = [tuple(map(int, shape)) for shape in np.maximum.accumulate(widths)]
         self.shuffle = shuffle
         # Of every batch of a pass: its bucket, and which batch of the bucket it is.
         batches = [-(-len(bucket) // max(1, batch_size)) for bucket in self._buckets]
         self._plan = np.array([(b, i) for b, count in enumerate(batches) for i in range(count)])
         self.steps_per_epoch = len(self._plan)
-        widths = np.array([sum(shape) for shape in self.shapes])
-        self.length = round(float(widths[self._plan[:, 0]].mean()))
+        self.length = round(float(np.mean([sum(self.shapes[bucket]) for bucket, _ in self._plan])))
         super().__init__(batch_size, self.steps_per_epoch * epochs if steps is None else steps, seed, accumulation)
 
     def recipe(self) -> dict:
@@ -99,17 +100,17 @@ class Seq2SeqBatches(Batches):
             **super().recipe(),
             "pairs": hashlib.sha256(b"".join(self._sources.bytes() + self._targets.bytes())).hexdigest(),
             "weights": hashlib.sha256(self._weights.tobytes()).hexdigest(),
-            "shapes": self.shapes,
+            "shapes": [list(shape) for shape in self.shapes],
             "start_id": self.start_id,
             "shuffle": self.shuffle,
         }
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         number, step = divmod(update, self.steps_per_epoch)
-        if self.shuffle:
-            step = int(
-                shuffled(np.array([step]), self.steps_per_epoch, self.seed, number * (1 + len(self._buckets)))[0]
-            )
+        number *= 1 + len(self._buckets)  # a pass has so many permutations: of its batches, and of each bucket's pairs
+        if self.shuffle and self.steps_per_epoch > 2:
+            inner = self.steps_per_epoch - 2
+            step = 1 + int(shuffled(np.array([step - 2]), inner, self.seed, number)[0]) if step > 1 else step - 1
         bucket, batch = self._plan[step]
         pairs = self._buckets[bucket]
         places = batch * self.batch_size + np.arange(first, last)

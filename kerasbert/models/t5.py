@@ -364,7 +364,7 @@ HUGGINGFACE_ALIASES = {
 HUGGINGFACE_ONLY = {"is_decoder": False}
 
 HUGGINGFACE_CLASSES = {
-    model_type: {
+    model_type + suffix: {
         "Backbone": f"{name}Model",
         "Backbone with encoder": f"{name}EncoderModel",
         "CausalLM": f"{name}ForCausalLM",  # of decoders alone: no class of transformers
@@ -375,6 +375,7 @@ HUGGINGFACE_CLASSES = {
         "TextEmbedder": f"{name}EncoderModel",
     }
     for model_type, name in (("t5", "T5"), ("mt5", "MT5"), ("umt5", "UMT5"))
+    for suffix in ("", "-lm")
 }
 
 HUGGINGFACE_PREFIX = "transformer"

@@ -18,7 +18,8 @@ from .next_token import NextToken
 class CausalLM(StreamObjective, NextToken):
     """Predicts every token from those before it (Radford et al. 2018, section 3.1), and so continues text.
 
-    The targets are aligned in the data: y at a position is the token that follows it.
+    The targets are aligned in the data: y at a position is the token that follows it. What `prefix_mask` shows is no
+    target unless `sample_weight` says so.
 
     Args:
         backbone: a backbone with a `causal_lm` head.

@@ -99,6 +99,7 @@ class Seq2SeqLM(NextToken):
             y,
             self.require_tokenizer(),
             batch_size=batch_size,
+            num_buckets=min(4, 1 + len(x) // (16 * batch_size)) if shuffle else 1,
             start_id=self.backbone.config.decoder_start_id,
             end_id=next(iter(np.atleast_1d(self._stop_ids()).tolist()), None),
             sample_weight=sample_weight,

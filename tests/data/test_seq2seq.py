@@ -55,6 +55,8 @@ def test_every_pass_has_every_pair_once_in_a_few_shapes(num_buckets):
     assert sorted(passes[0]) == sorted(passes[1]) == sorted(expected) and passes[0] != passes[1]
     padding = sum((b[0]["token_ids"] == 0).sum() for b in batches)
     if num_buckets > 1:
+        assert [batches[step][0]["token_ids"].shape[1] for step in (0, 1)] == [batches.shapes[i][0] for i in (-1, 0)]
+        assert batches.shapes == sorted(batches.shapes)
         assert padding < sum((b[0]["token_ids"] == 0).sum() for b in Seq2SeqBatches(sources, targets, batch_size=4)) * 2
 
 
@@ -70,7 +72,9 @@ def test_steps_do_not_depend_on_what_ran_before_or_on_hosts():
     np.testing.assert_array_equal(np.concatenate([half[1] for half in halves]), batches[5][1])
     other = Seq2SeqBatches(sources, targets, batch_size=4, steps=30, num_buckets=2, seed=4)
     assert any(not np.array_equal(other[i][1], batches[i][1]) for i in range(5))
-    assert batches.recipe() != other.recipe() and batches.recipe()["shapes"] == batches.shapes
+    assert batches.recipe() != other.recipe() and batches.recipe()["shapes"] == [
+        list(shape) for shape in batches.shapes
+    ]
 
 
 def test_accumulation_gives_the_same_rows_and_one_normalizer():

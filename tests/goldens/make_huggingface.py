@@ -59,6 +59,14 @@ CASES = {
         ),
         False,
     ),
+    "t5": (
+        "T5ForConditionalGeneration",
+        dict(
+            **dict(vocab_size=61, d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=1, num_heads=3),
+            **dict(feed_forward_proj="gated-gelu", relative_attention_num_buckets=8, relative_attention_max_distance=9),
+        ),
+        False,
+    ),
     "xlm": (
         "XLMWithLMHeadModel",
         dict(vocab_size=61, emb_dim=24, n_layers=3, n_heads=3, max_position_embeddings=23, n_langs=1),
@@ -83,6 +91,8 @@ def make(name: str) -> None:
     inputs = {"input_ids": ids, "attention_mask": mask.astype("int64")}
     if token_types:
         inputs["token_type_ids"] = rng.integers(0, 2, ids.shape)
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = rng.integers(6, 61, (2, 8))
     with torch.no_grad():
         outputs = model(**{key: torch.from_numpy(value) for key, value in inputs.items()})
     found = {key: value.numpy() for key, value in outputs.items() if "logits" in key}

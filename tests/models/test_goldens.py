@@ -10,7 +10,12 @@ import kerasbert
 from tests.models.reference import to_numpy
 
 FOLDERS = sorted((Path(__file__).parent.parent / "goldens" / "huggingface").glob("*/golden.safetensors"))
-NAMES = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
+NAMES = {
+    "input_ids": "token_ids",
+    "attention_mask": "padding_mask",
+    "token_type_ids": "segment_ids",
+    "decoder_input_ids": "decoder_token_ids",
+}
 
 
 @pytest.mark.parametrize("path", FOLDERS, ids=lambda path: path.parent.name)
