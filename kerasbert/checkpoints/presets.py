@@ -151,7 +151,7 @@ def load(path, **arguments):
         family = _family_class(None, stored, folder)
         architecture = (stored.get("architectures") or [None])[0]
         classes = huggingface.table_of(family.family(), "HUGGINGFACE_CLASSES", stored["model_type"])
-        names = {theirs: ours for ours, theirs in reversed(classes.items())}  # of several, the first
+        names = {theirs: ours for ours, theirs in classes.items()}  # of several, the last
         name = names.get(architecture, "Backbone")
         name, _, options = name.partition(" with ")
         if options and name != "Backbone":

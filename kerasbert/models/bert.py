@@ -245,8 +245,8 @@ HUGGINGFACE_ONLY = {"position_embedding_type": "absolute", "is_decoder": False, 
 
 HUGGINGFACE_CLASSES = {
     "Backbone": "BertModel",
-    "MaskedLM": "BertForMaskedLM",
     "SpanBoundary": "BertForMaskedLM",
+    "MaskedLM": "BertForMaskedLM",  # the last of one name is how a folder without more is read
     "MaskedLM with sentence_pair": "BertForPreTraining",
     "TextClassifier": "BertForSequenceClassification",
     "TokenClassifier": "BertForTokenClassification",

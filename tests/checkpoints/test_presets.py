@@ -120,7 +120,7 @@ def test_a_tied_bias_is_written_under_both_names(cls, tmp_path):
     assert_same_weights(model, kerasbert.load(tmp_path))
 
 
-def test_a_folder_of_transformers_is_the_first_class_that_has_its_name(pretrained, tmp_path):
+def test_a_folder_of_transformers_is_the_last_class_that_has_its_name(pretrained, tmp_path):
     _, folder = pretrained
     shutil.copytree(folder, tmp_path / "x")
     (tmp_path / "x" / "kerasbert.json").unlink()
