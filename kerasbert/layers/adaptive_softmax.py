@@ -211,9 +211,10 @@ class AdaptiveSoftmax(keras.layers.Layer):
             if i == 0 and len(self.clusters.tied) > 1:
                 weight = ops.concatenate([weight, self.cluster_weight], axis=0)
                 bias = ops.concatenate([bias, self.cluster_bias], axis=0)
-            projection = self.projections[i]
-            if projection is None and projections:
-                projection = projections[number]
+            projection = None
+            if self.clusters.projected:
+                tied = self.clusters.tied[i]
+                projection = ops.convert_to_tensor(projections[number] if tied else self.projections[i])
             yield weight, bias, projection
 
 
