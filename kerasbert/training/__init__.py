@@ -4,9 +4,10 @@ from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 from .lora import add_lora
 from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
-from .progressive import ProgressiveAdamW
+from .progressive import ProgressiveAdamW, ProgressiveLamb
 from .reporting import Progress, RunLog, StopOnNaN, TensorBoardLog, plot_curves, read_log
-from .schedules import InverseSquareRoot, WarmupDecay
+from .schedules import InverseSquareRoot, RootDecay, WarmupDecay
+from .tensor_scaled import StableAdamW, TransformerAdafactor, TransformerLamb
 
 __all__ = [
     "NO_DECAY",
@@ -15,12 +16,17 @@ __all__ = [
     "LossScale",
     "Progress",
     "ProgressiveAdamW",
+    "ProgressiveLamb",
+    "RootDecay",
     "RunCallback",
     "RunLog",
+    "StableAdamW",
     "StopOnNaN",
     "TensorBoardLog",
     "TrainingDiverged",
+    "TransformerAdafactor",
     "TransformerAdamW",
+    "TransformerLamb",
     "WarmupDecay",
     "adamw",
     "add_lora",

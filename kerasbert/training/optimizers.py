@@ -43,7 +43,7 @@ def adamw(
         bias_correction: False is the Adam of BERT's official code.
         beta_1, beta_2, epsilon: as in `torch.optim.AdamW`; BERT's values.
         no_decay: regular expressions; a variable whose path or name one of them finds is not decayed.
-        layer_decay, unfreeze_every, rate_factors: rates that differ from layer to layer; see `TransformerAdamW`.
+        layer_decay, unfreeze_every, rate_factors: rates that differ from layer to layer; see `LayerRates`.
         **options: of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
     Returns:
@@ -93,36 +93,28 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
         super().apply(updates.dense(grads), trainable_variables)
 
 
-@keras.saving.register_keras_serializable("kerasbert")
-class TransformerAdamW(keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW` with four differences; `adamw` is the short way to make one.
+class LayerRates:
+    """What the optimizers of this package add to those of Keras, whichever they extend.
 
     - What is not decayed is part of the config and survives saving.
-    - `epsilon` is added to the bias-corrected root, as in the paper's Algorithm 2 and in torch (Keras adds it before
-      the correction, which makes it up to 30 times larger in the first updates).
-    - `bias_correction=False` leaves out the correction, as the official code of BERT does.
     - Schedules count updates under gradient accumulation (Keras counts micro-batches).
-
-    Rates may differ from layer to layer. Of n blocks, embeddings have depth 0, block i has i + 1, and what is on top
-    (heads, poolers, last norms) n + 2, as in ELECTRA's code; the decoupled decay follows the rate.
+    - Rates may differ from layer to layer. Of n blocks, embeddings have depth 0, block i has i + 1, and what is on top
+      (heads, poolers, last norms) n + 2, as in ELECTRA's code; the decoupled decay follows the rate.
 
     Args:
-        learning_rate, **options: as in `keras.optimizers.AdamW`.
-        bias_correction, no_decay: see above.
+        learning_rate, **options: of the optimizer of Keras.
+        no_decay: regular expressions; a variable whose path or name one of them finds is not decayed.
         layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k): with 0.8 the top block has 0.64
             (Clark et al. 2020, arXiv 2003.10555, appendix B).
         unfreeze_every: updates from one block to the next of gradual unfreezing (Howard and Ruder 2018, arXiv
             1801.06146): the top alone learns at first, then the last block as well, at last the embeddings.
         rate_factors: {regular expression: factor}; the first one that finds something in a variable's path multiplies
             its rate. {"^bert/": 0.1} is a lower rate for pretrained weights.
-
-    Loshchilov and Hutter, 2019, arXiv 1711.05101.
     """
 
     def __init__(
         self,
-        learning_rate=0.001,
-        bias_correction=True,
+        learning_rate,
         no_decay=NO_DECAY,
         layer_decay=None,
         unfreeze_every=None,
@@ -133,10 +125,7 @@ class TransformerAdamW(keras.optimizers.AdamW):
             raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: {layer_decay}.")
         if unfreeze_every is not None and unfreeze_every < 1:
             raise ValueError(f"`unfreeze_every` must be at least 1 update. Received: {unfreeze_every}.")
-        if options.get("amsgrad"):
-            raise ValueError("`amsgrad` is not part of this optimizer. Use `keras.optimizers.AdamW(amsgrad=True)`.")
         super().__init__(learning_rate, **options)
-        self.bias_correction = bias_correction
         self.no_decay = tuple(no_decay)
         self.layer_decay = layer_decay
         self.unfreeze_every = unfreeze_every
@@ -144,13 +133,16 @@ class TransformerAdamW(keras.optimizers.AdamW):
         self._layer_rates = []  # of each variable: the factor of its rate, and the first update that changes it
 
     def build(self, variables):
-        if self.built:
-            return
+        if not self.built:
+            self._look_at(variables)
+            super().build(variables)
+
+    def _look_at(self, variables):
+        """Finds the rate of every variable, and whether it decays."""
         self._layer_rates = self._rates_by_layer([variable.path for variable in variables])
         patterns = [re.compile(pattern) for pattern in self.no_decay]
         kept = [v for v in variables if any(p.search(v.path) or p.search(v.name) for p in patterns)]
         super().exclude_from_weight_decay(var_list=kept)
-        super().build(variables)
 
     def _rates_by_layer(self, paths):
         if self.layer_decay is None and self.unfreeze_every is None and not self.rate_factors:
@@ -173,6 +165,10 @@ class TransformerAdamW(keras.optimizers.AdamW):
             return ops.where(self.iterations >= first, factor, 0.0)
         return None if factor == 1.0 else factor
 
+    def _rate_of(self, variable, learning_rate):
+        factor = self._rate_factor(variable)
+        return learning_rate if factor is None else learning_rate * factor
+
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
         """Replaces `no_decay` by these variables and patterns."""
         paths = [f"^{re.escape(variable.path)}$" for variable in var_list or ()]
@@ -181,44 +177,6 @@ class TransformerAdamW(keras.optimizers.AdamW):
     def apply(self, grads, trainable_variables=None):
         # A norm over the pieces of a sparse gradient is not the norm of their sum: repeated rows would count apart.
         super().apply(updates.dense(grads), trainable_variables)
-
-    def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
-        mean, square = self._momentums[index], self._velocities[index]
-        gradient = ops.cast(gradient, variable.dtype)
-        factor = self._rate_factor(variable)
-        learning_rate = learning_rate if factor is None else learning_rate * factor
-        rate, root_scale = (ops.cast(x, variable.dtype) for x in self._corrections(learning_rate))
-        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
-        self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
-        self.assign_sub(variable, rate * mean / (root_scale * ops.sqrt(square) + self.epsilon))
-
-    def _corrections(self, learning_rate):
-        """The rate and the factor of the root that take out the bias towards 0 of the first moments."""
-        learning_rate = ops.cast(learning_rate, "float32")
-        if not self.bias_correction:
-            return learning_rate, ops.ones((), "float32")
-        step = ops.cast(self.iterations + 1, "float32")
-        # 1 - beta ** step, without the digits that float32 would lose at the first steps.
-        mean_share, square_share = (
-            -ops.expm1(step * (math.log(beta) if beta else -math.inf)) for beta in (self.beta_1, self.beta_2)
-        )
-        return learning_rate / mean_share, ops.rsqrt(square_share)
-
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # Torch runs one kernel a tensor and operation: there, all tensors go through each operation together.
-        if keras.backend.backend() != "torch":
-            return super()._backend_update_step(grads, trainable_variables, learning_rate)
-        indices = [self._get_variable_index(variable) for variable in trainable_variables]
-        updates.adam_torch(
-            [variable.value for variable in trainable_variables],
-            grads,
-            [self._momentums[index].value for index in indices],
-            [self._velocities[index].value for index in indices],
-            (self.beta_1, self.beta_2, self.epsilon),
-            self._corrections(learning_rate),
-            [self._rate_factor(variable) for variable in trainable_variables] if self._layer_rates else None,
-        )
 
     def _apply_weight_decay(self, variables):
         decayed = [variable for variable in variables if self._use_weight_decay(variable)]
@@ -240,9 +198,73 @@ class TransformerAdamW(keras.optimizers.AdamW):
         return super()._get_current_learning_rate()
 
     def get_config(self):
-        names = ("bias_correction", "layer_decay", "unfreeze_every", "rate_factors")
+        names = ("layer_decay", "unfreeze_every", "rate_factors")
         own = {name: getattr(self, name) for name in names}
         return {**super().get_config(), **own, "no_decay": list(self.no_decay)}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
+    """`keras.optimizers.AdamW` with two differences and those of `LayerRates`; `adamw` is the short way to make one.
+
+    - `epsilon` is added to the bias-corrected root, as in the paper's Algorithm 2 and in torch (Keras adds it before
+      the correction, which makes it up to 30 times larger in the first updates).
+    - `bias_correction=False` leaves out the correction, as the official code of BERT does.
+
+    Loshchilov and Hutter, 2019, arXiv 1711.05101.
+
+    Args:
+        learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
+        bias_correction: see above.
+    """
+
+    def __init__(self, learning_rate=0.001, bias_correction=True, **options):
+        if options.get("amsgrad"):
+            raise ValueError("`amsgrad` is not part of this optimizer. Use `keras.optimizers.AdamW(amsgrad=True)`.")
+        super().__init__(learning_rate, **options)
+        self.bias_correction = bias_correction
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        mean, square = self._momentums[index], self._velocities[index]
+        gradient = ops.cast(gradient, variable.dtype)
+        learning_rate = self._rate_of(variable, learning_rate)
+        rate, root_scale = (ops.cast(x, variable.dtype) for x in self._corrections(learning_rate))
+        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
+        self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
+        self.assign_sub(variable, rate * mean / (root_scale * ops.sqrt(square) + self.epsilon))
+
+    def _corrections(self, learning_rate):
+        """The rate and the factor of the root that take out the bias towards 0 of the first moments."""
+        learning_rate = ops.cast(learning_rate, "float32")
+        if not self.bias_correction:
+            return learning_rate, ops.ones((), "float32")
+        step = ops.cast(self.iterations + 1, "float32")
+        mean_share, square_share = (known_share(beta, step) for beta in (self.beta_1, self.beta_2))
+        return learning_rate / mean_share, ops.rsqrt(square_share)
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        # Torch runs one kernel a tensor and operation: there, all tensors go through each operation together.
+        if keras.backend.backend() != "torch":
+            return super()._backend_update_step(grads, trainable_variables, learning_rate)
+        indices = [self._get_variable_index(variable) for variable in trainable_variables]
+        updates.adam_torch(
+            [variable.value for variable in trainable_variables],
+            grads,
+            [self._momentums[index].value for index in indices],
+            [self._velocities[index].value for index in indices],
+            (self.beta_1, self.beta_2, self.epsilon),
+            self._corrections(learning_rate),
+            [self._rate_factor(variable) for variable in trainable_variables] if self._layer_rates else None,
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "bias_correction": self.bias_correction}
+
+
+def known_share(beta, step):
+    """1 - beta ** step, without the digits that float32 would lose at the first steps."""
+    return -ops.expm1(step * (math.log(beta) if beta else -math.inf))
 
 
 def _depth(path):

@@ -4,11 +4,11 @@ import keras
 from keras import ops
 
 from .optimizers import TransformerAdamW, _depth
+from .tensor_scaled import TransformerLamb
 
 
-@keras.saving.register_keras_serializable("kerasbert")
-class ProgressiveAdamW(TransformerAdamW):
-    """AdamW whose rate goes up through the blocks, for `KnowledgeTransfer` with strategy "progressive".
+class Progressive:
+    """An optimizer whose rate goes up through the blocks, for `KnowledgeTransfer` with strategy "progressive".
 
     In the first `transfer_steps` updates, cut into as many phases as there are blocks, the rate of the block whose
     phase it is is multiplied by 3 * b, that of blocks before it by 0.3 * b, of blocks behind it, embeddings and heads
@@ -16,7 +16,7 @@ class ProgressiveAdamW(TransformerAdamW):
     rate. As in the official code of Sun et al. 2020 (arXiv 2004.02984).
 
     Args:
-        learning_rate, **options: of `TransformerAdamW`.
+        learning_rate, **options: of the optimizer below.
         transfer_steps: see above; a multiple of the number of blocks.
     """
 
@@ -40,3 +40,13 @@ class ProgressiveAdamW(TransformerAdamW):
 
     def get_config(self):
         return {**super().get_config(), "transfer_steps": self.transfer_steps}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class ProgressiveAdamW(Progressive, TransformerAdamW):
+    """`TransformerAdamW` with the rates of `Progressive`."""
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class ProgressiveLamb(Progressive, TransformerLamb):
+    """`TransformerLamb` with the rates of `Progressive`: what the official code trains with."""

@@ -3,6 +3,7 @@
 One class a shape, each registered, so that a saved optimizer brings its schedule along.
 """
 
+import math
 import operator
 
 import keras
@@ -11,7 +12,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kerasbert")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0 to `peak`, then a polynomial decay to `final`, which the rate keeps after `steps`.
+    """Linear warm-up from 0 to `peak`, then a decay to `final`, which the rate keeps after `steps`.
 
     `decay_from="warmup"` decays over the updates that follow the warm-up: the rate is continuous, and with power 1 and
     final 0 it is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` is the official code of BERT
@@ -23,11 +24,13 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup: updates of the warm-up, 0 for none.
         steps: updates of the run, warm-up included.
         power: of the decay; 1 is linear.
-        decay_from: "warmup" or "start".
+        decay_from: "warmup", "start", or the update up to which the rate stays at the peak.
         final: the rate from update `steps` on; `final=peak` keeps it constant after the warm-up.
+        shape: of the decay, where r falls from 1 to 0: "polynomial", r ** power; "cosine", (1 - cos(pi r)) / 2; or
+            "sqrt", 1 - sqrt(1 - r), which falls fast at first (Warner et al. 2024, arXiv 2412.13663).
     """
 
-    def __init__(self, peak, warmup, steps, power=1.0, decay_from="warmup", final=0.0):
+    def __init__(self, peak, warmup, steps, power=1.0, decay_from="warmup", final=0.0, shape="polynomial"):
         warmup, steps = _count("warmup", warmup), _count("steps", steps)
         if not peak > 0 or not power > 0 or final < 0:
             raise ValueError(
@@ -39,22 +42,33 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
                 "`warmup` must lie between 0 and `steps`, both counted in updates. "
                 f"Received: warmup={warmup}, steps={steps}. For a tenth of the run use warmup={max(steps, 0) // 10}."
             )
-        if decay_from not in ("warmup", "start"):
-            raise ValueError(f'`decay_from` must be "warmup" or "start". Received: decay_from={decay_from!r}.')
+        if decay_from not in ("warmup", "start") and not (
+            isinstance(decay_from, int) and warmup <= decay_from <= steps
+        ):
+            raise ValueError(
+                '`decay_from` must be "warmup", "start", or an update between the warm-up and the end. '
+                f"Received: decay_from={decay_from!r}."
+            )
+        if shape not in ("polynomial", "cosine", "sqrt"):
+            raise ValueError(f'`shape` must be "polynomial", "cosine" or "sqrt". Received: shape={shape!r}.')
         self.peak, self.warmup, self.steps = float(peak), warmup, steps
-        self.power, self.decay_from, self.final = float(power), decay_from, float(final)
+        self.power, self.decay_from, self.final, self.shape = float(power), decay_from, float(final), shape
 
     def __call__(self, step):
         step = ops.cast(step, "float32")
-        begin = self.warmup if self.decay_from == "warmup" else 0
+        begin = {"warmup": self.warmup, "start": 0}.get(self.decay_from, self.decay_from)
         remaining = ops.clip((self.steps - step) / max(self.steps - begin, 1), 0.0, 1.0)
-        if self.power != 1.0:
+        if self.shape == "cosine":
+            remaining = (1.0 - ops.cos(math.pi * remaining)) / 2.0
+        elif self.shape == "sqrt":
+            remaining = 1.0 - ops.sqrt(1.0 - remaining)
+        elif self.power != 1.0:
             remaining = ops.power(remaining, self.power)
         decayed = self.final + (self.peak - self.final) * remaining
         return ops.where(step < self.warmup, self.peak * (step / max(self.warmup, 1)), decayed)
 
     def get_config(self):
-        names = ("peak", "warmup", "steps", "power", "decay_from", "final")
+        names = ("peak", "warmup", "steps", "power", "decay_from", "final", "shape")
         return {name: getattr(self, name) for name in names}
 
 
@@ -86,6 +100,34 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self):
         return {"hidden_dim": self.hidden_dim, "warmup": self.warmup, "factor": self.factor}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class RootDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """peak * sqrt(warmup / n) from update n = `warmup` on, after a linear warm-up from 0, or at the peak until then.
+
+    The first is XLM's, the second T5's: 1 / sqrt(max(n, 10,000)) is RootDecay(0.01, 10_000, flat=True) (Raffel et al.
+    2019, arXiv 1910.10683, section 3.1.2).
+
+    Args:
+        peak: the highest rate.
+        warmup: updates before it falls, at least 1.
+        flat: stay at the peak until then.
+    """
+
+    def __init__(self, peak, warmup, flat=False):
+        warmup = _count("warmup", warmup)
+        if warmup < 1 or not peak > 0:
+            raise ValueError(f"`warmup` must be at least 1, `peak` above 0. Received: {warmup}, {peak}.")
+        self.peak, self.warmup, self.flat = float(peak), warmup, bool(flat)
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        decayed = self.peak * ops.sqrt(self.warmup / ops.maximum(step, self.warmup))
+        return decayed if self.flat else decayed * ops.minimum(1.0, step / self.warmup)
+
+    def get_config(self):
+        return {"peak": self.peak, "warmup": self.warmup, "flat": self.flat}
 
 
 def _count(name, value):

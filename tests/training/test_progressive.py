@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.training import ProgressiveAdamW
+from kerasbert.training import ProgressiveAdamW, ProgressiveLamb
 
 
 def variables():
@@ -54,3 +54,14 @@ def test_updates_have_those_rates_and_the_config_survives():
     assert moved[0] == moved[3] == 0 and moved[1] == pytest.approx(moved[2] / 10, rel=1e-4) and moved[2] > 0
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(again) is ProgressiveAdamW and again.transfer_steps == 4
+
+
+def test_lamb_has_them_too():
+    made = variables()
+    optimizer = ProgressiveLamb(0.1, transfer_steps=4)
+    optimizer.build(made)
+    optimizer.iterations.assign(1)
+    optimizer.apply([keras.ops.ones((2, 2))] * 4, made)
+    moved = [1 - float(keras.ops.convert_to_numpy(variable)[0, 0]) for variable in made]
+    place = 0.5
+    assert moved == pytest.approx([0.0, 0.1 * 3 * min(10 * place, 0.9 + 0.1 * (1 - place) ** 0.5), 0.0, 0.0], rel=1e-5)

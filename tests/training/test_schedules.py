@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.training import InverseSquareRoot, WarmupDecay
+from kerasbert.training import InverseSquareRoot, RootDecay, WarmupDecay
 
 
 def rate(schedule, step):
@@ -70,6 +70,8 @@ def test_accepts_numpy_counts():
         ((0.0, 1, 10), "above 0"),
         ((1e-4, 1, 10, 0.0), "above 0"),
         ((1e-4, 1, 10, 1.0, "end"), "decay_from"),
+        ((1e-4, 5, 10, 1.0, 4), "decay_from"),
+        ((1e-4, 1, 10, 1.0, "warmup", 0.0, "step"), "`shape` must be"),
     ],
 )
 def test_refuses(arguments, message):
@@ -92,3 +94,29 @@ def test_the_rate_of_the_transformer():
 def test_refuses_rates_that_are_none(arguments):
     with pytest.raises(ValueError, match="at least 1|whole number"):
         InverseSquareRoot(*arguments)
+
+
+def test_shapes_of_decay():
+    cosine = WarmupDecay(2.5e-4, 2_000, 10_000, shape="cosine")  # GPT
+    values = {1_000: 1.25e-4, 2_000: 2.5e-4, 4_000: 2.5e-4 * 0.8535534, 6_000: 1.25e-4, 10_000: 0.0}
+    assert {step: rate(cosine, step) for step in values} == pytest.approx(values, rel=1e-5, abs=1e-11)
+    # ModernBERT's sheet: a quarter into the decay the factor is .001 + .999 * .5.
+    sqrt = WarmupDecay(1.0, 10, 1_000, decay_from=600, final=0.001, shape="sqrt")
+    assert [rate(sqrt, step) for step in (5, 10, 300, 600)] == [0.5, 1.0, 1.0, 1.0]
+    assert rate(sqrt, 700) == pytest.approx(0.5005) and rate(sqrt, 1_000) == pytest.approx(0.001)
+    restored = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(sqrt))
+    assert rate(restored, 700) == pytest.approx(0.5005)
+
+
+def test_root_decay():
+    t5 = RootDecay(0.01, 10_000, flat=True)
+    values = {0: 0.01, 10_000: 0.01, 40_000: 0.005, 2**19: 0.0013811}
+    assert {step: rate(t5, step) for step in values} == pytest.approx(values, rel=1e-4)
+    xlm = RootDecay(1e-4, 4_000)
+    values = {0: 0.0, 1_000: 2.5e-5, 4_000: 1e-4, 16_000: 5e-5}
+    assert {step: rate(xlm, step) for step in values} == pytest.approx(values, rel=1e-5)
+    restored = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(t5))
+    assert isinstance(restored, RootDecay) and restored.get_config() == t5.get_config()
+    for arguments in ((0.0, 10), (0.1, 0), (0.1, 1.5)):
+        with pytest.raises(ValueError, match="at least 1|whole number"):
+            RootDecay(*arguments)

@@ -1,0 +1,168 @@
+"""Optimizers that scale the step of every tensor by a norm: LAMB, Adafactor, StableAdamW."""
+
+import keras
+from keras import ops
+
+from .optimizers import LayerRates, known_share
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class TransformerLamb(LayerRates, keras.optimizers.Lamb):
+    """LAMB as ALBERT and MobileBERT train with it: u = m / (sqrt(v) + epsilon) + decay * w, w -= rate * |w| / |u| * u.
+
+    Decay is part of the step whose norm counts, as in the paper's Algorithm 2 (in Keras it stands outside), and
+    variables without decay, norms and biases, have the ratio 1. `bias_correction=False` is what the official codes do.
+    You et al. 2019, arXiv 1904.00962.
+
+    Args:
+        learning_rate, **options: as in `keras.optimizers.Lamb` and `LayerRates`.
+        bias_correction: of both moments; the paper has it.
+    """
+
+    def __init__(self, learning_rate=0.001, bias_correction=False, weight_decay=0.01, epsilon=1e-6, **options):
+        super().__init__(learning_rate, weight_decay=weight_decay, epsilon=epsilon, **options)
+        self.bias_correction = bias_correction
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        mean, square = self._momentums[index], self._velocities[index]
+        gradient = ops.cast(gradient, variable.dtype)
+        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
+        self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
+        m, v = ops.cast(mean, "float32"), ops.cast(square, "float32")
+        if self.bias_correction:
+            count = ops.cast(self.iterations + 1, "float32")
+            m, v = m / known_share(self.beta_1, count), v / known_share(self.beta_2, count)
+        step = m / (ops.sqrt(v) + self.epsilon)
+        if self._use_weight_decay(variable):
+            weights = ops.cast(variable, "float32")
+            step = step + (self.weight_decay or 0.0) * weights
+            norms = [ops.sqrt(ops.sum(ops.square(x))) for x in (weights, step)]
+            known = (norms[0] > 0) & (norms[1] > 0)
+            step = step * ops.where(known, norms[0] / ops.where(known, norms[1], 1.0), 1.0)
+        rate = ops.cast(self._rate_of(variable, learning_rate), "float32")
+        self.assign_sub(variable, ops.cast(rate * step, variable.dtype))
+
+    def _apply_weight_decay(self, variables):
+        """It is part of the step."""
+
+    def get_config(self):
+        return {**super().get_config(), "bias_correction": self.bias_correction}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
+    """Adafactor as T5 trains with it: no momentum, and second moments as an outer product of two vectors.
+
+    w -= rate * max(rms(w), 1e-3) * u / max(1, rms(u)) with u = gradient / sqrt(v), and moments whose decay is
+    1 - t^-0.8. Unlike Keras's, the rate is the schedule's at every step (there, at most t^-1/2), only tensors whose two
+    largest dimensions have `min_factored` or more are factored, and these keep no v of their own size. Shazeer and
+    Stern 2018, arXiv 1804.04235.
+
+    Args:
+        learning_rate, **options: as in `keras.optimizers.Adafactor` and `LayerRates`.
+        min_factored: see above. T5: 128.
+        relative_step: cap the rate at t^-1/2.
+    """
+
+    def __init__(self, learning_rate=0.01, min_factored=128, relative_step=False, **options):
+        super().__init__(learning_rate, relative_step=relative_step, **options)
+        self.min_factored = min_factored
+
+    def build(self, variables):
+        if self.built:
+            return
+        self._look_at(variables)
+        keras.optimizers.Optimizer.build(self, variables)  # Adafactor's would make a v of full size for all of them
+        self._axes = [self._factored_axes(variable.shape) for variable in variables]
+        self._moments = []
+        for variable, axes in zip(variables, self._axes, strict=True):
+            shapes = [tuple(s for a, s in enumerate(variable.shape) if a != axis) for axis in axes[::-1]]
+            names = ("row_velocity", "column_velocity") if axes else ("velocity",)
+            self._moments.append(
+                [
+                    self.add_variable(shape, dtype="float32", name=f"{variable.name}_{name}")
+                    for shape, name in zip(shapes or [variable.shape], names, strict=True)
+                ]
+            )
+
+    def _factored_axes(self, shape):
+        """The two largest dimensions, or () for a tensor whose second moments are kept whole."""
+        largest = sorted(sorted(range(len(shape)), key=lambda axis: shape[axis])[-2:])
+        return tuple(largest) if len(shape) > 1 and min(shape[a] for a in largest) >= self.min_factored else ()
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        gradient, weights = ops.cast(gradient, "float32"), ops.cast(variable, "float32")
+        count = ops.cast(self.iterations + 1, "float32")
+        rate = ops.cast(self._rate_of(variable, learning_rate), "float32")
+        if self.relative_step:
+            rate = ops.minimum(rate, ops.rsqrt(count))
+        kept = 1.0 - ops.power(count, self.beta_2_decay)
+        square = ops.square(gradient) + self.epsilon_1
+        if not self._axes[index]:
+            (velocity,) = self._moments[index]
+            self.assign(velocity, kept * velocity + (1 - kept) * square)
+            velocity = ops.convert_to_tensor(velocity)
+        else:
+            first, second = self._axes[index]
+            rows, columns = self._moments[index]
+            self.assign(rows, kept * rows + (1 - kept) * ops.mean(square, axis=second))
+            self.assign(columns, kept * columns + (1 - kept) * ops.mean(square, axis=first))
+            by_row, by_column = ops.expand_dims(rows, second), ops.expand_dims(columns, first)
+            velocity = by_row / ops.mean(by_row, axis=first, keepdims=True) * by_column
+        step = gradient * ops.rsqrt(velocity)
+        step = step / ops.maximum(1.0, _size(step) / self.clip_threshold)
+        step = step * rate * ops.maximum(_size(weights), self.epsilon_2)
+        self.assign_sub(variable, ops.cast(step, variable.dtype))
+
+    def get_config(self):
+        return {**super().get_config(), "min_factored": self.min_factored}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class StableAdamW(LayerRates, keras.optimizers.AdamW):
+    """AdamW whose rate a tensor lowers where its gradients outgrow their second moments, in place of clipping.
+
+    The rate is divided by max(1, rms(g / sqrt(v))), betas carry the bias correction, and the decay is a share a step:
+    multiplied by rate / peak, not by the rate. ModernBERT's optimizer; Wortsman et al. 2023, arXiv 2304.13013.
+
+    Args:
+        learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
+        peak: the rate at which all of the decay applies. Default: `peak` of the schedule, or the rate.
+    """
+
+    def __init__(self, learning_rate=0.001, peak=None, weight_decay=1e-5, beta_2=0.98, epsilon=1e-6, **options):
+        super().__init__(learning_rate, weight_decay=weight_decay, beta_2=beta_2, epsilon=epsilon, **options)
+        is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+        found = getattr(learning_rate, "peak", None) if is_schedule else learning_rate
+        if peak is None and not isinstance(found, (int, float)):
+            raise ValueError(f"`peak` is not known of {type(learning_rate).__name__}. Give peak=..., the highest rate.")
+        self.peak = float(found if peak is None else peak)
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        mean, square = self._momentums[index], self._velocities[index]
+        gradient = ops.cast(gradient, variable.dtype)
+        count = ops.cast(self.iterations + 1, "float32")
+        new_mean, new_square = ((1 - b) / known_share(b, count) for b in (self.beta_1, self.beta_2))
+        self.assign_add(mean, (gradient - mean) * ops.cast(new_mean, variable.dtype))
+        self.assign_add(square, (ops.square(gradient) - square) * ops.cast(new_square, variable.dtype))
+        m, v = ops.cast(mean, "float32"), ops.cast(square, "float32")
+        excess = _size(ops.cast(gradient, "float32") * ops.rsqrt(ops.maximum(v, self.epsilon**2)))
+        rate = ops.cast(self._rate_of(variable, learning_rate), "float32") / ops.maximum(1.0, excess)
+        step = rate * m / (ops.sqrt(v) + self.epsilon)
+        if self._use_weight_decay(variable):
+            step = step + rate / self.peak * (self.weight_decay or 0.0) * ops.cast(variable, "float32")
+        self.assign_sub(variable, ops.cast(step, variable.dtype))
+
+    def _apply_weight_decay(self, variables):
+        """It is part of the step."""
+
+    def get_config(self):
+        return {**super().get_config(), "peak": self.peak}
+
+
+def _size(x):
+    """The root of the mean square of a tensor."""
+    return ops.sqrt(ops.mean(ops.square(x)))
