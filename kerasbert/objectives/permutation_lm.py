@@ -65,7 +65,7 @@ class PermutationLM(StreamObjective):
         if sample_weight is None and x.get("masked_positions") is None and real_tokens(x) is not None:
             weights = ops.cast(real_tokens(x), "float32")
         losses = cross_entropy(y_pred, y)
-        # Not `==`: with a memory the logits have a known number of rows, and TensorFlow's operator minds that y has none.
+        # With a memory the logits know their number of rows; TensorFlow's `==` minds that y does not.
         right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), y.dtype), y)
         self.perplexity.update_state(losses, weights)
         self.accuracy.update_state(ops.cast(right, "float32"), weights)

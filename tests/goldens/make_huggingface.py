@@ -67,6 +67,7 @@ CASES = {
         ),
         False,
     ),
+    "xlnet": ("XLNetLMHeadModel", dict(vocab_size=61, d_model=24, n_layer=3, n_head=3, d_inner=40), True),
     "xlm": (
         "XLMWithLMHeadModel",
         dict(vocab_size=61, emb_dim=24, n_layers=3, n_heads=3, max_position_embeddings=23, n_langs=1),
