@@ -187,8 +187,7 @@ class T5(EncoderDecoderBackbone):
             return {**encoded, "sequence_output": encoded["encoder_output"]}
         ends = inputs.get("decoder_token_ids") is None
         inputs = {**inputs, **behind_start(inputs, self.config.decoder_start_id)} if ends else inputs
-        contexts = [encoded["encoder_output"]] * len(self.decoder.blocks)
-        decoded = self._decode(decoder_inputs(inputs), contexts, cross_mask(inputs), **options)
+        decoded = self._decode(decoder_inputs(inputs), encoded["encoder_output"], cross_mask(inputs), **options)
         both = {name: {**encoded[name], **decoded[name]} for name in encoded if name in decoded}
         outputs = {**encoded, **decoded, **both}
         if ends:

@@ -125,7 +125,7 @@ class T5Stack(keras.layers.Layer):
         x: float (b, q, m), embeddings.
         attention_mask: an `AttentionMask`.
         bidirectional: whether the distances of keys before and behind a query have buckets of their own.
-        contexts, context_mask: for the attention to a context, one context a block.
+        contexts, context_mask: for the attention to a context: one for all blocks, or a list of one a block.
         return_weights: also return the attention probabilities.
         caches: of the self-attention, one a block.
 
@@ -177,7 +177,7 @@ class T5Stack(keras.layers.Layer):
                 x,
                 attention_mask=attention_mask,
                 bias=biases[min(i, len(biases) - 1)],
-                context=None if contexts is None else contexts[i],
+                context=contexts[i] if isinstance(contexts, (list, tuple)) else contexts,
                 context_mask=context_mask,
                 return_weights=return_weights,
                 cache=None if caches is None else caches[i],
