@@ -8,7 +8,7 @@ from .denoising import DenoisingBatches
 from .documents import read_documents
 from .examples import encode_texts
 from .masked_lm import MaskedLMBatches
-from .mixtures import MixtureBatches, mixing_rates
+from .mixtures import MixtureBatches, mixed_documents, mixing_rates
 from .permutation_lm import PermutationLMBatches
 from .replaced_token import ReplacedTokenBatches
 from .seq2seq import Seq2SeqBatches
@@ -36,6 +36,7 @@ __all__ = [
     "bidirectional_targets",
     "character_ids",
     "encode_texts",
+    "mixed_documents",
     "mixing_rates",
     "parallel_documents",
     "read_documents",

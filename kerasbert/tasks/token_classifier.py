@@ -54,6 +54,18 @@ class TokenClassifier(Task):
         options = dict(limit=self.max_length, tagged=True)
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
 
+    def _batches(self, x, y, sample_weight, *args, **kwargs):
+        """As of every task; of arrays, tokens weigh 1 where they are real and have a label (-100 is none)."""
+        if isinstance(x, dict) and y is not None:
+            y = np.asarray(y)
+            if np.ndim(sample_weight) < 2:
+                rows = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+                lengths = np.asarray(x.get("lengths", np.full(len(y), y.shape[1])))
+                real = np.asarray(x.get("padding_mask", np.arange(y.shape[1]) < lengths[:, None]), bool)
+                sample_weight = (real & (y != -100)) * rows[:, None].astype("float32")
+            y = np.where(np.asarray(sample_weight) > 0, y, 0)
+        return super()._batches(x, y, sample_weight, *args, **kwargs)
+
     def encode_labels(self, labels):
         """Lists of names or numbers of labels as lists of int32 arrays; arrays as they are."""
         if isinstance(labels, np.ndarray) and labels.dtype != object:

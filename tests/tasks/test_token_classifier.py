@@ -73,6 +73,21 @@ def test_outputs_come_in_the_order_of_the_sentences(model):
         np.testing.assert_allclose(row[:width], alone[:width], atol=1e-5)
 
 
+def test_arrays_without_weights_count_real_tokens(model):
+    rows = {"token_ids": np.full((2, 5), 7, "int32"), "lengths": np.int32([5, 2])}
+    y = np.int32([[0, 1, 2, 3, 0], [1, 2, -5, -5, -5]])  # what stands under padding is not looked at
+    weights = np.float32([[1] * 5, [1, 1, 0, 0, 0]])
+    assert model.compile("sgd") is None
+    plain = model.evaluate(rows, y, verbose=0, return_dict=True)
+    weighted = model.evaluate(rows, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert plain == pytest.approx(weighted) and plain["loss"] > 0
+    masked = {"token_ids": rows["token_ids"], "padding_mask": weights > 0}
+    assert model.evaluate(masked, y, verbose=0, return_dict=True) == pytest.approx(plain, abs=1e-5)
+    by_row = model.evaluate(rows, y, sample_weight=np.float32([1, 0]), verbose=0, return_dict=True)
+    alone = model.evaluate({"token_ids": rows["token_ids"][:1]}, y[:1], verbose=0, return_dict=True)
+    assert by_row["loss"] == pytest.approx(alone["loss"], abs=1e-5)
+
+
 def test_bad_input(model):
     with pytest.raises(ValueError, match="Labels must be among .*Received: 'B-ORG'"):
         model.fit(WORDS, [["B-ORG"] * len(words) for words in WORDS], verbose=0)
