@@ -393,8 +393,8 @@ HUGGINGFACE_TIED = {f"crit.out_layers.{i}.weight": f"transformer.word_emb.emb_la
 
 
 def huggingface_implied(config):
-    """Biases that all blocks share are stored once more with every block."""
-    if config.untied_biases:
-        return {}
-    names = ("r_w_bias", "r_r_bias")
-    return {f"layers.{i}.dec_attn.{name}": name for i in range(config.num_layers) for name in names}
+    """Frequencies of the sinusoids, and biases that all blocks share, stored once more with every block."""
+    frequencies = 10_000.0 ** (-np.arange(0, config.hidden_dim, 2) / config.hidden_dim)
+    layers = range(0 if config.untied_biases else config.num_layers)
+    biases = {f"layers.{i}.dec_attn.{name}": name for i in layers for name in ("r_w_bias", "r_r_bias")}
+    return {"pos_emb.inv_freq": frequencies.astype("float32"), **biases}

@@ -121,8 +121,9 @@ def test_segments_equal_transformers_both_ways(name, tmp_path):
     model.save_to_preset(tmp_path)
     written, read = load_file(tmp_path / "model.safetensors"), load_file(FOLDER / name / "model.safetensors")
     for key in written:
-        np.testing.assert_array_equal(written[key], read[key].astype("float32"), err_msg=key)
-    left_out = {key for key in read.keys() - written.keys() if "inv_freq" not in key}
+        tolerance = 1e-3 if "inv_freq" in key else 0.0  # the stored ones are in half precision
+        np.testing.assert_allclose(written[key], read[key].astype("float32"), rtol=tolerance, err_msg=key)
+    left_out = read.keys() - written.keys()
     assert all(key.startswith(("crit.out_layers.", "crit.out_projs.")) for key in left_out), left_out
     theirs, ours = (json.loads((path / "config.json").read_text()) for path in (FOLDER / name, tmp_path))
     for key in theirs.keys() & ours.keys() - {"torch_dtype", "dtype"}:
