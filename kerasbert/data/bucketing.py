@@ -54,6 +54,8 @@ class BucketedBatches(ExampleBatches):
             come first, and examples of one width in their order.
         limit: no row is made wider than this, but for those that are longer.
         tagged: y and the weights have a column a token as well, and are cut with x.
+        steps_per_width: a width that fewer steps of the run would have is left out, but for the widest: to compile a
+            program for it would cost more than the padding. Default: 64, and 16 without `shuffle`.
     """
 
     def __init__(
@@ -67,15 +69,21 @@ class BucketedBatches(ExampleBatches):
         shuffle: bool = True,
         limit: int | None = None,
         tagged: bool = False,
+        steps_per_width: int | None = None,
     ):
         super().__init__(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         self._tagged = tagged
         self.pads_left = "padding_mask" in self.x
         widths = np.array([bucket_width(int(length), limit) for length in row_lengths(self.x)])
+        least = (64 if shuffle else 16) if steps_per_width is None else steps_per_width
         self._examples, self._widths = [], []  # of each bucket, which examples have its width
+        waiting = np.zeros(len(widths), dtype=bool)
         for width in np.unique(widths):
-            self._examples.append(np.flatnonzero(widths == width))
-            self._widths.append(int(width))
+            waiting |= widths == width
+            if width == widths.max() or waiting.sum() * epochs >= least * batch_size:
+                self._examples.append(np.flatnonzero(waiting))
+                self._widths.append(int(width))
+                waiting[:] = False
         self._plan: tuple = (None, None, None)
         self.steps_per_epoch = len(self._pass(0)[0])
 

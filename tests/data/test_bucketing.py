@@ -23,7 +23,9 @@ def test_widths_are_few():
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_every_example_comes_once_a_pass_and_whole(left, shuffle):
     labels = np.arange(len(LENGTHS))
-    batches = BucketedBatches(examples(left), labels, batch_size=3, epochs=2, shuffle=shuffle, limit=100)
+    batches = BucketedBatches(
+        examples(left), labels, batch_size=3, epochs=2, shuffle=shuffle, limit=100, steps_per_width=1
+    )
     assert len(batches) == 8
     orders = []
     for number in range(2):
@@ -45,7 +47,9 @@ def test_every_example_comes_once_a_pass_and_whole(left, shuffle):
 def test_little_padding_and_one_batch_that_is_not_full():
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 513, 2_000).astype("int32")
-    batches = BucketedBatches({"token_ids": np.zeros((2_000, 512), "int32"), "lengths": lengths}, batch_size=32)
+    batches = BucketedBatches(
+        {"token_ids": np.zeros((2_000, 512), "int32"), "lengths": lengths}, batch_size=32, steps_per_width=5
+    )
     slots = sum(x["token_ids"].size for x, _, _ in batches)
     assert lengths.sum() / slots > 0.7
     assert sum((weight == 0).any() for _, _, weight in batches) == 1
@@ -54,7 +58,7 @@ def test_little_padding_and_one_batch_that_is_not_full():
 
 
 def test_any_step_at_once_and_from_any_start():
-    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=3, seed=5)
+    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=3, seed=5, steps_per_width=1)
     whole = list(batches)
     for step in (11, 0, 17, 6):
         for found, expected in zip(batches[step][:2], whole[step][:2], strict=True):
@@ -64,7 +68,7 @@ def test_any_step_at_once_and_from_any_start():
 
 def test_parts_have_one_width():
     x = examples()
-    batches = BucketedBatches(x, batch_size=4, shuffle=False)
+    batches = BucketedBatches(x, batch_size=4, shuffle=False, steps_per_width=1)
     rows = []
     for part, numbers in batches.parts():
         ids = np.concatenate([x["token_ids"][:, :16] for x, _, _ in part])[: len(numbers)]
@@ -77,5 +81,16 @@ def test_parts_have_one_width():
 def test_tags_are_cut_with_their_tokens():
     x = examples()
     y = np.where(x["token_ids"] > 0, 7, 0)
-    for _, targets, weight in BucketedBatches(x, y, (y > 0).astype("float32"), batch_size=3, tagged=True):
+    for _, targets, weight in BucketedBatches(
+        x, y, (y > 0).astype("float32"), batch_size=3, tagged=True, steps_per_width=1
+    ):
         assert targets.shape == weight.shape and ((targets == 7) == (weight > 0)).all()
+
+
+def test_a_width_must_be_worth_its_program():
+    x = examples()  # 16 or less: 5, 17 to 32: 2, 33 to 64: 3, more: 1
+    for least, expected in ((1, {16, 32, 64, 70}), (3, {16, 64, 70}), (5, {16, 64, 70}), (6, {32, 70}), (99, {70})):
+        batches = BucketedBatches(x, batch_size=1, steps_per_width=least, limit=70)
+        assert {row["token_ids"].shape[1] for row, _, _ in batches} == expected
+    widths = [row["token_ids"].shape[1] for row, _, _ in BucketedBatches(x, batch_size=1, epochs=100)]
+    assert set(widths) == {16, 32, 64, 128}
