@@ -8,10 +8,15 @@ import tyro
 from kerasbert.training import TrainingDiverged
 
 
-def command(function: Callable) -> None:
-    """Runs a function by the arguments of the command line; mistakes of the user end in one line, not a traceback."""
+def command(function: Callable, description: str | None = None) -> None:
+    """Runs a function by the arguments of the command line; mistakes of the user end in one line, not a traceback.
+
+    Args:
+        function: its arguments have types, and their descriptions stand in its docstring.
+        description: what --help begins with. Default: the docstring's first lines.
+    """
     try:
-        tyro.cli(function)
+        tyro.cli(function, description=description)
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:

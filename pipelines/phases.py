@@ -1,4 +1,6 @@
-"""A run whose rows change their length on the way."""
+"""A run whose rows change their length on the way, and one whose batches are of several kinds."""
+
+import numpy as np
 
 from kerasbert.data import Batches
 
@@ -40,3 +42,32 @@ class Phases(Batches):
 
     def recipe(self) -> dict:
         return {"batches": type(self).__name__, "parts": [{**p.recipe(), "steps": len(p)} for p in self.parts]}
+
+
+class Mixed(Batches):
+    """A mixture of monolingual and parallel text: all of its batches have `position_ids`, as those of pairs do.
+
+    Args:
+        mixture: `Batches` whose steps lack them in part.
+    """
+
+    def __init__(self, mixture: Batches):
+        super().__init__(mixture.batch_size, len(mixture) // mixture.accumulation, mixture.seed, mixture.accumulation)
+        self.mixture, self.length = mixture, mixture.length
+
+    def __getitem__(self, step: int) -> tuple:
+        if not 0 <= step < len(self):
+            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
+        x, y, weights = self.mixture[step + self._start]
+        if "position_ids" not in x:
+            counted = np.arange(x["token_ids"].shape[1], dtype=np.int32)
+            x = {**x, "position_ids": np.broadcast_to(counted, x["token_ids"].shape).copy()}
+        return x, y, weights
+
+    def shard(self, index: int, count: int) -> "Mixed":
+        part = super().shard(index, count)
+        part.mixture = self.mixture.shard(index, count)
+        return part
+
+    def recipe(self) -> dict:
+        return self.mixture.recipe()

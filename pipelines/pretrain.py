@@ -1,42 +1,41 @@
 """Pretrains a model on a corpus by a recipe; the same command again continues a run that was cut off.
 
-python -m pipelines.pretrain --recipe bert.tiny --corpus corpora/text --run runs/tiny --set steps=1000
+python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --set steps=1000
 """
 
+import inspect
 import json
 import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 
-import kerasbert.data
-import kerasbert.objectives
 from kerasbert.backend import seed_everything
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.training import (
     Checkpoints,
-    LossScale,
     Progress,
     RunLog,
     StopOnNaN,
     TensorBoardLog,
-    TransformerAdamW,
-    WarmupDecay,
     plot_curves,
     read_log,
 )
 
+from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, unigram_loss
 from .command import command
 from .model_card import write_card
 from .phases import Phases
-from .recipes.recipe import Recipe, find_recipe
+from .recipes.recipe import Recipe, all_recipes, find_recipe
 
 
 def pretrain(
-    corpus: Path,
+    corpus: tuple[str, ...],
     run: Path,
     recipe: str = "bert.tiny",
-    held_out: Path | None = None,
+    held_out: tuple[str, ...] = (),
     held_out_steps: int = 100,
     report_every: int = 1_000,
     keep: int = 3,
@@ -48,11 +47,12 @@ def pretrain(
     """Pretrains a model by a recipe.
 
     Args:
-        corpus: folder of `prepare_corpus`.
+        corpus: folders of `prepare_corpus`. Recipes with languages know them by name: de=corpora/de fr=corpora/fr, and
+            de-fr=corpora/pairs for parallel text.
         run: folder for the recipe, the logs, the curves and the checkpoints. A run in it is continued.
-        recipe: family.run, such as bert.base.
-        held_out: a second corpus, evaluated at every report.
-        held_out_steps: most batches of it an evaluation.
+        recipe: family.run, such as bert.base; it may also stand first, without --recipe.
+        held_out: corpora of other text, evaluated at every report.
+        held_out_steps: most batches of them an evaluation.
         report_every: updates between two reports, each with a checkpoint. Lowered to divide the run.
         keep: newest checkpoints to keep.
         output: folder for the model. Default: RUN/model.
@@ -60,11 +60,11 @@ def pretrain(
         tensorboard: also write files for TensorBoard.
         set: changes of the recipe, such as steps=1000 schedule.peak=1e-3 config.num_layers=4 data.whole_words=true.
     """
-    text = Corpus.open(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
-    unseen = Corpus.open(held_out, text.tokenizer()) if held_out else None
+    texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
+    unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
     return train(
         find_recipe(recipe).with_settings(list(set)),
-        text,
+        texts,
         run,
         unseen,
         held_out_steps=held_out_steps,
@@ -75,36 +75,59 @@ def pretrain(
     )
 
 
+def open_corpora(paths: str | Path | Sequence[str | Path], tokenizer: Tokenizer | None) -> dict[str, Corpus]:
+    """Corpora by name: `name=folder`, or the name of the folder. All must have one tokenizer."""
+    corpora = {}
+    for path in [paths] if isinstance(paths, (str, Path)) else paths:
+        name, equals, folder = str(path).partition("=")
+        folder = Path(folder if equals else path)
+        name = name if equals else folder.name
+        if name in corpora:
+            raise ValueError(f"Corpora must have different names. Received: {name!r} twice. Use name=folder.")
+        corpora[name] = Corpus.open(folder, tokenizer)
+        tokenizer = tokenizer or corpora[name].tokenizer()
+    return corpora
+
+
 def train(
     recipe: Recipe,
-    corpus: Corpus,
+    corpus: Corpus | dict[str, Corpus],
     run: Path,
-    held_out: Corpus | None = None,
+    held_out: Corpus | dict[str, Corpus] | None = None,
     held_out_steps: int = 100,
     report_every: int = 1_000,
     keep: int = 3,
     output: Path | None = None,
     tensorboard: bool = False,
 ) -> dict:
-    """Runs a recipe on an open corpus; returns the last row of the log. See `pretrain`."""
-    seed_everything(recipe.seed)
-    batches = make_batches(recipe, corpus)
+    """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`."""
+    corpora, unseen = named(corpus), None if held_out is None else named(held_out)
+    batches = make_batches(recipe, corpora)
     # A compiled program has one shape: a run whose rows grow is fitted piece by piece.
     pieces = batches.prefixes() if isinstance(batches, Phases) else [batches]
     every = report_interval([len(piece) // recipe.accumulation for piece in pieces], report_every)
-    model = make_model(recipe, corpus)
+    folders = {}
+    for role in ("teacher", "init_from"):
+        if getattr(recipe, role):
+            folders[role] = _model_of(getattr(recipe, role), corpora, run / role)
+    seed_everything(recipe.seed)
+    model = make_model(recipe, next(iter(corpora.values())), **folders)
     model.compile(make_optimizer(recipe))
     facts = record_of(recipe, batches)
     claim_folder(run, facts)  # behind everything that can be wrong with the recipe
 
-    entropy = corpus.unigram_loss(held_out) if held_out else corpus.unigram_entropy()
+    entropy = unigram_loss(recipe, corpora, unseen)
+    tokens = sum(text.num_tokens for text in corpora.values())
     print(
         f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
-        f"{recipe.batch_size * recipe.length:,} tokens, {corpus.num_tokens:,} tokens of text; a report every {every:,} "
+        f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
         f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
     )
-    validation = None if held_out is None else evaluation_batches(recipe, held_out, held_out_steps)
-    checkpoints = Checkpoints(run / "checkpoints", keep=keep, recipe=facts)
+    validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
+    checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=facts)
+    for data, training in ((batches, True), (validation, False)):
+        if data is not None and "stream_start" in data[0][0]:  # memories are part of a checkpoint
+            model.start_memory(len(data[0][0]["stream_start"]), training)
     done = checkpoints.restore(model)
     for piece in pieces:
         if len(piece) > done:
@@ -119,19 +142,34 @@ def train(
                 callbacks.append(TensorBoardLog(run / "tensorboard"))
             interval = every * recipe.accumulation
             model.fit(piece, steps_per_epoch=interval, validation_data=validation, callbacks=callbacks)
+    checkpoints.restore(model)  # `fit` may have ended with averages in the place of weights
+    if recipe.optimizer.get("use_ema"):
+        model.optimizer.finalize_variable_values(model.trainable_variables)
+    if recipe.average:
+        checkpoints.average(model, recipe.average)
     last = read_log(run)[-1]
     _draw(run)
     folder = output or run / "model"
     model.save_to_preset(folder)
+    sources = {name: [text.summary.get("sources"), text.fingerprint] for name, text in corpora.items()}
     write_card(
         folder,
         f"{type(model.backbone).__name__} pretrained with {recipe.objective}",
-        data={"sources": corpus.summary.get("sources"), "tokens": corpus.num_tokens, "corpus": corpus.fingerprint},
+        data={"sources": sources, "tokens": tokens},
         recipe=facts["recipe"],
         metrics={**last, "unigram_loss": entropy},
     )
     print(f"saved {folder}")
     return last
+
+
+def _model_of(source: str, corpora: dict[str, Corpus], run: Path) -> str | Path:
+    """A folder of a model: `source` itself, or what a recipe of that name leaves, which is run first."""
+    if source not in all_recipes():
+        return source
+    if not (run / "model" / "kerasbert.json").exists():
+        train(find_recipe(source), corpora, run)
+    return run / "model"
 
 
 def report_interval(ends: list[int], wanted: int) -> int:
@@ -144,62 +182,6 @@ def report_interval(ends: list[int], wanted: int) -> int:
             f"report_every={wanted}, with {found} between. Use --set steps={max(1, round(ends[-1] / wanted)) * wanted}."
         )
     return found
-
-
-def make_batches(recipe: Recipe, corpus: Corpus) -> Batches:
-    """The batches of the whole run."""
-    cls = getattr(kerasbert.data, recipe.batches)
-
-    def part(length: int, steps: int, seed: int) -> Batches:
-        shape = dict(batch_size=recipe.batch_size, length=length, accumulation=recipe.accumulation)
-        return cls(corpus, seed=seed, steps=steps, **shape, **recipe.data)
-
-    first = part(recipe.length, recipe.steps - recipe.long_steps, recipe.seed)
-    if not recipe.long_steps:
-        return first
-    return Phases([first, part(recipe.long_length, recipe.long_steps, recipe.seed + 1)])
-
-
-def evaluation_batches(recipe: Recipe, corpus: Corpus, steps: int | None = None) -> Batches:
-    """One pass over a corpus, or its first `steps` batches; the same rows and masks every time."""
-    cls = getattr(kerasbert.data, recipe.batches)
-    rows = min(recipe.batch_size, 128)
-    options = dict(batch_size=rows, length=recipe.length, seed=recipe.seed, **{**recipe.data, **recipe.held_out})
-    whole = cls(corpus, **options)
-    return whole if steps is None or len(whole) <= steps else cls(corpus, steps=steps, **options)
-
-
-def make_model(recipe: Recipe, corpus: Corpus):
-    """The objective with a new backbone for the corpus's vocabulary."""
-    tokenizer = corpus.tokenizer()
-    longest = max(recipe.length, recipe.long_length)
-    fields = {"vocabulary_size": tokenizer.vocabulary_size, "pad_id": tokenizer.pad_id, **recipe.config}
-    known = recipe.fields_of("config")
-    room = getattr(recipe.backbone_config(), "max_length", None)
-    if room is not None and room < longest:
-        raise ValueError(
-            f"Rows must fit the position table. Received: rows of {longest} tokens, config.max_length={room}. "
-            f"Use --set config.max_length={longest}."
-        )
-    cls = getattr(kerasbert.objectives, recipe.objective)
-    return cls.from_preset(
-        recipe.backbone,
-        load_weights=False,
-        dtype=recipe.dtype,
-        tokenizer=tokenizer,
-        **recipe.objective_options,
-        **{name: value for name, value in fields.items() if name in known},
-    )
-
-
-def make_optimizer(recipe: Recipe):
-    """AdamW by the recipe, scaled for float16."""
-    optimizer = TransformerAdamW(
-        WarmupDecay(steps=recipe.steps, **recipe.schedule),
-        gradient_accumulation_steps=recipe.accumulation if recipe.accumulation > 1 else None,
-        **recipe.optimizer,
-    )
-    return LossScale(optimizer) if recipe.dtype == "mixed_float16" else optimizer
 
 
 def record_of(recipe: Recipe, batches: Batches) -> dict:
@@ -238,9 +220,10 @@ class BelowUnigrams(keras.callbacks.Callback):
         self.entropy = entropy
 
     def on_epoch_end(self, epoch, logs=None):
-        perplexity = (logs or {}).get("val_perplexity", (logs or {}).get("perplexity"))
-        if perplexity:
-            logs["below_unigram"] = self.entropy - math.log(perplexity)
+        logs = {} if logs is None else logs
+        if not any(name.endswith("perplexity") for name in logs):
+            return
+        logs["below_unigram"] = self.entropy - math.log(logs.get("val_perplexity", logs.get("perplexity")))
 
 
 def _draw(run: Path) -> None:
@@ -250,5 +233,13 @@ def _draw(run: Path) -> None:
         print(error)
 
 
+def _listing() -> str:
+    """What --help says: every recipe with the first line of its docstring."""
+    lines = [f"{name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
+    return "\n".join([inspect.getdoc(pretrain).splitlines()[0], "", "Recipes:", *lines])
+
+
 if __name__ == "__main__":
-    command(pretrain)
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        sys.argv.insert(1, "--recipe")
+    command(pretrain, description=_listing())

@@ -30,7 +30,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "sqrt", 1 - sqrt(1 - r), which falls fast at first (Warner et al. 2024, arXiv 2412.13663).
     """
 
-    def __init__(self, peak, warmup, steps, power=1.0, decay_from="warmup", final=0.0, shape="polynomial"):
+    def __init__(self, peak, warmup, steps, power=1.0, decay_from: str | int = "warmup", final=0.0, shape="polynomial"):
         warmup, steps = _count("warmup", warmup), _count("steps", steps)
         if not peak > 0 or not power > 0 or final < 0:
             raise ValueError(

@@ -8,11 +8,16 @@ import inspect
 import pkgutil
 import types
 import typing
+from collections.abc import Callable
+
+import keras
 
 import kerasbert.data
 import kerasbert.models
 import kerasbert.objectives
-from kerasbert.training import TransformerAdamW, WarmupDecay
+import kerasbert.training
+
+from .. import pairs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,19 +29,36 @@ class Recipe:
     batch_size: int  # rows of an update
     length: int  # tokens of a row
     steps: int  # updates
-    schedule: dict  # of WarmupDecay
+    schedule: dict  # of `schedule_class`
     config: dict = dataclasses.field(default_factory=dict)  # fields that differ from the size
     objective: str = "MaskedLM"  # a class of kerasbert.objectives
     objective_options: dict = dataclasses.field(default_factory=dict)
-    batches: str = "MaskedLMBatches"  # a class of kerasbert.data
+    batches: str = "MaskedLMBatches"  # a class of kerasbert.data, or "PairBatches"
     data: dict = dataclasses.field(default_factory=dict)  # of that class
     held_out: dict = dataclasses.field(default_factory=dict)  # of that class, where evaluation differs from `data`
-    optimizer: dict = dataclasses.field(default_factory=dict)  # of TransformerAdamW
+    optimizer: dict = dataclasses.field(default_factory=dict)  # of `optimizer_class`
+    optimizer_class: str = "TransformerAdamW"  # a class of kerasbert.training, or of keras.optimizers
+    schedule_class: str = "WarmupDecay"  # a class of kerasbert.training
     long_length: int = 0  # the last `long_steps` updates have rows of this length
     long_steps: int = 0
     accumulation: int = 1  # parts in which an update is computed
     dtype: str = "float32"  # or mixed_bfloat16, mixed_float16
     seed: int = 0
+    average: int = 0  # the model is the mean of so many last checkpoints
+
+    # Several corpora: their shares are proportional to their tokens ** sampling_exponent.
+    sampling_exponent: float = 1.0
+    mixed_by: str = "rows"  # or "batches": every update is of one corpus
+    languages: tuple[str, ...] = ()  # corpora bear these names, and rows the number of theirs
+    pairs: str = ""  # a class of kerasbert.data for parallel corpora, named "en-fr"
+    pair_data: dict = dataclasses.field(default_factory=dict)  # of that class
+
+    # A second model.
+    generator: str = ""  # a size: it fills the slots of ReplacedTokenDetection
+    generator_config: dict = dataclasses.field(default_factory=dict)  # fields that differ from the size
+    teacher: str = ""  # the folder of a MaskedLM, or a recipe that is run first
+    from_teacher: dict = dataclasses.field(default_factory=dict)  # of kerasbert.objectives.start_from_teacher
+    init_from: str = ""  # the folder of a model that is trained on, or a recipe that is run first
 
     def __post_init__(self):
         if (self.long_steps > 0) != (self.long_length > 0) or not 0 <= self.long_steps <= self.steps:
@@ -44,79 +66,153 @@ class Recipe:
                 "`long_steps` of `steps` have `long_length`: give both or neither. Received: "
                 f"steps={self.steps}, long_steps={self.long_steps}, long_length={self.long_length}."
             )
-
-        if bool(self.objective_options.get("sentence_pair")) != bool(self.data.get("sentence_pairs")):
+        for field, wanted in (("generator", "ReplacedTokenDetection"), ("teacher", "Distillation, KnowledgeTransfer")):
+            if bool(getattr(self, field)) != (self.objective in wanted.split(", ")):
+                raise ValueError(
+                    f"`{field}` belongs to the objectives {wanted}, and they need it. Received: "
+                    f"objective={self.objective}, {field}={getattr(self, field)!r}."
+                )
+        labelled = bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
+        if self.objective == "MaskedLM" and bool(self.objective_options.get("sentence_pair")) != labelled:
             raise ValueError(
                 "Pairs need a head and a head needs pairs: `objective_options.sentence_pair` and `data.sentence_pairs` "
                 f"must agree. Received: {self.objective_options} and {self.data}."
             )
 
-    def fields_of(self, group: str) -> dict[str, type]:
-        """Names and types of what a group may hold."""
-        if group == "config":
-            return typing.get_type_hints(type(self.backbone_config()))
-        target = {
-            "schedule": WarmupDecay,
-            "optimizer": TransformerAdamW,
-            "data": getattr(kerasbert.data, self.batches),
-            "held_out": getattr(kerasbert.data, self.batches),
-            "objective_options": getattr(kerasbert.objectives, self.objective),
-        }[group]
-        own = {"corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer"}
-        found = {} if group != "optimizer" else _parameters(TransformerAdamW.__mro__[1])
-        return {name: kind for name, kind in {**found, **_parameters(target)}.items() if name not in own}
+    @property
+    def labelled_pairs(self) -> bool:
+        """Whether rows are pairs of segments with a label."""
+        return bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
 
-    def backbone_config(self, **overrides):
-        """The config of the backbone."""
+    def class_of(self, group: str) -> Callable:
+        """What a group has the arguments of."""
+        if group in ("config", "generator_config"):
+            return type(self.backbone_config(self.generator if group == "generator_config" else ""))
+        if group == "from_teacher":
+            return kerasbert.objectives.start_from_teacher
+        name = {
+            "schedule": self.schedule_class,
+            "optimizer": self.optimizer_class,
+            "data": self.batches,
+            "held_out": self.batches,
+            "pair_data": self.pairs or "TranslationLMBatches",
+            "objective_options": self.objective,
+        }[group]
+        rooms = {
+            "schedule": (kerasbert.training, keras.optimizers.schedules),
+            "optimizer": (kerasbert.training, keras.optimizers),
+            "objective_options": (kerasbert.objectives,),
+        }.get(group, (kerasbert.data, pairs))
+        found = next((getattr(room, name) for room in rooms if hasattr(room, name)), None)
+        if found is None:
+            raise ValueError(f"There is no class {name!r} for `{group}` in {', '.join(r.__name__ for r in rooms)}.")
+        return found
+
+    def fields_of(self, group: str) -> dict[str, typing.Any]:
+        """Names and types of what a group may hold."""
+        target = self.class_of(group)
+        if dataclasses.is_dataclass(target):
+            return typing.get_type_hints(target)
+        return {name: kind for name, kind in parameters(target).items() if name not in OWN.get(group, SET_ELSEWHERE)}
+
+    def backbone_config(self, size: str = "", **overrides):
+        """The config of the backbone, or of one of another size."""
+        fields = self.generator_config if size else self.config
         for family in kerasbert.models.FAMILIES.values():
-            if self.backbone in family.family().SIZES:
-                return family.CONFIG(**{**family.family().SIZES[self.backbone], **self.config, **overrides})
+            if (size or self.backbone) in family.family().SIZES:
+                return family.CONFIG(**{**family.family().SIZES[size or self.backbone], **fields, **overrides})
         sizes = sorted({size for family in kerasbert.models.FAMILIES.values() for size in family.family().SIZES})
-        raise ValueError(f"`backbone` must be a size of a paper: {', '.join(sizes)}. Received: {self.backbone!r}.")
+        raise ValueError(
+            f"`backbone` must be a size of a paper: {', '.join(sizes)}. Received: {size or self.backbone!r}."
+        )
 
     def with_settings(self, settings: list[str]) -> "Recipe":
-        """The recipe with `name=value` overrides, such as `steps=1000`, `config.num_layers=4`, `schedule.peak=1e-3`."""
+        """The recipe with `name=value` overrides, such as `steps=1000`, `config.num_layers=4`, `schedule.peak=1e-3`.
+
+        With another class, its group keeps those numbers alone which that class takes.
+        """
         changed = {field.name: copy.deepcopy(getattr(self, field.name)) for field in dataclasses.fields(self)}
         own = {name: kind for name, kind in typing.get_type_hints(Recipe).items() if kind is not dict}
+        groups = []
         for setting in settings:
             name, equals, text = setting.partition("=")
             if not equals:
                 raise ValueError(f"A setting reads name=value, such as steps=1000. Received: {setting!r}.")
-            group, dot, inner = name.partition(".")
+            group, dot, _ = name.partition(".")
             if not dot and name in own:
                 changed[name] = _parsed(name, text, own[name])
             elif dot and isinstance(changed.get(group), dict):
-                fields = self.fields_of(group)
-                if inner not in fields:
-                    raise ValueError(f"`{group}` takes {', '.join(sorted(fields))}. Received: {setting!r}.")
-                kind = fields[inner]
-                if kind is typing.Any and inner in changed[group]:
-                    kind = type(changed[group][inner])
-                changed[group][inner] = _parsed(name, text, kind)
+                groups.append(setting)
             else:
-                groups = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
-                raise ValueError(f"A recipe has {', '.join([*own, *groups])}. Received: {setting!r}.")
+                options = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
+                raise ValueError(f"A recipe has {', '.join([*own, *options])}. Received: {setting!r}.")
+        classes = object.__new__(Recipe)  # with the classes and sizes that were set, whose arguments the groups are
+        classes.__dict__.update(changed)
+        for setting in groups:
+            name, _, text = setting.partition("=")
+            group, _, inner = name.partition(".")
+            fields = classes.fields_of(group)
+            if inner not in fields:
+                raise ValueError(f"`{group}` takes {', '.join(sorted(fields))}. Received: {setting!r}.")
+            kind = fields[inner]
+            if kind is typing.Any and changed[group].get(inner) is not None:
+                kind = type(changed[group][inner])
+            changed[group][inner] = _parsed(name, text, kind)
+        for field, group in CLASSES.items():
+            if changed[field] != getattr(self, field):  # the numbers of the class before mean nothing to another
+                known = classes.fields_of(group)
+                changed[group] = {inner: value for inner, value in changed[group].items() if inner in known}
         return Recipe(**changed)
 
 
-def _parameters(target) -> dict[str, typing.Any]:
-    """Argument names of a class with their types, by annotation or by default value."""
+LABELLED_ROWS = ("segment_pairs", "sentence_pairs", "sentence_order")
+SET_ELSEWHERE = {
+    *("self", "corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer", "language"),
+    *("languages", "student", "teacher", "generator", "discriminator", "learning_rate", "gradient_accumulation_steps"),
+    *("peak", "name", "sources", "targets"),
+}
+CLASSES = {
+    "schedule_class": "schedule",
+    "optimizer_class": "optimizer",
+    "objective": "objective_options",
+    "batches": "data",
+    "pairs": "pair_data",
+}
+OWN = {
+    "schedule": {"self", "steps"},
+    "held_out": SET_ELSEWHERE - {"batch_size", "length"},
+    "objective_options": SET_ELSEWHERE,
+}
+
+
+def parameters(target: Callable) -> dict[str, typing.Any]:
+    """Argument names of a function or class with their types, by annotation or by default value.
+
+    What a class passes on (`**options`) is looked up in the classes that it extends.
+    """
     kinds = {}
-    for parameter in inspect.signature(target).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+    for source in target.__mro__ if inspect.isclass(target) else [target]:
+        if inspect.isclass(source) and "__init__" not in vars(source):
             continue
-        if parameter.annotation is not parameter.empty:
-            kinds[parameter.name] = parameter.annotation
-        elif parameter.default is parameter.empty or parameter.default is None:
-            kinds[parameter.name] = typing.Any
-        else:
-            kinds[parameter.name] = type(parameter.default)
+        found = inspect.signature(source.__init__ if inspect.isclass(source) else source).parameters.values()
+        for parameter in found:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in kinds:
+                continue
+            if parameter.annotation is not parameter.empty:
+                kinds[parameter.name] = parameter.annotation
+            elif parameter.default is parameter.empty or parameter.default is None:
+                kinds[parameter.name] = typing.Any
+            else:
+                kinds[parameter.name] = type(parameter.default)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in found):
+            break
     return kinds
 
 
 def _parsed(name: str, text: str, kind) -> typing.Any:
     """`text` as a value of type `kind`."""
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    kinds = tuple(typing.get_origin(option) or option for option in kinds)
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -125,25 +221,42 @@ def _parsed(name: str, text: str, kind) -> typing.Any:
         value = float(value)
     if int in kinds and isinstance(value, float) and value.is_integer():
         value = int(value)
+    if tuple in kinds and isinstance(value, list):
+        value = tuple(value)
+    if typing.Literal in kinds:
+        return value
     if str in kinds and not isinstance(value, str) and not (value is None and type(None) in kinds):
-        value = text
-    if typing.Any in kinds or type(value) in kinds or (tuple in kinds and isinstance(value, list)):
+        value = text if not {int, tuple} & set(kinds) else value
+    if typing.Any in kinds or type(value) in kinds:
         return value
     names = " or ".join("None" if option is type(None) else option.__name__ for option in kinds)
     raise ValueError(f"`{name}` must be of type {names}. Received: {text!r}.")
 
 
-def find_recipe(name: str) -> Recipe:
-    """The recipe `family.run`, such as "bert.base"."""
+def all_recipes() -> dict[str, Callable[[], Recipe]]:
+    """Every recipe by its name, family.run."""
     import pipelines.recipes as folder
 
-    families = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.name != "recipe"]
-    family, _, run = name.partition(".")
     runs = {}
-    for known in families:
-        module = importlib.import_module(f"{folder.__name__}.{known}")
-        public = {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
-        runs |= {f"{known}.{key}": f for key, f in public.items() if f.__module__ == module.__name__ and key[0] != "_"}
-    if name not in runs:
+    for family in sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name != "recipe"):
+        module = importlib.import_module(f"{folder.__name__}.{family}")
+        public = {key: value for key, value in vars(module).items() if inspect.isfunction(value) and key[0] != "_"}
+        runs |= {f"{family}.{key}": run for key, run in public.items() if run.__module__ == module.__name__}
+    return runs
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe `family.run`, such as "bert.base" (or "bert_base")."""
+    runs = all_recipes()
+    joined = {key.replace(".", "_"): key for key in runs}
+    if joined.get(name, name) not in runs:
         raise ValueError(f"The recipes are {', '.join(sorted(runs))}. Received: {name!r}.")
-    return runs[name]()
+    return runs[joined.get(name, name)]()
+
+
+# What the tiny twins have in common: runs of two or three minutes on two cores. 0.02 suits a width of 768: at 128 it
+# means a plateau of thousands of steps.
+TINY = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
+TINY_RUN = dict(batch_size=32, length=64, steps=3_000, long_length=0, long_steps=0, accumulation=1)
+TINY_SCHEDULE = dict(peak=2e-3, warmup=200)
+TINY_ADAM = dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0)

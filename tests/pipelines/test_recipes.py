@@ -1,10 +1,12 @@
 """The papers' numbers, and overrides by name and type."""
 
+import inspect
+
 import pytest
 
 from kerasbert.training import WarmupDecay
 from pipelines.pretrain import make_optimizer
-from pipelines.recipes.recipe import find_recipe
+from pipelines.recipes.recipe import all_recipes, find_recipe
 
 
 def test_bert_base_is_the_paper():
@@ -22,16 +24,72 @@ def test_bert_base_is_the_paper():
     assert {step: float(schedule(step)) for step in rates} == pytest.approx(rates, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["large", "large_whole_words", "medium", "small", "mini", "tiny"])
+@pytest.mark.parametrize("name", all_recipes())
 def test_every_recipe_is_complete(name):
-    recipe = find_recipe(f"bert.{name}")
-    assert recipe.name == f"bert.{name}"
-    assert recipe.backbone_config().hidden_dim == {"large": 1024, "large_whole_words": 1024, "medium": 512}.get(
-        name, {"small": 512, "mini": 256, "tiny": 128}.get(name)
-    )
-    for group in ("config", "schedule", "optimizer", "data", "objective_options"):
+    recipe = find_recipe(name)
+    assert recipe.name == name and recipe == find_recipe(name.replace(".", "_"))
+    recipe.backbone_config()
+    groups = ["config", "schedule", "optimizer", "data", "held_out", "objective_options"]
+    groups += ["generator_config"] if recipe.generator else []
+    groups += ["pair_data"] if recipe.pairs else []
+    for group in groups:
         assert set(getattr(recipe, group)) <= set(recipe.fields_of(group)), group
-    assert make_optimizer(recipe).no_decay
+    optimizer = make_optimizer(recipe)
+    rates = [float(optimizer._learning_rate(step)) for step in (0, recipe.steps // 2, recipe.steps)]
+    assert min(rates) >= 0 and 0 < rates[1] and all(rate < 30 for rate in rates)
+    assert inspect.getdoc(all_recipes()[name]).splitlines()[0].endswith(".")
+
+
+def test_every_family_has_a_twin_for_two_cores():
+    families = {name.partition(".")[0] for name in all_recipes()}
+    assert families >= {"bert", "roberta", "electra", "t5", "xlnet", "xlm", "transformer", "modernbert", "mobilebert"}
+    assert not [family for family in families if f"{family}.tiny" not in all_recipes()]
+
+
+# Of the sheets: rows of an update, tokens of a row, updates; then rates at updates.
+NUMBERS = {
+    "roberta.base": ((8_192, 512, 500_000), {24_000: 6e-4, 500_000: 0.0}),
+    "roberta.base_books": ((2_048, 512, 125_000), {10_000: 5e-4, 67_500: 2.5e-4}),
+    "spanbert.large": ((256, 512, 2_400_000), {1_200_000: 5e-5}),
+    "albert.base": ((4_096, 512, 125_000), {3_125: 0.001716}),
+    "electra.small": ((128, 128, 1_000_000), {10_000: 4.95e-4, 500_000: 2.5e-4}),
+    "electra.large": ((2_048, 512, 1_750_000), {}),
+    "deberta.v3_large": ((8_192, 512, 500_000), {250_000: 1.5e-4}),
+    "t5.base": ((128, 512, 524_288), {0: 0.01, 10_000: 0.01, 40_000: 0.005, 524_288: 0.00138107}),
+    "gpt.base": ((64, 512, 3_000_000), {2_000: 2.5e-4, 1_501_000: 1.25e-4}),
+    "transformer_xl.wikitext103": ((60, 150, 200_000), {0: 2.5e-4, 100_000: 1.25e-4}),
+    "xlnet.large": ((8_192, 512, 500_000), {40_000: 4e-4, 500_000: 4e-7}),
+    "xlm.english": ((64, 256, 1_000_000), {30_000: 1e-4, 120_000: 5e-5}),
+    "distilbert.base": ((4_000, 512, 6_000), {300: 5e-4}),
+    "modernbert.base_decay": ((576, 8_192, 10_600), {2_650: 3e-4 * (0.001 + 0.999 * 0.5)}),
+    "transformer.base": ((832, 256, 100_000), {3_999: 6.988e-4, 99_999: 1.3975e-4}),
+    "mobilebert.base": ((2_048, 512, 500_000), {10_000: 1.5e-3}),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_numbers_of_the_papers(name):
+    recipe, (sizes, rates) = find_recipe(name), NUMBERS[name]
+    assert (recipe.batch_size, recipe.length, recipe.steps) == sizes
+    schedule = make_optimizer(recipe)._learning_rate
+    assert {step: float(schedule(step)) for step in rates} == pytest.approx(rates, rel=2e-4, abs=1e-11)
+
+
+def test_optimizers_of_the_papers():
+    kinds = {
+        "albert.base": "TransformerLamb",
+        "t5.base": "TransformerAdafactor",
+        "modernbert.base": "StableAdamW",
+        "mobilebert.transfer": "ProgressiveLamb",
+        "seq2seq_attention.attention": "Adadelta",
+        "electra.base": "TransformerAdamW",
+    }
+    assert {name: type(make_optimizer(find_recipe(name))).__name__ for name in kinds} == kinds
+    assert make_optimizer(find_recipe("roberta.base")).beta_2 == 0.98
+    assert make_optimizer(find_recipe("roberta.base")).no_decay == ()
+    assert make_optimizer(find_recipe("transformer_xl.enwik8")).global_clipnorm == 0.25
+    assert find_recipe("electra.large").data["mask_rate"] == 0.25
+    assert find_recipe("mbert.base").sampling_exponent == 0.7
 
 
 def test_settings_are_read_by_type():
@@ -71,6 +129,9 @@ def test_settings_are_read_by_type():
         ("data.whole_words=1", "`data.whole_words` must be of type bool"),
         ("long_steps=3", "give both or neither"),
         ("data.sentence_pairs=false", "must agree"),
+        ("teacher=runs/bert", "`teacher` belongs to the objectives Distillation, KnowledgeTransfer"),
+        ("objective=ReplacedTokenDetection", "`generator` belongs to the objectives ReplacedTokenDetection"),
+        ("optimizer.learning_rate=1.0", "`optimizer` takes .*weight_decay.*Received: 'optimizer.learning_rate=1.0'"),
     ],
 )
 def test_wrong_settings_name_the_fix(setting, message):
@@ -78,8 +139,22 @@ def test_wrong_settings_name_the_fix(setting, message):
         find_recipe("bert.tiny").with_settings([setting])
 
 
+def test_classes_are_settings_too():
+    recipe = find_recipe("bert.tiny").with_settings(
+        ["schedule.flat=true", "schedule_class=RootDecay", "optimizer_class=TransformerLamb", "optimizer.beta_2=0.98"]
+    )
+    assert recipe.schedule == dict(peak=2e-3, warmup=200, flat=True)
+    assert make_optimizer(recipe).beta_2 == 0.98 and recipe.class_of("optimizer").__name__ == "TransformerLamb"
+    with pytest.raises(ValueError, match="There is no class 'Rocket' for `optimizer` in kerasbert.training"):
+        find_recipe("bert.tiny").with_settings(["optimizer_class=Rocket"]).class_of("optimizer")
+    languages = find_recipe("xlm.tiny").with_settings(["languages=['en','de']"]).languages
+    assert languages == ("en", "de")
+    decay = find_recipe("modernbert.tiny").with_settings(["schedule.decay_from=7"]).schedule["decay_from"]
+    assert decay == 7
+
+
 def test_unknown_recipes_and_sizes():
-    with pytest.raises(ValueError, match="The recipes are bert.base, .*Received: 'bert.huge'"):
+    with pytest.raises(ValueError, match="The recipes are .*bert.base, .*Received: 'bert.huge'"):
         find_recipe("bert.huge")
     with pytest.raises(ValueError, match="size of a paper: .*bert_base.*Received: 'bert_huge'"):
         find_recipe("bert.tiny").with_settings(["backbone=bert_huge"]).backbone_config()

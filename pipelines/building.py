@@ -1,0 +1,171 @@
+"""From a recipe to what `fit` needs: batches, a model, an optimizer."""
+
+import inspect
+from pathlib import Path
+
+import kerasbert.models
+from kerasbert.data import Batches, Corpus, MixtureBatches, Tokenizer, mixing_rates
+from kerasbert.models import Backbone
+from kerasbert.objectives import Discriminator, MaskedLM, start_from_teacher
+from kerasbert.training import LossScale
+
+from .phases import Mixed, Phases
+from .recipes.recipe import Recipe, parameters
+
+
+def named(corpus: Corpus | dict[str, Corpus]) -> dict[str, Corpus]:
+    """Corpora by name, of one or several."""
+    return corpus if isinstance(corpus, dict) else {"text": corpus}
+
+
+def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
+    """The batches of the whole run."""
+    corpora = named(corpus)
+
+    def part(length: int, steps: int, seed: int) -> Batches:
+        shape = dict(batch_size=recipe.batch_size, length=length, accumulation=recipe.accumulation, seed=seed)
+        return _batches(recipe, corpora, steps, shape)
+
+    first = part(recipe.length, recipe.steps - recipe.long_steps, recipe.seed)
+    if not recipe.long_steps:
+        return first
+    return Phases([first, part(recipe.long_length, recipe.long_steps, recipe.seed + 1)])
+
+
+def evaluation_batches(
+    recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps: int | None = None, **changes
+) -> Batches:
+    """One pass over corpora, or its first `steps` batches; the same rows and masks every time."""
+    corpora = named(corpus)
+    shape = dict(batch_size=min(recipe.batch_size, 128), length=recipe.length, seed=recipe.seed)
+    changes = {**recipe.held_out, **changes}
+    if len(corpora) > 1:
+        return _batches(recipe, corpora, steps or 100, shape, changes)
+    whole = _batches(recipe, corpora, None, shape, changes)
+    return whole if steps is None or len(whole) <= steps else _batches(recipe, corpora, steps, shape, changes)
+
+
+def _batches(
+    recipe: Recipe, corpora: dict[str, Corpus], steps: int | None, shape: dict, changes: dict | None = None
+) -> Batches:
+    """Batches of one corpus, or a mixture of those of several."""
+    parts, groups = {}, {}
+    for name, text in corpora.items():
+        known, own = name in recipe.languages, {}
+        ends = name.split("-")
+        is_pair = bool(recipe.pairs) and len(ends) == 2 and all(end in recipe.languages for end in ends)
+        if recipe.languages and not known and not is_pair:
+            raise ValueError(
+                f"This recipe knows the languages {', '.join(recipe.languages)}"
+                + (" and pairs such as " + "-".join(recipe.languages[:2]) if recipe.pairs else "")
+                + f". Received: a corpus {name!r}. Use --corpus {recipe.languages[0]}=folder, or --set languages=."
+            )
+        if is_pair:
+            own = {"languages": tuple(recipe.languages.index(end) for end in ends)}
+        elif known:
+            own = {"language": recipe.languages.index(name)}
+        group = "pair_data" if is_pair else "data"
+        cls = recipe.class_of(group)
+        options = {**shape, **own, **getattr(recipe, group), **({} if is_pair or changes is None else changes)}
+        if len(corpora) == 1:
+            options["steps"] = steps
+        accepted = parameters(cls)
+        if options.get("accumulation", 1) > 1 and "accumulation" not in accepted:
+            raise ValueError(
+                f"{cls.__name__} gives whole updates. Received: accumulation={recipe.accumulation}. Use 1."
+            )
+        parts[name] = cls(text, **{key: value for key, value in options.items() if key in accepted})
+        groups.setdefault(group, []).append(name)
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    rates = {}
+    for names in groups.values():  # XLM draws as many languages as pairs, at most five of each
+        shares = mixing_rates([corpora[name].num_tokens for name in names], recipe.sampling_exponent)
+        rates |= {name: float(share) * min(5, len(names)) for name, share in zip(names, shares, strict=True)}
+    options = {key: value for key, value in shape.items() if key != "length"}
+    mixture = MixtureBatches(parts, rates, steps=steps, by=recipe.mixed_by, **options)
+    return Mixed(mixture) if len(groups) > 1 else mixture
+
+
+def unigram_loss(recipe: Recipe, corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None) -> float:
+    """Nats a token of a model that knows how frequent tokens are, in each corpus by itself."""
+    losses = {name: text.unigram_entropy() for name, text in corpora.items()}
+    if held_out is not None:
+        fallback = next(iter(corpora.values()))
+        losses = {name: corpora.get(name, fallback).unigram_loss(text) for name, text in held_out.items()}
+    return sum(losses.values()) / len(losses)
+
+
+def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_from: str | Path = ""):
+    """The objective for the corpus's vocabulary, with new backbones, or with the weights in `init_from`.
+
+    Args:
+        corpus: whose tokenizer it is for.
+        teacher: folder of a MaskedLM.
+        init_from: folder of the model that is trained on.
+    """
+    tokenizer = corpus.tokenizer()
+    _check_length(recipe)
+    cls = recipe.class_of("objective_options")
+    options = dict(tokenizer=tokenizer, **recipe.objective_options)
+    start = dict(dtype=recipe.dtype)
+    if init_from:
+        inside = Path(init_from) / "discriminator"
+        stored = Tokenizer.load(inside if inside.is_dir() else init_from) if Path(init_from).is_dir() else tokenizer
+        corpus.check_tokenizer(stored)
+
+    def new(kind, size: str, group: str, **arguments):
+        if init_from:
+            return kind.from_preset(init_from, **start, **recipe.config, **arguments)
+        fields = _config_fields(recipe, tokenizer, group)
+        return kind.from_preset(size, load_weights=False, **start, **fields, **arguments)
+
+    if recipe.generator and not init_from:
+        generator = new(Backbone, recipe.generator, "generator_config")
+        return cls(generator, new(Discriminator, recipe.backbone, "config").backbone, dtype=recipe.dtype, **options)
+    if not recipe.teacher:
+        return new(cls, recipe.backbone, "config", **options)
+    teacher = MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.dtype)
+    student = new(MaskedLM, recipe.backbone, "config", sentence_pair=recipe.labelled_pairs)
+    if not init_from:
+        start_from_teacher(student, teacher, **recipe.from_teacher)
+    return cls(student, teacher, dtype=recipe.dtype, **options)
+
+
+def _check_length(recipe: Recipe) -> None:
+    longest = max(recipe.length, recipe.long_length)
+    family = next(f for f in kerasbert.models.FAMILIES.values() if recipe.backbone in f.family().SIZES)
+    room = getattr(recipe.backbone_config(), "max_length", None) if family.learned_positions else None
+    if room is not None and room < longest:
+        raise ValueError(
+            f"Rows must fit the position table. Received: rows of {longest} tokens, config.max_length={room}. "
+            f"Use --set config.max_length={longest}."
+        )
+
+
+def _config_fields(recipe: Recipe, tokenizer: Tokenizer, group: str) -> dict:
+    """Fields of a config: the recipe's, and what the tokenizer and the languages decide."""
+    facts = tokenizer.facts
+    ids = {name: facts[name] for name in ("pad_id", "bos_id", "eos_id", "cls_id", "sep_id")}
+    ids["eos_id"] = ids["sep_id"] if ids["eos_id"] is None else ids["eos_id"]
+    ids["bos_id"] = ids["cls_id"] if ids["bos_id"] is None else ids["bos_id"]
+    ids["decoder_start_id"] = ids["pad_id"]
+    fields = {name: value for name, value in ids.items() if value is not None}
+    fields["vocabulary_size"] = tokenizer.vocabulary_size
+    if recipe.languages:
+        numbers = {name: number for number, name in enumerate(recipe.languages)}
+        fields |= {"num_languages": len(numbers), "language_names": numbers}
+    known = recipe.fields_of(group)
+    return {**{name: value for name, value in fields.items() if name in known}, **getattr(recipe, group)}
+
+
+def make_optimizer(recipe: Recipe):
+    """The recipe's optimizer with its schedule, scaled for float16."""
+    schedule, optimizer = recipe.class_of("schedule"), recipe.class_of("optimizer")
+    steps = {"steps": recipe.steps} if "steps" in inspect.signature(schedule).parameters else {}
+    optimizer = optimizer(
+        schedule(**steps, **recipe.schedule),
+        gradient_accumulation_steps=recipe.accumulation if recipe.accumulation > 1 else None,
+        **recipe.optimizer,
+    )
+    return LossScale(optimizer) if recipe.dtype == "mixed_float16" else optimizer

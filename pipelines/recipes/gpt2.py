@@ -1,0 +1,49 @@
+"""GPT-2's runs (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2).
+
+The paper gives batches of 512 rows of 1,024 tokens and rates tuned on held-out text; steps, rates and decay here are
+those of GPT-3's table of the same sizes (Brown et al. 2020, arXiv 2005.14165, table 2.1).
+"""
+
+from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+
+
+def _paper(name: str, size: str, peak: float, **changes) -> Recipe:
+    numbers = dict(
+        backbone=size,
+        batch_size=512,
+        length=1_024,
+        steps=600_000,
+        schedule=dict(peak=peak, warmup=2_000, shape="cosine", final=peak / 10),
+        optimizer=dict(weight_decay=0.1, beta_1=0.9, beta_2=0.95, epsilon=1e-8, global_clipnorm=1.0),
+        objective="CausalLM",
+        batches="CausalLMBatches",
+        dtype="mixed_bfloat16",
+    )
+    return Recipe(name=name, **{**numbers, **changes})
+
+
+def small() -> Recipe:
+    """GPT-2, 124M parameters: LAMBADA perplexity 35.13, WikiText-103 37.50."""
+    return _paper("gpt2.small", "gpt2_small", 6e-4)
+
+
+def medium() -> Recipe:
+    """GPT-2, 355M parameters."""
+    return _paper("gpt2.medium", "gpt2_medium", 3e-4)
+
+
+def large() -> Recipe:
+    """GPT-2, 774M parameters."""
+    return _paper("gpt2.large", "gpt2_large", 2.5e-4)
+
+
+def xl() -> Recipe:
+    """GPT-2, 1.56B parameters: LAMBADA perplexity 8.63, WikiText-103 17.48."""
+    return _paper("gpt2.xl", "gpt2_xl", 2e-4)
+
+
+def tiny() -> Recipe:
+    """The twin of small for two cores."""
+    config = dict(TINY, dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
+    run = dict(TINY_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
+    return _paper("gpt2.tiny", "gpt2_small", 2e-3, **run)

@@ -1,0 +1,54 @@
+"""ModernBERT's three stages (Warner et al. 2024, arXiv 2412.13663, table 3 and the published configurations).
+
+The paper counts tokens; steps here are those tokens in full batches. The first stage's batches grow from 768 to 4,608
+rows over its first 50 billion tokens; here they are full from the start.
+"""
+
+from .recipe import TINY, TINY_RUN, Recipe
+
+
+def _paper(name: str, size: str, **changes) -> Recipe:
+    numbers = dict(
+        backbone=size,
+        optimizer_class="StableAdamW",
+        optimizer=dict(weight_decay=1e-5, beta_1=0.9, beta_2=0.98, epsilon=1e-6),
+        data=dict(rows="packed", rule="modernbert", mask_rate=0.3),
+        held_out=dict(mask_rate=0.15),
+        dtype="mixed_bfloat16",
+    )
+    return Recipe(name=name, **{**numbers, **changes})
+
+
+def base() -> Recipe:
+    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024 at a constant rate."""
+    # 4,608 rows of 1,024 tokens: 4.72M an update; the warm-up is 3 billion tokens.
+    numbers = dict(batch_size=4_608, length=1_024, steps=364_000, config=dict(global_rope_theta=10_000.0))
+    return _paper("modernbert.base", "modernbert_base", schedule=dict(peak=8e-4, warmup=636, final=8e-4), **numbers)
+
+
+def base_long() -> Recipe:
+    """Stage 2 of base: 250 billion tokens in rows of 8,192; theta 160,000 in global layers."""
+    numbers = dict(batch_size=576, length=8_192, steps=53_000, init_from="modernbert.base")
+    numbers |= dict(config=dict(global_rope_theta=160_000.0))
+    return _paper("modernbert.base_long", "modernbert_base", schedule=dict(peak=3e-4, warmup=0, final=3e-4), **numbers)
+
+
+def base_decay() -> Recipe:
+    """Stage 3 of base, 50 billion tokens, the rate falls as 1 - sqrt: GLUE 88.4, BEIR 41.6."""
+    numbers = dict(batch_size=576, length=8_192, steps=10_600, init_from="modernbert.base_long", average=4)
+    schedule = dict(peak=3e-4, warmup=0, final=3e-7, shape="sqrt")
+    return _paper("modernbert.base_decay", "modernbert_base", schedule=schedule, **numbers)
+
+
+def large() -> Recipe:
+    """Stage 1 of large, its first 900 billion tokens (the rest at a rate of 5e-5)."""
+    numbers = dict(batch_size=4_928, length=1_024, steps=178_000, config=dict(global_rope_theta=10_000.0))
+    return _paper("modernbert.large", "modernbert_large", schedule=dict(peak=5e-4, warmup=396, final=5e-4), **numbers)
+
+
+def tiny() -> Recipe:
+    """The twin of all stages for two cores: packed rows, 30%, warm-up, constant rate, 1 - sqrt."""
+    config = dict(TINY, local_attention=32, attention_output_dropout=0.0)
+    schedule = dict(peak=2e-3, warmup=200, decay_from=2_000, final=2e-6, shape="sqrt")
+    run = dict(TINY_RUN, length=128, batch_size=16, config=config, schedule=schedule, dtype="float32")
+    return _paper("modernbert.tiny", "modernbert_base", **run)

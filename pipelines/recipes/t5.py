@@ -1,0 +1,167 @@
+"""T5's runs (Raffel et al. 2019, arXiv 1910.10683, sections 3 and 4), version 1.1 and mT5 (arXiv 2010.11934)."""
+
+from .recipe import TINY_RUN, Recipe
+
+_ADAFACTOR = dict(beta_2_decay=-0.8, clip_threshold=1.0, epsilon_1=1e-30, epsilon_2=1e-3)
+
+
+def _paper(name: str, size: str = "t5_base", objective: str = "random_spans", **changes) -> Recipe:
+    """The baseline: 2^19 steps of 2^16 tokens, 1 / sqrt(max(n, 10,000)), spans of 3, 15% noise."""
+    noise = {"random_spans": dict(rate=0.15, mean_span=3.0), "prefix_lm": {}, "deshuffling": {}, "lm": {}}
+    numbers = dict(
+        backbone=size,
+        batch_size=128,
+        length=512,
+        steps=2**19,
+        schedule_class="RootDecay",
+        schedule=dict(peak=0.01, warmup=10_000, flat=True),
+        optimizer_class="TransformerAdafactor",
+        optimizer=_ADAFACTOR,
+        objective="Seq2SeqLM",
+        objective_options=dict(z_loss=1e-4),
+        batches="DenoisingBatches",
+        data=dict(objective=objective, **noise.get(objective, dict(rate=0.15))),
+    )
+    return Recipe(name=name, **{**numbers, **changes})
+
+
+def base() -> Recipe:
+    """The baseline with random spans of 3: GLUE 83.49, SQuAD EM 81.84, CNN/DM ROUGE-2 19.62."""
+    return _paper("t5.base")
+
+
+def small() -> Recipe:
+    """T5-small, 60M parameters, 1M steps of 2,048 rows: GLUE 77.4."""
+    return _paper("t5.small", "t5_small", batch_size=2_048, steps=1_000_000)
+
+
+def large() -> Recipe:
+    """T5-large, 770M parameters, 1M steps of 2,048 rows: GLUE 86.4."""
+    return _paper("t5.large", "t5_large", batch_size=2_048, steps=1_000_000)
+
+
+def prefix_lm() -> Recipe:
+    """Table 4, prefix language modelling: GLUE 80.69, SQuAD EM 77.99."""
+    return _paper("t5.prefix_lm", objective="prefix_lm")
+
+
+def bert_style() -> Recipe:
+    """Table 4, BERT-style denoising of the whole text: GLUE 82.96, SQuAD EM 80.65."""
+    return _paper("t5.bert_style", objective="bert")
+
+
+def deshuffling() -> Recipe:
+    """Table 4, deshuffling: GLUE 73.17, SQuAD EM 67.61."""
+    return _paper("t5.deshuffling", objective="deshuffling")
+
+
+def mass_style() -> Recipe:
+    """Table 5, MASS-style: no random tokens; GLUE 82.32, SQuAD EM 80.10."""
+    return _paper("t5.mass_style", objective="mass")
+
+
+def replace_spans() -> Recipe:
+    """Table 5, the baseline: runs of single noise tokens become one sentinel; GLUE 83.28, SQuAD EM 80.88."""
+    return _paper("t5.replace_spans", objective="replace_spans")
+
+
+def drop_tokens() -> Recipe:
+    """Table 5, corrupted tokens are dropped: GLUE 84.44, SQuAD EM 80.52."""
+    return _paper("t5.drop_tokens", objective="drop_tokens")
+
+
+def shared() -> Recipe:
+    """Table 2, encoder and decoder share their weights: GLUE 82.81."""
+    return _paper("t5.shared", objective="replace_spans", config=dict(architecture="shared"))
+
+
+def language_model() -> Recipe:
+    """Table 2, a decoder alone that predicts every token: GLUE 73.78."""
+    recipe = _paper(
+        "t5.language_model", objective="lm", objective_options={}, config=dict(architecture="language_model")
+    )
+    return _causal(recipe, "causal")
+
+
+def prefix_language_model() -> Recipe:
+    """Table 2, a decoder alone that sees all of its prefix: GLUE 79.68."""
+    config = dict(architecture="prefix_language_model")
+    return _causal(_paper("t5.prefix_language_model", objective="prefix_lm", objective_options={}, config=config))
+
+
+def _causal(recipe: Recipe, layout: str = "prefix") -> Recipe:
+    values = {**vars(recipe), "objective": "CausalLM", "data": {**recipe.data, "layout": layout}}
+    return Recipe(**values)
+
+
+def v1_1_base() -> Recipe:
+    """T5 1.1-base: gated GELU, an output layer of its own, no dropout, C4 alone; 1M steps of 2,048 rows."""
+    return _paper("t5.v1_1_base", "t5_v1_1_base", batch_size=2_048, steps=1_000_000, config=dict(dropout=0.0))
+
+
+def mt5_base() -> Recipe:
+    """mT5-base, 101 languages sampled with exponent 0.3, rows of 1,024 tokens: XNLI 75.4 (zero-shot)."""
+    numbers = dict(batch_size=1_024, length=1_024, steps=1_000_000, config=dict(dropout=0.0), sampling_exponent=0.3)
+    return _paper("t5.mt5_base", "mt5_base", **numbers)
+
+
+# A width of 128 learns faster with Adafactor's relative steps when they fall with the run.
+_TINY = dict(
+    TINY_RUN,
+    steps=2_500,
+    schedule_class="WarmupDecay",
+    schedule=dict(peak=0.02, warmup=100, final=1e-3),
+)
+_TINY_CONFIG = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
+
+
+def _tiny(name: str, objective: str = "random_spans", **changes) -> Recipe:
+    config = {**_TINY_CONFIG, **changes.pop("config", {})}
+    return _paper(f"t5.{name}", "t5_small", objective, config=config, **{**_TINY, **changes})
+
+
+def tiny() -> Recipe:
+    """The twin of base for two cores: random spans."""
+    return _tiny("tiny")
+
+
+def tiny_prefix_lm() -> Recipe:
+    """The twin of prefix_lm for two cores."""
+    return _tiny("tiny_prefix_lm", "prefix_lm")
+
+
+def tiny_bert_style() -> Recipe:
+    """The twin of bert_style for two cores."""
+    return _tiny("tiny_bert_style", "bert")
+
+
+def tiny_mass_style() -> Recipe:
+    """The twin of mass_style for two cores."""
+    return _tiny("tiny_mass_style", "mass")
+
+
+def tiny_deshuffling() -> Recipe:
+    """The twin of deshuffling for two cores."""
+    return _tiny("tiny_deshuffling", "deshuffling")
+
+
+def tiny_replace_spans() -> Recipe:
+    """The twin of replace_spans for two cores."""
+    return _tiny("tiny_replace_spans", "replace_spans")
+
+
+def tiny_drop_tokens() -> Recipe:
+    """The twin of drop_tokens for two cores."""
+    return _tiny("tiny_drop_tokens", "drop_tokens")
+
+
+def tiny_language_model() -> Recipe:
+    """The twin of language_model for two cores."""
+    config = dict(architecture="language_model")
+    return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config), "causal")
+
+
+def tiny_prefix_language_model() -> Recipe:
+    """The twin of prefix_language_model for two cores."""
+    config = dict(architecture="prefix_language_model")
+    return _causal(_tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config))

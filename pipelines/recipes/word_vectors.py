@@ -1,0 +1,31 @@
+"""Skip-gram with negative sampling (Mikolov et al. 2013, arXiv 1310.4546, and the tool's defaults)."""
+
+from .recipe import Recipe
+
+
+def _paper(name: str, **changes) -> Recipe:
+    numbers = dict(
+        backbone="google_news",
+        # The tool takes one pair at a time at 0.025; the mean over many pairs wants a higher rate.
+        batch_size=1_024,
+        length=1,
+        steps=10_000_000,
+        schedule=dict(peak=25.0, warmup=0, final=0.0025),
+        optimizer_class="SGD",
+        objective="SkipGram",
+        batches="SkipGramBatches",
+        data=dict(window=5, negatives=5, threshold=1e-5, rule="paper"),
+    )
+    return Recipe(name=name, **{**numbers, **changes})
+
+
+def google_news() -> Recipe:
+    """300 dimensions, 100 billion words: 72% of the phrase analogies with 1,000 dimensions and 33 billion."""
+    return _paper("word_vectors.google_news")
+
+
+def tiny() -> Recipe:
+    """The twin for two cores, with AdamW: 64 dimensions."""
+    data = dict(window=5, negatives=5, threshold=1e-3, rule="code")
+    run = dict(batch_size=1_024, steps=4_000, schedule=dict(peak=5e-3, warmup=100), optimizer_class="TransformerAdamW")
+    return _paper("word_vectors.tiny", config=dict(hidden_dim=64), optimizer=dict(weight_decay=0.0), data=data, **run)

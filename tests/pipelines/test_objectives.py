@@ -1,0 +1,195 @@
+"""Every objective from a corpus to a saved model: four steps of tiny recipes, with models that are smaller still."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.data import Corpus, Tokenizer, parallel_documents
+from pipelines.pretrain import pretrain
+
+RUN = ("steps=4", "batch_size=4", "length=16")
+SMALL = ("config.num_layers=1", "config.hidden_dim=16", "config.num_heads=2", "config.feed_forward_dim=24")
+WARMUP = ("schedule.warmup=1",)
+SETTINGS = {
+    "roberta.tiny": (),
+    "spanbert.tiny": (),
+    "albert.tiny": ("config.embedding_dim=8", "data.dupe_factor=2"),
+    "electra.tiny": (
+        *("config.embedding_dim=8", "generator_config.embedding_dim=8", "generator_config.num_layers=1"),
+        *("generator_config.hidden_dim=8", "generator_config.feed_forward_dim=12"),
+    ),
+    "deberta.v3_tiny": (
+        "generator_config.hidden_dim=16",
+        *("generator_config.num_heads=2", "generator_config.feed_forward_dim=24"),
+    ),
+    "t5.tiny": ("config.head_dim=8",),
+    "t5.tiny_prefix_language_model": ("config.head_dim=8",),
+    "gpt2.tiny": (),
+    "transformer_xl.tiny": ("config.head_dim=8", "config.cutoffs=(40,)", "config.memory_length=16"),
+    "xlnet.tiny": (
+        *("config.memory_length=8", "config.reuse_length=8", "data.reuse_length=8"),
+        "held_out.batch_size=2",
+    ),
+    "modernbert.tiny": ("schedule.decay_from=2", "length=32"),
+    "word_vectors.tiny": ("config.hidden_dim=8", "length=1"),
+}
+
+
+@pytest.fixture(scope="session")
+def texts(text_file, tmp_path_factory):
+    """Folders of corpora of one tokenizer: two languages, held-out text, and parallel text of the two."""
+    folder = tmp_path_factory.mktemp("several")
+    documents = text_file.read_text().split("\n\n")
+    tokenizer = Tokenizer.train("unigram", documents, 140, family="t5")
+    angles = Tokenizer.train("wordpiece", documents, 80)
+    lines = [line for document in documents for line in document.splitlines()]
+    pairs = list(parallel_documents(lines[::2], lines[1::2]))
+    for name, text, of in (
+        ("t5", documents[6:], tokenizer),
+        ("t5_held_out", documents[:6], tokenizer),
+        ("en", documents[6:30], angles),
+        ("de", documents[30:], angles),
+        ("held_out", documents[:6], angles),
+        ("pairs", pairs, angles),
+    ):
+        Corpus.write(folder / name, text, of)
+    return folder
+
+
+def weights_of(folder):
+    return [np.array(value) for value in kerasbert.load(folder).get_weights()]
+
+
+def check(run, last):
+    """A run of four steps left a finite loss, a log, and a model that loads."""
+    assert [json.loads(line)["step"] for line in (run / "log.jsonl").read_text().splitlines()] == [2, 4]
+    assert math.isfinite(last["loss"]) and math.isfinite(last["val_loss"])
+    model = kerasbert.load(run / "model")
+    assert model.backbone.config.vocabulary_size == model.tokenizer.vocabulary_size
+    return model
+
+
+def settings(recipe):
+    fields = SETTINGS.get(recipe, ())
+    small = () if recipe == "word_vectors.tiny" else SMALL
+    return (*RUN, *small, *WARMUP, *fields)
+
+
+@pytest.mark.parametrize("recipe", SETTINGS)
+def test_a_corpus_becomes_a_model(recipe, texts, tmp_path):
+    is_t5 = recipe.startswith("t5")
+    corpus, held_out = texts / ("t5" if is_t5 else "en"), texts / ("t5_held_out" if is_t5 else "held_out")
+    last = pretrain(corpus, tmp_path / "run", recipe, held_out, held_out_steps=2, report_every=2, set=settings(recipe))
+    model = check(tmp_path / "run", last)
+    assert type(model).__name__ == json.loads((tmp_path / "run" / "recipe.json").read_text())["recipe"]["objective"]
+    if recipe == "electra.tiny":
+        assert 0 <= last["val_rtd_auc"] <= 1 and "val_rtd_loss" in last
+
+
+@pytest.mark.parametrize("recipe", ["xlm.tiny_tlm", "mbert.tiny"])
+def test_several_languages(recipe, texts, tmp_path):
+    corpora = [f"{name}={texts / name}" for name in ("en", "de")]
+    changes = ["config.num_layers=1", "config.hidden_dim=16", "config.num_heads=2"]
+    if recipe == "xlm.tiny_tlm":
+        corpora.append(f"en-de={texts / 'pairs'}")
+        changes += ["data.max_predictions=4", "pair_data.max_predictions=4", "languages=('de','en')"]
+    else:
+        changes += ["data.dupe_factor=2", "config.feed_forward_dim=24"]
+    last = pretrain(
+        corpora,
+        tmp_path / "run",
+        recipe,
+        corpora[:2],
+        held_out_steps=2,
+        report_every=2,
+        set=(*RUN, *WARMUP, *changes),
+    )
+    model = check(tmp_path / "run", last)
+    parts = json.loads((tmp_path / "run" / "recipe.json").read_text())["batches"]["rates"]
+    if recipe == "xlm.tiny_tlm":
+        assert model.backbone.config.num_languages == 2
+        assert parts["en-de"] == pytest.approx(1 / 3) and set(parts) == {"en", "de", "en-de"}
+        with pytest.raises(
+            ValueError, match="knows the languages de, en and pairs such as de-en. Received: a corpus 'x'"
+        ):
+            pretrain([f"x={texts / 'en'}"], tmp_path / "other", recipe, set=(*RUN, *changes))
+    else:
+        sizes = np.array([Corpus.open(texts / name).num_tokens for name in ("en", "de")]) ** 0.7
+        assert [parts["en"], parts["de"]] == pytest.approx(sizes / sizes.sum())
+
+
+@pytest.mark.parametrize("recipe", ["transformer.tiny", "seq2seq_attention.tiny"])
+def test_pairs(recipe, texts, tmp_path):
+    changes = ["config.hidden_dim=16", "data.num_buckets=2"]
+    if recipe == "transformer.tiny":
+        changes += ["config.num_layers=1", "config.num_heads=2", "config.feed_forward_dim=24", "schedule.hidden_dim=16"]
+        changes += ["average=2"]
+    else:
+        changes += ["config.embedding_dim=8", "config.alignment_dim=8", "config.output_dim=8"]
+    run, pairs = tmp_path / "run", texts / "pairs"
+    check(run, pretrain(pairs, run, recipe, pairs, held_out_steps=2, report_every=2, set=(*RUN, *WARMUP, *changes)))
+    if recipe == "transformer.tiny":
+        saved = weights_of(run / "model")
+        pretrain(pairs, run, recipe, pairs, held_out_steps=2, report_every=2, set=(*RUN, *WARMUP, *changes))
+        for ours, theirs in zip(weights_of(run / "model"), saved, strict=True):
+            np.testing.assert_array_equal(ours, theirs)  # the mean over checkpoints, once more
+
+
+def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_path):
+    teacher = finished_run[0] / "model"
+    changes = (*RUN, *SMALL, *WARMUP, "config.max_length=24", f"teacher={teacher}")
+    run = tmp_path / "student"
+    last = pretrain(corpora[0], run, "distilbert.tiny", corpora[1], held_out_steps=2, report_every=2, set=changes)
+    assert type(check(run, last)).__name__ == "MaskedLM"
+
+    run = tmp_path / "continued"
+    changes = (*RUN, *WARMUP, f"init_from={teacher}", "data.dupe_factor=2", "schedule.peak=1e-9")
+    pretrain(corpora[0], run, "biobert.tiny", corpora[1], held_out_steps=2, report_every=2, set=changes)
+    for ours, theirs in zip(weights_of(run / "model"), weights_of(teacher), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):
+        pretrain(texts / "en", tmp_path / "other", "biobert.tiny", set=changes)
+
+
+def test_layers_are_transferred(corpora, tmp_path):
+    small = ["config.num_layers=2", "config.hidden_dim=16", "config.num_heads=2", "config.embedding_dim=8"]
+    common = (*RUN, *WARMUP, *small, "config.feed_forward_dim=24", "data.dupe_factor=2")
+    teacher, run = tmp_path / "teacher", tmp_path / "run"
+    pretrain(corpora[0], teacher, "mobilebert.tiny_teacher", set=(*common, "config.bottleneck_dim=32"))
+    changes = ("config.bottleneck_dim=8", "optimizer.transfer_steps=2", "objective_options.transfer_steps=2")
+    changes += (f"teacher={teacher / 'model'}",)
+    last = pretrain(
+        corpora[0], run, "mobilebert.tiny", corpora[1], held_out_steps=2, report_every=2, set=(*common, *changes)
+    )
+    assert check(run, last).sentence_pair is not None
+
+
+def test_a_memory_is_part_of_a_resumed_run(texts, tmp_path):
+    run, recipe = tmp_path / "run", "transformer_xl.tiny"
+    options = dict(held_out=texts / "held_out", held_out_steps=2, report_every=2, set=settings(recipe))
+    first = pretrain(texts / "en", run, recipe, **options)
+    whole = weights_of(run / "model")
+    for path in run.glob("checkpoints/step_00000004*"):
+        path.unlink()
+    shutil.rmtree(run / "model")
+    assert pretrain(texts / "en", run, recipe, **options)["val_loss"] == first["val_loss"]
+    for ours, theirs in zip(weights_of(run / "model"), whole, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_averages_of_weights_are_what_is_saved(corpora, tmp_path):
+    changes = (*RUN, *SMALL, *WARMUP, "data.dupe_factor=2", "optimizer.use_ema=true", "optimizer.ema_momentum=0.5")
+    run = tmp_path / "run"
+    pretrain(corpora[0], run, report_every=2, set=changes)
+    first = weights_of(run / "model")
+    shutil.rmtree(run / "model")
+    pretrain(corpora[0], run, report_every=2, set=changes)
+    for ours, theirs in zip(weights_of(run / "model"), first, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    pretrain(corpora[0], tmp_path / "plain", report_every=2, set=changes[:-2])
+    plain = weights_of(tmp_path / "plain" / "model")
+    assert any(np.abs(ours - theirs).max() > 1e-6 for ours, theirs in zip(plain, first, strict=True))
