@@ -19,14 +19,15 @@ def blocks(language):
 @pytest.mark.filterwarnings("ignore:.*made new, to be trained")
 def test_python_blocks_run_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second = blocks("python")
+    *blocks_of_ours, theirs = blocks("python")
     names = {}
-    exec(compile(first, "README.md", "exec"), names)
+    for block in blocks_of_ours:
+        exec(compile(block, "README.md", "exec"), names)
     assert (tmp_path / "saved_models/example/model.safetensors").exists()
     assert names["classifier"].classify("the cat was hungry.")["label"] in ("cats", "dogs")
     pytest.importorskip("transformers")
     pytest.importorskip("torch")
-    exec(compile(second, "README.md", "exec"), names)
+    exec(compile(theirs, "README.md", "exec"), names)
     assert names["AutoTokenizer"] is not None
 
 

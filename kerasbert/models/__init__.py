@@ -8,8 +8,8 @@ from .deberta_v2 import DebertaV2, DebertaV2Config
 from .distilbert import DistilBert, DistilBertConfig
 from .electra import Electra, ElectraConfig
 from .elmo import Elmo, ElmoConfig
-from .gpt import Gpt, GptConfig
-from .gpt2 import Gpt2, Gpt2Config
+from .gpt import GPT, GPTConfig
+from .gpt2 import GPT2, GPT2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert import ModernBert, ModernBertConfig
 from .roberta import Roberta, RobertaConfig
@@ -18,8 +18,8 @@ from .t5 import T5, T5Config
 from .transformer import Transformer, TransformerConfig
 from .transformer_xl import TransformerXL, TransformerXLConfig
 from .word_vectors import WordVectors, WordVectorsConfig
-from .xlm import Xlm, XlmConfig
-from .xlnet import Xlnet, XlnetConfig
+from .xlm import XLM, XLMConfig
+from .xlnet import XLNet, XLNetConfig
 
 __all__ = [
     "Albert",
@@ -37,10 +37,10 @@ __all__ = [
     "ElectraConfig",
     "Elmo",
     "ElmoConfig",
-    "Gpt",
-    "Gpt2",
-    "Gpt2Config",
-    "GptConfig",
+    "GPT",
+    "GPT2",
+    "GPT2Config",
+    "GPTConfig",
     "MobileBert",
     "MobileBertConfig",
     "ModernBert",
@@ -57,10 +57,10 @@ __all__ = [
     "TransformerXLConfig",
     "WordVectors",
     "WordVectorsConfig",
-    "Xlm",
-    "XlmConfig",
-    "Xlnet",
-    "XlnetConfig",
+    "XLM",
+    "XLMConfig",
+    "XLNet",
+    "XLNetConfig",
 ]
 
 # model_type of a Hugging Face config -> the class that reads it
@@ -72,8 +72,8 @@ FAMILIES = {
     "electra": Electra,
     "distilbert": DistilBert,
     "elmo": Elmo,
-    "gpt2": Gpt2,
-    "openai-gpt": Gpt,
+    "gpt2": GPT2,
+    "openai-gpt": GPT,
     "mobilebert": MobileBert,
     "ib-bert": MobileBert,
     "modernbert": ModernBert,
@@ -86,10 +86,10 @@ FAMILIES = {
     "mt5-lm": T5,
     "umt5": T5,
     "umt5-lm": T5,
-    "transfo-xl": TransformerXL,
     "seq2seq_attention": Seq2SeqAttention,
+    "transfo-xl": TransformerXL,
     "transformer": Transformer,
     "word_vectors": WordVectors,
-    "xlm": Xlm,
-    "xlnet": Xlnet,
+    "xlm": XLM,
+    "xlnet": XLNet,
 }

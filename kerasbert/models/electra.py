@@ -15,7 +15,7 @@ from ..layers.feed_forward import activation_function
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
-from .backbone import Backbone, truncated_normal, zero_weights
+from .backbone import Backbone, truncated_normal
 from .bert import BertBlock
 
 # === Config ===

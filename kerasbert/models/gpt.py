@@ -20,7 +20,7 @@ from .names import Field, Part
 
 
 @dataclasses.dataclass(frozen=True)
-class GptConfig:
+class GPTConfig:
     vocabulary_size: int = 40_478
     num_layers: int = 12
     num_heads: int = 12
@@ -55,16 +55,16 @@ SIZES = {"gpt": {}}
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class Gpt(Backbone):
+class GPT(Backbone):
     """The decoder of GPT.
 
     Args:
-        config: a `GptConfig`.
+        config: a `GPTConfig`.
 
-    Call and returns: as `Gpt2`; the last of the `hidden_states` is the output of the last block.
+    Call and returns: as `GPT2`; the last of the `hidden_states` is the output of the last block.
     """
 
-    CONFIG = GptConfig
+    CONFIG = GPTConfig
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)

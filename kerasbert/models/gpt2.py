@@ -21,7 +21,7 @@ from .names import Field, Part
 
 
 @dataclasses.dataclass(frozen=True)
-class Gpt2Config:
+class GPT2Config:
     vocabulary_size: int = 50_257
     num_layers: int = 12
     num_heads: int = 12
@@ -65,7 +65,7 @@ SIZES = {
 # === Block ===
 
 
-class Gpt2Block(keras.layers.Layer):
+class GPT2Block(keras.layers.Layer):
     """Attention and feed-forward, each on its normalised input and added to it (pre-norm).
 
     Args:
@@ -116,11 +116,11 @@ class Gpt2Block(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class Gpt2(Backbone):
+class GPT2(Backbone):
     """The decoder of GPT-2.
 
     Args:
-        config: a `Gpt2Config`.
+        config: a `GPT2Config`.
 
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
@@ -134,7 +134,7 @@ class Gpt2(Backbone):
         (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache the next `cache`.
     """
 
-    CONFIG = Gpt2Config
+    CONFIG = GPT2Config
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -146,7 +146,7 @@ class Gpt2(Backbone):
             config.max_length, config.hidden_dim, normal(config.initializer_range / 2), name="position_embedding", **own
         )
         self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
-        self.blocks = [Gpt2Block(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.blocks = [GPT2Block(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.final_norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="final_norm", **own)
         self.build_now()
 

@@ -24,7 +24,7 @@ from .names import Field
 
 
 @dataclasses.dataclass(frozen=True)
-class XlmConfig:
+class XLMConfig:
     vocabulary_size: int = 30_145
     num_layers: int = 12
     num_heads: int = 16
@@ -88,13 +88,13 @@ SIZES = {
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class Xlm(Backbone):
+class XLM(Backbone):
     """The encoder of XLM.
 
     A causal one lets padding on the left be seen, as in the official code, which pads on the right.
 
     Args:
-        config: an `XlmConfig`.
+        config: an `XLMConfig`.
 
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `language_ids` (b, s), without which no language is added;
@@ -108,7 +108,7 @@ class Xlm(Backbone):
         `attention_weights` (num_layers of (b, h, s, s)).
     """
 
-    CONFIG = XlmConfig
+    CONFIG = XLMConfig
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -194,7 +194,7 @@ class SequenceSummary(keras.layers.Layer):
     takes the last column and "mean" the mean of all columns, padding (that is zero) included.
 
     Args:
-        config: an `XlmConfig`.
+        config: an `XLMConfig`.
         num_labels: width of the output.
 
     Call:

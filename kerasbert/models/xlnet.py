@@ -25,7 +25,7 @@ from .names import Field, Heads, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
-class XlnetConfig:
+class XLNetConfig:
     vocabulary_size: int = 32_000
     num_layers: int = 24
     num_heads: int = 16
@@ -73,11 +73,11 @@ SIZES = {
 # === Block ===
 
 
-class XlnetBlock(keras.layers.Layer):
+class XLNetBlock(keras.layers.Layer):
     """Attention and feed-forward, each added to its input and normalised after (post-norm), for each stream alike.
 
     Args:
-        config: an `XlnetConfig`.
+        config: an `XLNetConfig`.
 
     Call and returns: as `TwoStreamAttention`.
     """
@@ -123,14 +123,14 @@ class XlnetBlock(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class Xlnet(Backbone):
+class XLNet(Backbone):
     """The two streams of XLNet.
 
     The query stream runs where a batch holds a permutation and `masked_positions`. A slot that sees nothing (the first
     of an order without context) predicts from its place alone.
 
     Args:
-        config: an `XlnetConfig`.
+        config: an `XLNetConfig`.
 
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids` (any numbers:
@@ -147,7 +147,7 @@ class Xlnet(Backbone):
         (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)).
     """
 
-    CONFIG = XlnetConfig
+    CONFIG = XLNetConfig
     learned_positions = False
 
     def __init__(self, config, **kwargs):
@@ -164,7 +164,7 @@ class Xlnet(Backbone):
         self.relative_queries = None
         if not config.untied_queries:
             self.relative_queries = RelativeQueries(config.kernel_initializer(), name="relative_queries", **own)
-        self.blocks = [XlnetBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.blocks = [XLNetBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
         self.build_now()
 

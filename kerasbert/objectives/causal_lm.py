@@ -70,7 +70,7 @@ class CausalLM(StreamObjective, NextToken):
     def decoder_prompts(self, ids):
         if not hasattr(self.backbone, "empty_cache"):
             raise ValueError(
-                "Generation needs a causal backbone with a cache, such as Gpt2. Received: a "
+                "Generation needs a causal backbone with a cache, such as GPT2. Received: a "
                 f"{type(self.backbone).__name__}, which has none."
             )
         return super().decoder_prompts(ids)

@@ -24,7 +24,7 @@ class PermutationLM(StreamObjective):
     Batches with `stream_start` carry the memory of a backbone that has `memory_length`; see `StreamObjective`.
 
     Args:
-        backbone: a backbone with a `permutation_lm` head and a `query_output`, such as `Xlnet`.
+        backbone: a backbone with a `permutation_lm` head and a `query_output`, such as `XLNet`.
         tokenizer: for text.
 
     Call:

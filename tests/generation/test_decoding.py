@@ -6,7 +6,7 @@ import pytest
 
 from kerasbert.data import Tokenizer
 from kerasbert.generation.search import Options, drawn, filtered
-from kerasbert.models import Gpt2, Gpt2Config
+from kerasbert.models import GPT2, GPT2Config
 from kerasbert.objectives import CausalLM
 from tests.models.reference import randomize, to_numpy
 
@@ -185,8 +185,8 @@ def test_what_has_no_probability_is_never_drawn():
 
 def test_text_in_and_out():
     tokenizer = Tokenizer.train("byte_bpe", ["one two three four five six seven"] * 9, 270)
-    config = Gpt2Config(**{**TINY, "vocabulary_size": 270}, eos_id=None)
-    model = randomize(CausalLM(Gpt2(config), tokenizer=tokenizer))
+    config = GPT2Config(**{**TINY, "vocabulary_size": 270}, eos_id=None)
+    model = randomize(CausalLM(GPT2(config), tokenizer=tokenizer))
     one = model.generate("one two", max_new_tokens=4)
     assert one.startswith("one two") and len(one) > 7
     both = model.generate(["one two", "three"], max_new_tokens=4, num_beams=2, num_sequences=2, scores=True)
@@ -199,7 +199,7 @@ def test_text_in_and_out():
 
 @pytest.fixture(scope="module")
 def untrained():
-    return CausalLM(Gpt2(Gpt2Config(**TINY)))
+    return CausalLM(GPT2(GPT2Config(**TINY)))
 
 
 @pytest.mark.parametrize(

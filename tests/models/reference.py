@@ -196,7 +196,8 @@ def check_half_precision(make_backbone):
 def check_gradients(model, batch, without=()):
     """Every weight moves in one step of training, but those whose path ends in one of `without` (key biases)."""
     before = {v.path: to_numpy(v).copy() for v in model.trainable_variables}
-    model.compile(keras.optimizers.SGD(1.0), **({"loss": model.default_loss()} if hasattr(model, "default_loss") else {}))
+    losses = {"loss": model.default_loss()} if hasattr(model, "default_loss") else {}
+    model.compile(keras.optimizers.SGD(1.0), **losses)
     model.train_on_batch(*batch)
     still = [path for path, value in before.items() if np.array_equal(value, to_numpy(_by_path(model, path)))]
     assert not [path for path in still if not path.endswith(tuple(without))], still

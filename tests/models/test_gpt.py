@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kerasbert.models import Backbone, Gpt, GptConfig
+from kerasbert.models import GPT, Backbone, GPTConfig
 from kerasbert.objectives import CausalLM
 from kerasbert.tasks import MultipleChoice, TextClassifier
 from tests.models.reference import (
@@ -66,11 +66,11 @@ def test_heads_equal_transformers_both_ways(class_name, tmp_path):
 def test_other_activations(tmp_path):
     theirs = their_model("OpenAIGPTModel", their_config(afn="swish"), tmp_path)
     names = {"sequence_output": "last_hidden_state"}
-    check_outputs(Gpt.from_preset(tmp_path), theirs, theirs.config, names, "right")
+    check_outputs(GPT.from_preset(tmp_path), theirs, theirs.config, names, "right")
 
 
 def test_parameters_are_the_papers():
-    config = GptConfig()
+    config = GPTConfig()
     m, f = config.hidden_dim, config.feed_forward_dim
 
     def count(v, s, layers):
@@ -78,18 +78,18 @@ def test_parameters_are_the_papers():
 
     assert count(40_478, 512, 12) == 116_534_784
     m, f = 24, 96
-    assert Gpt(GptConfig(**TINY)).count_params() == count(61, 23, 3)
+    assert GPT(GPTConfig(**TINY)).count_params() == count(61, 23, 3)
 
 
 def test_invariances():
-    backbone = randomize(Gpt(GptConfig(**TINY)))
+    backbone = randomize(GPT(GPTConfig(**TINY)))
     check_batch_invariance(backbone)
     check_padding_invariance(backbone)
     check_packing(backbone)
 
 
 def test_the_cache_gives_what_the_whole_text_gives():
-    backbone = randomize(Gpt(GptConfig(**TINY)))
+    backbone = randomize(GPT(GPTConfig(**TINY)))
     ids = np.random.default_rng(0).integers(0, 61, (2, 8)).astype("int32")
     first = backbone({"token_ids": ids[:, :5]}, cache=backbone.empty_cache(2, 11))
     found = backbone({"token_ids": ids[:, 5:]}, cache=first["cache"])["sequence_output"]
@@ -99,15 +99,15 @@ def test_the_cache_gives_what_the_whole_text_gives():
 
 
 def test_half_precision_is_finite():
-    check_half_precision(lambda dtype: Gpt(GptConfig(**TINY), dtype=dtype))
+    check_half_precision(lambda dtype: GPT(GPTConfig(**TINY), dtype=dtype))
 
 
 def test_every_weight_gets_a_gradient():
     x = {"token_ids": np.random.default_rng(0).integers(0, 61, (2, 23)).astype("int32")}
     quiet = dict(dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0, classifier_dropout=0.0)
-    model = randomize(TextClassifier(Gpt(GptConfig(**TINY, **quiet)), labels=3))
+    model = randomize(TextClassifier(GPT(GPTConfig(**TINY, **quiet)), labels=3))
     check_gradients(model, (x, np.array([0, 2], "int32")), without=["key/bias"])
 
 
 def test_keras_files_round_trip(tmp_path):
-    check_keras_file(randomize(CausalLM(Gpt(GptConfig(**TINY)))), tmp_path)
+    check_keras_file(randomize(CausalLM(GPT(GPTConfig(**TINY)))), tmp_path)

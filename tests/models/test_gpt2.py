@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from kerasbert.models import Backbone, Gpt2, Gpt2Config
+from kerasbert.models import GPT2, Backbone, GPT2Config
 from kerasbert.models.gpt2 import SIZES
 from kerasbert.objectives import CausalLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
@@ -102,11 +102,11 @@ def test_old_files_hold_causal_buffers_and_no_prefix(tmp_path):
     "switch", ["scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"]
 )
 def test_what_we_do_not_have_is_refused(switch, tmp_path):
-    Gpt2(Gpt2Config(**TINY)).save_to_preset(tmp_path)
+    GPT2(GPT2Config(**TINY)).save_to_preset(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, switch: True}))
     with pytest.raises(ValueError, match=f"with {switch}=False only"):
-        Gpt2.from_preset(tmp_path)
+        GPT2.from_preset(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_we_do_not_have_is_refused(switch, tmp_path):
     ],
 )
 def test_sizes_are_the_papers(name, parameters):
-    config = Gpt2Config(**SIZES[name])
+    config = GPT2Config(**SIZES[name])
     m, f = config.hidden_dim, config.feed_forward_dim
     block = 4 * (m * m + m) + 2 * m * f + f + m + 4 * m
     assert config.vocabulary_size * m + config.max_length * m + config.num_layers * block + 2 * m == parameters
@@ -129,11 +129,11 @@ def test_sizes_are_the_papers(name, parameters):
 def test_layers_and_parameters_agree_with_the_closed_form():
     m, f = 24, 40
     block = 4 * (m * m + m) + 2 * m * f + f + m + 4 * m
-    assert Gpt2(Gpt2Config(**TINY)).count_params() == 61 * m + 23 * m + 3 * block + 2 * m
+    assert GPT2(GPT2Config(**TINY)).count_params() == 61 * m + 23 * m + 3 * block + 2 * m
 
 
 def test_weights_that_write_into_the_residual_stream_shrink_with_depth():
-    wide = Gpt2(Gpt2Config(**{**TINY, "num_layers": 2, "hidden_dim": 192, "max_length": 300}))
+    wide = GPT2(GPT2Config(**{**TINY, "num_layers": 2, "hidden_dim": 192, "max_length": 300}))
     block = wide.blocks[1]
     for kernel, std in (
         (block.attention.query.kernel, 0.02),
@@ -147,7 +147,7 @@ def test_weights_that_write_into_the_residual_stream_shrink_with_depth():
 
 
 def test_a_token_sees_nothing_behind_it():
-    backbone = randomize(Gpt2(Gpt2Config(**TINY)))
+    backbone = randomize(GPT2(GPT2Config(**TINY)))
     ids = example(61, "none")[0]["token_ids"]
     changed = ids.copy()
     changed[:, 6:] = (changed[:, 6:] + 7) % 61
@@ -157,14 +157,14 @@ def test_a_token_sees_nothing_behind_it():
 
 
 def test_invariances():
-    backbone = randomize(Gpt2(Gpt2Config(**TINY)))
+    backbone = randomize(GPT2(GPT2Config(**TINY)))
     check_batch_invariance(backbone)
     check_padding_invariance(backbone)
     check_packing(backbone)
 
 
 def test_packed_rows_are_classified_by_their_last_tokens():
-    model = randomize(TextClassifier(Gpt2(Gpt2Config(**TINY))))
+    model = randomize(TextClassifier(GPT2(GPT2Config(**TINY))))
     ids = np.arange(9, dtype="int32")[None]
     packed = {"token_ids": ids, "sequence_ids": np.array([[1, 1, 1, 2, 2, 2, 2, 0, 0]], "int32")}
     found = to_numpy(model({**packed, "first_positions": np.array([[0, 3]], "int32")}))
@@ -176,7 +176,7 @@ def test_packed_rows_are_classified_by_their_last_tokens():
 
 def test_the_cache_gives_what_the_whole_text_gives():
     """In pieces of 4, 1 and 3 tokens, behind padding on the left in one row."""
-    backbone = randomize(Gpt2(Gpt2Config(**TINY)))
+    backbone = randomize(GPT2(GPT2Config(**TINY)))
     ids = np.random.default_rng(0).integers(0, 61, (2, 8)).astype("int32")
     real = np.arange(8) >= np.array([[0], [2]])
     positions = np.maximum(np.cumsum(real, axis=1) - 1, 0).astype("int32")
@@ -198,16 +198,16 @@ def test_the_cache_gives_what_the_whole_text_gives():
 
 
 def test_half_precision_is_finite():
-    check_half_precision(lambda dtype: Gpt2(Gpt2Config(**TINY), dtype=dtype))
+    check_half_precision(lambda dtype: GPT2(GPT2Config(**TINY), dtype=dtype))
 
 
 def test_every_weight_gets_a_gradient():
     x = {"token_ids": np.random.default_rng(0).integers(0, 61, (2, 23)).astype("int32")}
     quiet = dict(dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
-    model = randomize(TokenClassifier(Gpt2(Gpt2Config(**TINY, **quiet)), labels=3))
+    model = randomize(TokenClassifier(GPT2(GPT2Config(**TINY, **quiet)), labels=3))
     labels = np.random.default_rng(1).integers(0, 3, (2, 23)).astype("int32")
     check_gradients(model, (x, labels), without=["key/bias"])
 
 
 def test_keras_files_round_trip(tmp_path):
-    check_keras_file(randomize(CausalLM(Gpt2(Gpt2Config(**TINY)))), tmp_path)
+    check_keras_file(randomize(CausalLM(GPT2(GPT2Config(**TINY)))), tmp_path)

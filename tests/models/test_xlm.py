@@ -7,7 +7,7 @@ import pytest
 
 import kerasbert
 from kerasbert.layers.positions import sinusoidal_table
-from kerasbert.models import Backbone, Xlm, XlmConfig
+from kerasbert.models import XLM, Backbone, XLMConfig
 from kerasbert.models.xlm import SIZES
 from kerasbert.objectives import CausalLM, MaskedLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
@@ -192,24 +192,24 @@ def number_of_parameters(config):
     ],
 )
 def test_sizes_have_the_parameters_of_the_paper(name, parameters):
-    config = XlmConfig(**SIZES[name])
+    config = XLMConfig(**SIZES[name])
     assert number_of_parameters(config) + config.vocabulary_size == parameters  # the bias of the output layer
     assert config.feed_forward_dim == 4 * config.hidden_dim
     assert config.embedding_initializer_range == config.hidden_dim**-0.5
-    small = XlmConfig(**{**SIZES[name], **dict(num_layers=2, hidden_dim=32, vocabulary_size=99)})
-    assert Xlm(small).count_params() == number_of_parameters(small)
+    small = XLMConfig(**{**SIZES[name], **dict(num_layers=2, hidden_dim=32, vocabulary_size=99)})
+    assert XLM(small).count_params() == number_of_parameters(small)
 
 
 def test_invariances():
     for changes in (dict(), dict(causal=True), dict(sinusoidal_positions=True)):
-        backbone = randomize(Xlm(XlmConfig(**{**TINY, "num_layers": 2, **changes})))
+        backbone = randomize(XLM(XLMConfig(**{**TINY, "num_layers": 2, **changes})))
         check_batch_invariance(backbone)
         check_padding_invariance(backbone)
         check_packing(backbone)
 
 
 def test_a_causal_model_sees_no_later_token():
-    backbone = randomize(Xlm(XlmConfig(**TINY, causal=True)))
+    backbone = randomize(XLM(XLMConfig(**TINY, causal=True)))
     ids = example(61, "none", pad_id=2)[0]["token_ids"]
     changed = ids.copy()
     changed[:, 6:] = (changed[:, 6:] + 7) % 61
@@ -219,7 +219,7 @@ def test_a_causal_model_sees_no_later_token():
 
 
 def test_languages_are_told_apart():
-    backbone = randomize(Xlm(XlmConfig(**TINY)))
+    backbone = randomize(XLM(XLMConfig(**TINY)))
     ids = np.full((1, 4), 9, "int32")
     outputs = [to_numpy(backbone({"token_ids": ids, "language_ids": 0 * ids + i})["sequence_output"]) for i in (0, 1)]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
@@ -233,7 +233,7 @@ def test_packed_rows_are_summed_up_by_their_first_tokens():
         "sequence_ids": np.array([[1] * 6 + [2] * 5] * 2, "int32"),
         "first_positions": np.array([[0, 6]] * 2, "int32"),
     }
-    model = randomize(TextClassifier(Xlm(XlmConfig(**TINY)), labels=4))
+    model = randomize(TextClassifier(XLM(XLMConfig(**TINY)), labels=4))
     found = to_numpy(model(packed))
     assert found.shape == (2, 2, 4)
     np.testing.assert_allclose(found[:, 1], to_numpy(model({"token_ids": ids[:, 6:]})), atol=1e-5)
@@ -244,7 +244,7 @@ def test_packed_rows_are_summed_up_by_their_first_tokens():
 
 
 def test_half_precision_is_finite():
-    check_half_precision(lambda dtype: Xlm(XlmConfig(**TINY), dtype=dtype))
+    check_half_precision(lambda dtype: XLM(XLMConfig(**TINY), dtype=dtype))
 
 
 def test_every_weight_gets_a_gradient():
@@ -252,17 +252,17 @@ def test_every_weight_gets_a_gradient():
     x["language_ids"] = languages(x["token_ids"].shape)[0]["language_ids"]
     x["masked_positions"] = np.array([[1, 4, 9], [2, -1, 0]], "int32")
     labels = np.array([[5, 60, 1], [7, 0, 3]], "int32")
-    model = randomize(MaskedLM(Xlm(XlmConfig(**TINY, dropout=0.0, attention_dropout=0.0))))
+    model = randomize(MaskedLM(XLM(XLMConfig(**TINY, dropout=0.0, attention_dropout=0.0))))
     check_gradients(model, (x, labels), without=["key/bias"])
 
 
 def test_keras_files_round_trip(tmp_path):
-    config = XlmConfig(**TINY, sinusoidal_positions=True, num_summary_labels=7, language_names={"en": 0})
-    check_keras_file(randomize(TokenClassifier(Xlm(config), labels=["a", "b", "c"])), tmp_path)
+    config = XLMConfig(**TINY, sinusoidal_positions=True, num_summary_labels=7, language_names={"en": 0})
+    check_keras_file(randomize(TokenClassifier(XLM(config), labels=["a", "b", "c"])), tmp_path)
 
 
 def test_initial_weights_are_the_papers():
-    backbone = Xlm(XlmConfig(**{**TINY, "vocabulary_size": 5_000, "embedding_initializer_range": 24**-0.5}))
+    backbone = XLM(XLMConfig(**{**TINY, "vocabulary_size": 5_000, "embedding_initializer_range": 24**-0.5}))
     table = to_numpy(backbone.token_embedding.embeddings)
     assert abs(table.std() - 24**-0.5) < 2e-3 and not table[2].any() and table[3].any()
     attention = backbone.blocks[0].attention
@@ -274,14 +274,14 @@ def test_initial_weights_are_the_papers():
 
 
 def test_sinusoidal_positions_are_not_trained():
-    backbone = Xlm(XlmConfig(**TINY, sinusoidal_positions=True))
+    backbone = XLM(XLMConfig(**TINY, sinusoidal_positions=True))
     table = backbone.position_embedding.embeddings
     np.testing.assert_allclose(to_numpy(table), sinusoidal_table(23, 24), atol=1e-7)
     assert all(variable is not table for variable in backbone.trainable_variables)
 
 
 def test_choices_keep_the_width_of_their_summary(tmp_path):
-    model = randomize(MultipleChoice(Xlm(XlmConfig(**{**TINY, "feed_forward_dim": None}, num_summary_labels=5))))
+    model = randomize(MultipleChoice(XLM(XLMConfig(**{**TINY, "feed_forward_dim": None}, num_summary_labels=5))))
     model.save_to_preset(tmp_path)
     again = MultipleChoice.from_preset(tmp_path)
     assert again.backbone.config.num_summary_labels == 5 and again.backbone.config.feed_forward_dim == 96
@@ -299,7 +299,7 @@ def test_choices_keep_the_width_of_their_summary(tmp_path):
 )
 def test_a_config_that_cannot_be_is_an_error(changes, message):
     with pytest.raises(ValueError, match=message):
-        TextClassifier(Xlm(XlmConfig(**{**TINY, **changes})))
+        TextClassifier(XLM(XLMConfig(**{**TINY, **changes})))
 
 
 @pytest.mark.parametrize(
@@ -319,4 +319,4 @@ def test_a_config_that_cannot_be_is_an_error(changes, message):
 )
 def test_input_that_would_be_misread_is_an_error(inputs, message):
     with pytest.raises(ValueError, match=message):
-        Xlm(XlmConfig(**TINY))({key: value.astype("int32") for key, value in inputs.items()})
+        XLM(XLMConfig(**TINY))({key: value.astype("int32") for key, value in inputs.items()})

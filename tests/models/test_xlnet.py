@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.models import Backbone, Xlnet, XlnetConfig
+from kerasbert.models import Backbone, XLNet, XLNetConfig
 from kerasbert.models.xlnet import SIZES
 from kerasbert.objectives import CausalLM, PermutationLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
@@ -55,7 +55,7 @@ def their_config(**changes):
 
 @pytest.fixture
 def backbone():
-    return randomize(Xlnet(XlnetConfig(**TINY, memory_length=MEMORY)))
+    return randomize(XLNet(XLNetConfig(**TINY, memory_length=MEMORY)))
 
 
 def permutation(rows=BATCH, length=LENGTH, slots=4, seed=2):
@@ -169,11 +169,11 @@ def test_the_language_model_equals_theirs_at_its_slots(tmp_path):
 
 
 def test_shared_query_vectors_are_written_for_every_block(tmp_path):
-    model = randomize(Xlnet(XlnetConfig(**TINY, untied_queries=False)))
+    model = randomize(XLNet(XLNetConfig(**TINY, untied_queries=False)))
     model.save_to_preset(tmp_path)
-    again = Xlnet.from_preset(tmp_path)
+    again = XLNet.from_preset(tmp_path)
     assert again.config == model.config and again.count_params() == model.count_params()
-    assert model.count_params() == Xlnet(XlnetConfig(**TINY)).count_params() - 2 * 3 * 24
+    assert model.count_params() == XLNet(XLNetConfig(**TINY)).count_params() - 2 * 3 * 24
     ids = example(61, "none")[0]
     np.testing.assert_array_equal(to_numpy(again(ids)["sequence_output"]), to_numpy(model(ids)["sequence_output"]))
     transformers = pytest.importorskip("transformers")
@@ -190,11 +190,11 @@ def test_the_beam_search_head_of_theirs_is_refused(tmp_path):
 
 @pytest.mark.parametrize("switch", [{"summary_type": "mean"}, {"summary_use_proj": False}])
 def test_what_we_do_not_have_is_refused(switch, tmp_path):
-    Xlnet(XlnetConfig(**TINY)).save_to_preset(tmp_path)
+    XLNet(XLNetConfig(**TINY)).save_to_preset(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **switch}))
     with pytest.raises(ValueError, match=f"with {next(iter(switch))}="):
-        Xlnet.from_preset(tmp_path)
+        XLNet.from_preset(tmp_path)
 
 
 # === What each stream sees ===
@@ -253,14 +253,14 @@ def test_rows_that_run_backward_are_mirrored(backbone):
         np.abs(found[0] - to_numpy(backbone({**inputs, "backward": ~inputs["backward"]})["sequence_output"][0])).max()
         > 1e-2
     )
-    halves = randomize(Xlnet(XlnetConfig(**TINY, bidirectional_data=True)))
+    halves = randomize(XLNet(XLNetConfig(**TINY, bidirectional_data=True)))
     del inputs["backward"]
     np.testing.assert_allclose(to_numpy(halves(inputs)["sequence_output"]), found, atol=1e-5)
 
 
 def test_a_causal_model_with_memory_equals_the_long_context():
     """Two halves with a memory that reaches to the start; only the first block sees no further than its slots."""
-    backbone = randomize(Xlnet(XlnetConfig(**TINY, causal=True, memory_length=8)))
+    backbone = randomize(XLNet(XLNetConfig(**TINY, causal=True, memory_length=8)))
     ids = np.random.default_rng(0).integers(0, 61, (2, 16)).astype("int32")
     whole = to_numpy(backbone({"token_ids": ids})["sequence_output"])
     memory, parts = backbone.empty_memory(2), []
@@ -314,7 +314,7 @@ def test_two_streams_are_invariant_to_batch_and_padding(backbone):
 
 
 def test_classifiers_read_the_last_token_wherever_padding_is():
-    model = randomize(TextClassifier(Xlnet(XlnetConfig(**TINY))))
+    model = randomize(TextClassifier(XLNet(XLNetConfig(**TINY))))
     ids = example(61, "none")[0]["token_ids"]
     plain = to_numpy(model({"token_ids": ids}))
     for left in (True, False):
@@ -326,7 +326,7 @@ def test_classifiers_read_the_last_token_wherever_padding_is():
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_half_precision_is_finite(dtype):
     """With a row of nothing but padding; both streams and an empty memory; and the content stream alone."""
-    backbone = Xlnet(XlnetConfig(**TINY, memory_length=MEMORY), dtype=dtype)
+    backbone = XLNet(XLNetConfig(**TINY, memory_length=MEMORY), dtype=dtype)
     ids = example(61, "none")[0]["token_ids"]
     inputs = {"token_ids": ids, "segment_ids": ids % 3, "padding_mask": np.array([[True], [False]]) & (ids >= 0)}
     whole = backbone({**inputs, **permutation(), **backbone.empty_memory(BATCH)})
@@ -342,7 +342,7 @@ def test_half_precision_is_finite(dtype):
 
 @pytest.mark.parametrize(("name", "parameters"), [("xlnet_base", 116_718_336), ("xlnet_large", 360_268_800)])
 def test_sizes_are_the_papers(name, parameters):
-    assert closed_form(XlnetConfig(**SIZES[name])) == parameters
+    assert closed_form(XLNetConfig(**SIZES[name])) == parameters
 
 
 def closed_form(config):
@@ -352,12 +352,12 @@ def closed_form(config):
 
 
 def test_layers_and_parameters_agree_with_the_closed_form():
-    config = XlnetConfig(**TINY)
-    assert Xlnet(config).count_params() == closed_form(config)
+    config = XLNetConfig(**TINY)
+    assert XLNet(config).count_params() == closed_form(config)
 
 
 def test_initial_weights_are_normal_with_the_configs_range():
-    wide = Xlnet(XlnetConfig(**{**TINY, "num_layers": 1, "hidden_dim": 192, "vocabulary_size": 300}))
+    wide = XLNet(XLNetConfig(**{**TINY, "num_layers": 1, "hidden_dim": 192, "vocabulary_size": 300}))
     attention = wide.blocks[0].attention
     for weights in (wide.token_embedding.embeddings, attention.distance.kernel, attention.project.kernel):
         assert abs(to_numpy(weights).std() - 0.02) < 0.0006
@@ -372,7 +372,7 @@ def test_initial_weights_are_normal_with_the_configs_range():
 
 
 def test_every_weight_gets_a_gradient():
-    quiet = Xlnet(XlnetConfig(**TINY, dropout=0.0))
+    quiet = XLNet(XLNetConfig(**TINY, dropout=0.0))
     x = {"token_ids": np.random.default_rng(0).integers(0, 61, (2, 23)).astype("int32")}
     x["segment_ids"] = (x["token_ids"] % 3).astype("int32")
     labels = np.random.default_rng(1).integers(0, 3, (2, 23)).astype("int32")
@@ -383,7 +383,7 @@ def test_every_weight_gets_a_gradient():
 
 
 def test_keras_files_round_trip(tmp_path):
-    check_keras_file(randomize(TextClassifier(Xlnet(XlnetConfig(**TINY, untied_queries=False)))), tmp_path)
+    check_keras_file(randomize(TextClassifier(XLNet(XLNetConfig(**TINY, untied_queries=False)))), tmp_path)
 
 
 # === Bad input ===
@@ -405,10 +405,10 @@ def test_bad_input_is_an_error(backbone):
         with pytest.raises(ValueError, match=message):
             backbone({**ids, **wrong})
     with pytest.raises(ValueError, match="Received: 3 rows"):
-        Xlnet(XlnetConfig(**TINY, bidirectional_data=True))({"token_ids": np.zeros((3, 4), "int32")})
+        XLNet(XLNetConfig(**TINY, bidirectional_data=True))({"token_ids": np.zeros((3, 4), "int32")})
     with pytest.raises(ValueError, match="memory_length=None. Use memory_length=384"):
-        Xlnet(XlnetConfig(**TINY)).empty_memory(2)
+        XLNet(XLNetConfig(**TINY)).empty_memory(2)
     with pytest.raises(ValueError, match="causal=True"):
         CausalLM(backbone)
     with pytest.raises(ValueError, match="must be even and a multiple"):
-        XlnetConfig(hidden_dim=25, num_heads=5)
+        XLNetConfig(hidden_dim=25, num_heads=5)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Tokenizer
-from kerasbert.models import Bert, BertConfig, Gpt2, Gpt2Config
+from kerasbert.models import GPT2, Bert, BertConfig, GPT2Config
 from kerasbert.objectives import CausalLM
 from tests.models.reference import randomize, their_model, to_numpy
 
@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_transformers_on_shifted_targets(tmp_path):
 
 
 def test_a_model_that_knows_nothing_has_the_loss_of_the_vocabulary():
-    model = CausalLM(Gpt2(Gpt2Config(**TINY)))
+    model = CausalLM(GPT2(GPT2Config(**TINY)))
     for variable in model.weights:
         variable.assign(np.zeros(variable.shape))
     x = {"token_ids": np.arange(20, dtype="int32").reshape(2, 10)}
@@ -64,14 +64,14 @@ def test_text_is_learnt():
     texts = ["one two three four five six seven eight nine ten"] * 12
     tokenizer = Tokenizer.train("byte_bpe", texts, 280)
     config = {**TINY, "vocabulary_size": 280, "max_length": 64}
-    model = CausalLM(Gpt2(Gpt2Config(**config)), tokenizer=tokenizer)
+    model = CausalLM(GPT2(GPT2Config(**config)), tokenizer=tokenizer)
     model.compile(keras.optimizers.Adam(1e-2))
     history = model.fit(texts, batch_size=2, epochs=12, verbose=0).history
     assert history["loss"][-1] < 1.0 < 3.0 < history["loss"][0]
 
 
 def test_labels_outside_the_vocabulary_are_an_error():
-    model = randomize(CausalLM(Gpt2(Gpt2Config(**TINY))))
+    model = randomize(CausalLM(GPT2(GPT2Config(**TINY))))
     model.compile(keras.optimizers.SGD(0.0))
     with pytest.raises(ValueError, match="Labels must be between 0 and 60.*Received: 61"):
         model.fit({"token_ids": np.zeros((2, 4), "int32")}, np.full((2, 4), 61, "int32"), verbose=0)

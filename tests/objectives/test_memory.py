@@ -7,7 +7,7 @@ import pytest
 from kerasbert.backend.compilation import compiled
 from kerasbert.data import Corpus, StreamBatches, Tokenizer
 from kerasbert.data.batches import Batches
-from kerasbert.models import Gpt2, Gpt2Config, TransformerXL, TransformerXLConfig
+from kerasbert.models import GPT2, GPT2Config, TransformerXL, TransformerXLConfig
 from kerasbert.objectives import CausalLM
 from kerasbert.training import Checkpoints
 from tests.models.reference import randomize, to_numpy
@@ -172,7 +172,7 @@ def test_what_a_memory_cannot_do_is_an_error():
 
 def test_backbones_without_memory_ignore_streams():
     sizes = dict(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40)
-    model = CausalLM(Gpt2(Gpt2Config(**sizes)))
+    model = CausalLM(GPT2(GPT2Config(**sizes)))
     batch = Columns(2, SEGMENTS)[0][0]
     np.testing.assert_array_equal(to_numpy(model(batch)), to_numpy(model({"token_ids": batch["token_ids"]})))
     assert model.memory is None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
-from kerasbert.models import Xlnet, XlnetConfig
+from kerasbert.models import XLNet, XLNetConfig
 from kerasbert.objectives import PermutationLM
 from tests.data.conftest import make_documents
 from tests.models.reference import check_keras_file, randomize, to_numpy
@@ -25,7 +25,7 @@ def corpus(tmp_path_factory, tokenizer):
 
 
 def model_of(std=0.2, **changes):
-    model = PermutationLM(Xlnet(XlnetConfig(**{**TINY, "vocabulary_size": 150, **changes})))
+    model = PermutationLM(XLNet(XLNetConfig(**{**TINY, "vocabulary_size": 150, **changes})))
     return randomize(model, std) if std else model
 
 
@@ -157,7 +157,7 @@ def test_every_weight_gets_a_gradient(corpus):
 
 
 def test_text_is_cut_into_pairs(tokenizer):
-    model = PermutationLM(Xlnet(XlnetConfig(**TINY, vocabulary_size=150)), tokenizer=tokenizer)
+    model = PermutationLM(XLNet(XLNetConfig(**TINY, vocabulary_size=150)), tokenizer=tokenizer)
     model.compile(keras.optimizers.SGD(0.0))
     texts = make_documents(seed=3)
     results = model.evaluate(texts, batch_size=4, verbose=0, return_dict=True)

@@ -12,7 +12,7 @@ def test_every_family_has_a_row_with_its_heads_and_sizes():
     assert {row[0] for row in rows} == {cls.__name__ for cls in FAMILIES.values()}
     bert = dict(zip(COLUMNS, next(row for row in rows if row[0] == "Bert"), strict=True))
     assert bert["import"] == "transformers, KerasHub" and bert["export"] == "transformers"
-    assert bert["heads"] == "MaskedLM, TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice"
+    assert bert["heads"] == "SpanBoundary, MaskedLM, TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice"
     assert "`bert_base`" in bert["sizes"] and "`bert`" in bert["model types"]
 
 
