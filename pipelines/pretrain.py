@@ -235,7 +235,7 @@ def _draw(run: Path) -> None:
 
 def _listing() -> str:
     """What --help says: every recipe with the first line of its docstring."""
-    lines = [f"{name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
+    lines = [f"- {name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
     return "\n".join([inspect.getdoc(pretrain).splitlines()[0], "", "Recipes:", *lines])
 
 

@@ -15,8 +15,9 @@ def train_tokenizer(
     source: list[str],
     output: Path,
     vocabulary_size: int = 16_000,
-    kind: Literal["wordpiece", "byte_bpe", "unigram"] = "wordpiece",
+    kind: Literal["wordpiece", "byte_bpe", "unigram", "bpe"] = "wordpiece",
     lowercase: bool = False,
+    family: str | None = None,
     column: str | None = None,
     errors: Literal["strict", "replace", "ignore"] = "strict",
     encoding: str = "utf-8",
@@ -29,8 +30,9 @@ def train_tokenizer(
         source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set of the hub.
         output: folder for the tokenizer's files.
         vocabulary_size: pieces, special tokens included.
-        kind: WordPiece as in BERT, byte-level BPE as in RoBERTa, or unigram as in ALBERT and T5.
+        kind: WordPiece as in BERT, byte-level BPE as in RoBERTa, unigram as in ALBERT and T5, or BPE as in XLM.
         lowercase: read text in lower case.
+        family: a model type whose special tokens are wanted, such as t5 (which has sentinels) or xlnet.
         column: of a table, the one with the text.
         errors: what to do with bytes that are not text.
         encoding: of the files.
@@ -38,7 +40,7 @@ def train_tokenizer(
         split: of a data set of the hub.
     """
     documents = read_documents(source, column=column, errors=errors, encoding=encoding, subset=subset, split=split)
-    tokenizer = Tokenizer.train(kind, documents, vocabulary_size, lowercase=lowercase)
+    tokenizer = Tokenizer.train(kind, documents, vocabulary_size, lowercase=lowercase, family=family)
     tokenizer.save(output)
     print(f"{tokenizer.vocabulary_size:,} pieces in {output}")
     return tokenizer

@@ -178,11 +178,7 @@ CLASSES = {
     "batches": "data",
     "pairs": "pair_data",
 }
-OWN = {
-    "schedule": {"self", "steps"},
-    "held_out": SET_ELSEWHERE - {"batch_size", "length"},
-    "objective_options": SET_ELSEWHERE,
-}
+OWN = {"schedule": {"self", "steps"}, "held_out": SET_ELSEWHERE - {"batch_size", "length"}}
 
 
 def parameters(target: Callable) -> dict[str, typing.Any]:

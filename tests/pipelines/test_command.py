@@ -30,6 +30,15 @@ def test_help_names_every_option():
         assert option in process.stdout
 
 
+def test_pretrain_lists_its_recipes_and_takes_one_first(tmp_path):
+    process = run("pipelines.pretrain", "--help")
+    lines = [line.split() for line in process.stdout.splitlines()]
+    assert ["-", "gpt2.medium", "GPT-2,", "355M", "parameters."] in lines
+    assert "--recipe" in process.stdout and "--held-out" in process.stdout
+    process = run("pipelines.pretrain", "electra_huge", "--corpus", str(tmp_path), "--run", str(tmp_path / "run"))
+    assert process.returncode == 1 and "FileNotFoundError" in process.stderr and "Traceback" not in process.stderr
+
+
 def test_errors_are_one_line(tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"fine\nna\xefve\n")
     process = run("pipelines.train_tokenizer", "--source", str(tmp_path / "bad.txt"), "--output", str(tmp_path / "out"))
