@@ -32,43 +32,31 @@ def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
     return Phases([first, part(recipe.long_length, recipe.long_steps, recipe.seed + 1)])
 
 
-def evaluation_batches(
-    recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps: int | None = None, **changes
-) -> Batches:
-    """One pass over corpora, or its first `steps` batches; the same rows and masks every time."""
+def evaluation_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps: int | None = None) -> Batches:
+    """One pass over a corpus, or its first `steps` batches; the same rows and masks every time.
+
+    Of several corpora, `steps` batches (default: 100) in the shares of training.
+    """
     corpora = named(corpus)
     shape = dict(batch_size=min(recipe.batch_size, 128), length=recipe.length, seed=recipe.seed)
-    changes = {**recipe.held_out, **changes}
+    shape |= {key: value for key, value in recipe.held_out.items() if key in shape}
     if len(corpora) > 1:
-        return _batches(recipe, corpora, steps or 100, shape, changes)
-    whole = _batches(recipe, corpora, None, shape, changes)
-    return whole if steps is None or len(whole) <= steps else _batches(recipe, corpora, steps, shape, changes)
+        return _batches(recipe, corpora, steps or 100, shape, recipe.held_out)
+    whole = _batches(recipe, corpora, None, shape, recipe.held_out)
+    return whole if steps is None or len(whole) <= steps else _batches(recipe, corpora, steps, shape, recipe.held_out)
 
 
 def _batches(
     recipe: Recipe, corpora: dict[str, Corpus], steps: int | None, shape: dict, changes: dict | None = None
 ) -> Batches:
     """Batches of one corpus, or a mixture of those of several."""
+    if len(corpora) == 1:
+        shape = {**shape, "steps": steps}
     parts, groups = {}, {}
     for name, text in corpora.items():
-        known, own = name in recipe.languages, {}
-        ends = name.split("-")
-        is_pair = bool(recipe.pairs) and len(ends) == 2 and all(end in recipe.languages for end in ends)
-        if recipe.languages and not known and not is_pair:
-            raise ValueError(
-                f"This recipe knows the languages {', '.join(recipe.languages)}"
-                + (" and pairs such as " + "-".join(recipe.languages[:2]) if recipe.pairs else "")
-                + f". Received: a corpus {name!r}. Use --corpus {recipe.languages[0]}=folder, or --set languages=."
-            )
-        if is_pair:
-            own = {"languages": tuple(recipe.languages.index(end) for end in ends)}
-        elif known:
-            own = {"language": recipe.languages.index(name)}
-        group = "pair_data" if is_pair else "data"
+        group, numbers = _languages_of(recipe, name)
         cls = recipe.class_of(group)
-        options = {**shape, **own, **getattr(recipe, group), **({} if is_pair or changes is None else changes)}
-        if len(corpora) == 1:
-            options["steps"] = steps
+        options = {**shape, **numbers, **getattr(recipe, group), **(changes or {} if group == "data" else {})}
         accepted = parameters(cls)
         if options.get("accumulation", 1) > 1 and "accumulation" not in accepted:
             raise ValueError(
@@ -87,7 +75,23 @@ def _batches(
     return Mixed(mixture) if len(groups) > 1 else mixture
 
 
-def unigram_loss(recipe: Recipe, corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None) -> float:
+def _languages_of(recipe: Recipe, name: str) -> tuple[str, dict]:
+    """Which group of the recipe a corpus goes by, and the numbers of its languages, both by its name."""
+    if not recipe.languages:
+        return "data", {}
+    if name in recipe.languages:
+        return "data", {"language": recipe.languages.index(name)}
+    ends = name.split("-")
+    if recipe.pairs and len(ends) == 2 and all(end in recipe.languages for end in ends):
+        return "pair_data", {"languages": tuple(recipe.languages.index(end) for end in ends)}
+    pairs = " and pairs such as " + "-".join(recipe.languages[:2]) if recipe.pairs else ""
+    raise ValueError(
+        f"This recipe knows the languages {', '.join(recipe.languages)}{pairs}. Received: a corpus {name!r}. Use "
+        f"--corpus {recipe.languages[0]}=folder, or --set languages=."
+    )
+
+
+def unigram_loss(corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None) -> float:
     """Nats a token of a model that knows how frequent tokens are, in each corpus by itself."""
     losses = {name: text.unigram_entropy() for name, text in corpora.items()}
     if held_out is not None:

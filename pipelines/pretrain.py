@@ -116,7 +116,7 @@ def train(
     facts = record_of(recipe, batches)
     claim_folder(run, facts)  # behind everything that can be wrong with the recipe
 
-    entropy = unigram_loss(recipe, corpora, unseen)
+    entropy = unigram_loss(corpora, unseen)
     tokens = sum(text.num_tokens for text in corpora.values())
     print(
         f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
@@ -132,7 +132,8 @@ def train(
     for piece in pieces:
         if len(piece) > done:
             callbacks = [
-                BelowUnigrams(entropy),
+                # Targets of an encoder-decoder are not all text: sentinels and copies are easier.
+                *([] if recipe.objective == "Seq2SeqLM" else [BelowUnigrams(entropy)]),
                 checkpoints,
                 StopOnNaN(checkpoints),
                 RunLog(run),
