@@ -18,7 +18,6 @@ import itertools
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -144,9 +143,15 @@ def run_cell(name: str, data: Path, work: Path, settings: list[str]) -> dict:
         "held_out": measure(recipe, model, corpora, unseen),
         "tokens_per_second": last.get("tokens_per_second"),
         "seconds": round(seconds, 1),
-        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_mib": peak_mib(),
         "last": last,
     }
+
+
+def peak_mib() -> int:
+    """Most memory of this program; `getrusage` would begin with that of the program which started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return round(int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024)
 
 
 # === Text ===
