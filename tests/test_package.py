@@ -66,6 +66,6 @@ def test_an_imported_keras_is_left_alone(tmp_path):
 def test_public_names():
     assert kerasbert.data.Tokenizer.__module__.startswith("kerasbert.data")
     folders = {path.parent.name for path in (ROOT / "kerasbert").glob("*/__init__.py")}
-    assert folders | {"load"} == set(kerasbert.__all__) <= set(dir(kerasbert))
+    assert folders | {"load", "metrics"} == set(kerasbert.__all__) <= set(dir(kerasbert))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kerasbert.nothing

@@ -292,7 +292,7 @@ def export_weights(model):
     for name, source in implied_by(backbone).items():
         tensors[prefix + name] = tensors[prefix + source] if isinstance(source, str) else source
     for alias, name in getattr(family, "HUGGINGFACE_TIED", {}).items():
-        if alias.endswith(".bias") and name in tensors:
+        if name in tensors and alias == name.removesuffix("bias") + "decoder.bias":
             tensors[alias] = tensors[name]  # transformers 4 has models that read either of the two
     spelling = getattr(family, "huggingface_spelling", None)
     spelling = {} if spelling is None else spelling(backbone.config)

@@ -15,7 +15,7 @@ def write_files(tokenizer, folder: Path) -> None:
     The class in the settings is the one that takes `tokenizer.json` as it is: those of the families rebuild parts of
     it. XLM's has no such form, since no normaliser can express Moses: its class reads the vocabulary itself.
     """
-    special = {f"{role}_token": token for role, token in tokenizer.roles.items()}
+    special = {f"{role}_token": _stated(tokenizer, role) for role in tokenizer.roles}
     typed = any(segment for _, segment in tokenizer.template(pair=True))
     settings = {
         "tokenizer_class": "XLMTokenizer" if tokenizer.preparation else "PreTrainedTokenizerFast",
@@ -26,7 +26,7 @@ def write_files(tokenizer, folder: Path) -> None:
         **special,
         **_normalizer_settings(tokenizer),
     }
-    further = [token for token in map(tokenizer.token, tokenizer.special_ids) if token not in special.values()]
+    further = [token for token in map(tokenizer.token, tokenizer.special_ids) if token not in tokenizer.roles.values()]
     if further:
         settings["additional_special_tokens"] = further
     if tokenizer.family:
@@ -36,6 +36,16 @@ def write_files(tokenizer, folder: Path) -> None:
     write_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
     if not tokenizer.preparation:
         write_text(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True))
+
+
+def _stated(tokenizer, role: str) -> str | dict:
+    """A special token as settings state it: by its name, and with its flags where it takes the blank before it."""
+    token = tokenizer.roles[role]
+    added = tokenizer.backend.get_added_tokens_decoder().get(tokenizer.id(token))
+    if added is None or not added.lstrip:
+        return token
+    flags = {name: getattr(added, name) for name in ("content", "lstrip", "normalized", "rstrip", "single_word")}
+    return {"__type": "AddedToken", **flags}
 
 
 def _steps(normalizer: dict | None) -> list[dict]:

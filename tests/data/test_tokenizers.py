@@ -104,10 +104,10 @@ def test_vocab_json_alone_is_read_as_transformers_reads_it(byte_bpe, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
     ours, theirs = Tokenizer.load(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
     for text in TEXTS:
-        text = text.replace(" <mask>", "<mask>")  # they forget that RoBERTa's mask swallows the blank before it
         assert ours.encode([text])[0].tolist() == theirs(text)["input_ids"], text
     assert ours.encode([PAIRS[0]])[0].tolist() == theirs(*PAIRS[0])["input_ids"]
-    assert ours.encode(["a <mask>"])[0].tolist() == ours.encode(["a<mask>"])[0].tolist()
+    # Such files do not say that RoBERTa's mask takes the blank before it, and transformers 5 has forgotten it.
+    assert ours.encode(["a <mask>"])[0].tolist() != ours.encode(["a<mask>"])[0].tolist()
 
 
 def test_worked_examples_of_wordpiece(tmp_path):
