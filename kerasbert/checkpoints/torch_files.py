@@ -192,11 +192,12 @@ class TorchFile:
         if not system.get("little_endian", True):
             raise ValueError("its numbers are big-endian")
         for key in keys:
-            count = int.from_bytes(file.read(8), "little")
+            header = file.read(8)
+            count = int.from_bytes(header, "little")
             storage = storages[key]
             storage.start = file.tell()
             end = file.seek(storage.size * storage.itemsize, 1)
-            if count != storage.size or end > self.path.stat().st_size:
+            if len(header) < 8 or count != storage.size or end > self.path.stat().st_size:
                 raise ValueError(f"storage {key} of {storage.size} numbers is cut off")
         return content
 
