@@ -10,7 +10,7 @@ def scan_tokens(step, state, inputs, real=None, reverse=False):
     Call:
         step: (state, inputs of one token) -> the next state, of the same structure, shapes and dtypes.
         state: nested (b, ...).
-        inputs: nested (b, s, ...).
+        inputs: float (b, s, d).
         real: bool (b, s), True at real tokens; None when all are real.
         reverse: from the last token to the first.
 
@@ -21,9 +21,10 @@ def scan_tokens(step, state, inputs, real=None, reverse=False):
         return keras.tree.map_structure(lambda array: ops.swapaxes(array, 0, 1), arrays)
 
     def step_or_stay(state, token):
-        following = step(state, token["inputs"])
-        if real is not None:
-            here = token["real"]
+        if real is None:
+            following = step(state, token)
+        else:
+            here, following = token[:, -1] > 0, step(state, token[:, :-1])
             following = keras.tree.map_structure(
                 lambda new, old: ops.where(ops.reshape(here, (-1, *[1] * (len(old.shape) - 1))), new, old),
                 following,
@@ -31,6 +32,7 @@ def scan_tokens(step, state, inputs, real=None, reverse=False):
             )
         return following, following  # TensorFlow's scan wants outputs that are like its state
 
-    tokens = {"inputs": inputs} if real is None else {"inputs": inputs, "real": ops.cast(real, "bool")}
-    last, states = ops.scan(step_or_stay, state, swapped(tokens), reverse=reverse)
+    if real is not None:  # as one more column: TensorFlow's scan takes only one array whose length it does not know
+        inputs = ops.concatenate([inputs, ops.cast(real, inputs.dtype)[:, :, None]], axis=-1)
+    last, states = ops.scan(step_or_stay, state, swapped(inputs), reverse=reverse)
     return swapped(states), last
