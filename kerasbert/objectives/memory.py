@@ -61,10 +61,10 @@ class StreamMemory(keras.layers.Layer):
         return []
 
     def save_own_variables(self, store):
-        pass
+        """Nothing: a memory belongs to a run, whose checkpoints take `variables`."""
 
     def load_own_variables(self, store):
-        pass
+        """Nothing, as nothing was saved."""
 
 
 class StreamObjective(Objective):
