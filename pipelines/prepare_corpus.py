@@ -3,6 +3,7 @@
 python -m pipelines.prepare_corpus --source text.txt --tokenizer corpora/tokenizer --output corpora/text
 """
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -33,7 +34,8 @@ def prepare_corpus(
             files a blank line ends a document.
         tokenizer: folder of the tokenizer.
         output: folder of the corpus, which must not hold one.
-        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document.
+        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document, or the last one if
+            there are fewer.
         held_out_every: 100 holds one per cent out.
         column: of a table, the one with the text.
         errors: what to do with bytes that are not text.
@@ -46,6 +48,17 @@ def prepare_corpus(
 
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
     options |= dict(clean=clean, deduplicate=deduplicate)
+
+    if held_out:
+        # Before anything is written: a corpus of one document has none to hold out.
+        first = sum(1 for _ in itertools.islice(read_documents(source, **options), held_out_every))
+        if first < 2 or held_out_every < 2:
+            raise ValueError(
+                "Whole documents are held out: there must be two or more, and `held_out_every` at least 2. Received: "
+                f"{first} of them, held_out_every={held_out_every}. A blank line in a text file ends one. Or drop "
+                "--held-out, and prepare a corpus of other text to evaluate on."
+            )
+        held_out_every = min(held_out_every, first)
 
     def documents(unseen: bool) -> Iterator[str]:
         for number, document in enumerate(read_documents(source, **options), start=1):

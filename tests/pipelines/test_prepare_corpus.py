@@ -1,4 +1,6 @@
-from kerasbert.data import Tokenizer
+import pytest
+
+from kerasbert.data import Corpus, Tokenizer
 from pipelines.prepare_corpus import prepare_corpus
 
 
@@ -19,3 +21,23 @@ def test_cleaning_and_deduplication(tmp_path):
     }
     counts = {name: (corpus.num_documents, corpus.num_sequences) for name, corpus in corpora.items()}
     assert counts == {"plain": (3, 10), "clean": (2, 8), "once": (1, 4), "documents": (3, 10)}
+
+
+def test_few_documents_hold_out_the_last_and_one_is_refused_before_anything_is_written(tmp_path):
+    lines = [f"line {number} of the page" for number in range(3)]
+    Tokenizer.train("wordpiece", lines * 5, 40).save(tmp_path / "tokenizer")
+    (tmp_path / "few.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    (tmp_path / "one.txt").write_text("\n".join(lines), encoding="utf-8")
+
+    def prepare(name, **options):
+        folders = dict(output=tmp_path / name / "train", held_out=tmp_path / name / "held_out")
+        return prepare_corpus([str(tmp_path / f"{name}.txt")], tmp_path / "tokenizer", **folders, **options)
+
+    assert prepare("few").num_documents == 2
+    unseen = Corpus.open(tmp_path / "few" / "held_out")
+    assert unseen.num_documents == 1 and unseen.tokenizer().decode(unseen.tokens) == lines[2]
+    with pytest.raises(ValueError, match="two or more.* Received: 1 of them, held_out_every=100"):
+        prepare("one")
+    with pytest.raises(ValueError, match="at least 2. Received: .*held_out_every=1\\."):
+        prepare("one", held_out_every=1)
+    assert not (tmp_path / "one").exists()
