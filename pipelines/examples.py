@@ -1,6 +1,7 @@
 """Examples of every kind of task out of files: texts with labels, tagged words, questions, choices, pairs of texts."""
 
 import json
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -168,16 +169,28 @@ def _squad(articles: list, path) -> Examples:
 # === Choices ===
 
 
+class IncompleteRow(ValueError):
+    """A row without the choice that is said to be right: tables of ARC have some that lost their choices."""
+
+
 def _choices(path, columns: Columns, encoding: str) -> Examples:
     suffix = suffix_of(path)
     rows = read_rows(path, encoding)
     if suffix in (".csv", ".tsv") and not (rows and _choice_columns(rows[0])):
         rows = read_rows(path, encoding, header=False)
-    x, y = [], []
+    x, y, incomplete = [], [], []
     for number, row in enumerate(rows, start=1):
-        context, choices, answer = _choice_row(row, path, number, columns)
+        try:
+            context, choices, answer = _choice_row(row, path, number, columns)
+        except IncompleteRow as error:
+            incomplete.append(error)
+            continue
         x.append((*context, choices))
         y.append(answer)
+    if incomplete and not x:
+        raise incomplete[0]
+    if incomplete:
+        warnings.warn(f"{len(incomplete)} of {len(rows)} rows are left out. {incomplete[0]}", stacklevel=4)
     return Examples(x, y)
 
 
@@ -210,11 +223,13 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
             f"(choice1...). Received: {path} with {', '.join(map(str, names))}."
         )
     key = columns.label or next((n for n in ("label", "answerKey", "answer", "gold", names[-1]) if n in row), None)
-    answer = _choice_number(str(row[key]).strip(), len(choices), letters)
+    said = str(row[key]).strip()
+    answer = _choice_number(said, len(choices), letters)
     if answer is None:
-        raise ValueError(
+        lost = len(choices) < 2 or said in ("C", "D", "E")
+        raise (IncompleteRow if lost else ValueError)(
             f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {path} "
-            f"row {number}: {row[key]!r}."
+            f"row {number}: {said!r}."
         )
     return context, [str(choice) for choice in choices], answer
 

@@ -100,6 +100,15 @@ def test_bad_choices(tmp_path):
         read_examples("choices", write(tmp_path, "a.csv", "Why?,a,b,C\n"))
     with pytest.raises(ValueError, match="must have choices in the form of"):
         read_examples("choices", write(tmp_path, "b.jsonl", {"text": "a"}))
+    with pytest.raises(ValueError, match="right one of 2 choices .* row 2: '2'"):
+        read_examples("choices", write(tmp_path, "c.csv", "Why?,a,b,1\nHow?,a,b,2\n"))
+
+
+def test_choices_that_are_lost(tmp_path):
+    path = write(tmp_path, "a.csv", "Who?,,,,,3\nWhy?,a,b,c,d,E\nHow?,a,b,c,d,B\n")
+    with pytest.warns(UserWarning, match="^2 of 3 rows are left out. The right one of 0 choices .* row 1: '3'"):
+        found = read_examples("choices", path)
+    assert (found.x, found.y) == ([("How?", ["a", "b", "c", "d"])], [1])
 
 
 def test_sequences(tmp_path):
