@@ -54,6 +54,13 @@ def next_memory(memory, mask, states, real=None):
     return {"memory": ops.stop_gradient(both), "memory_mask": filled}
 
 
+def without_last(following, count):
+    """What `next_memory` returned, less the states of the last `count` columns; as many slots are empty then."""
+    slots = following["memory"].shape[2]
+    memory = ops.pad(following["memory"], ((0, 0), (0, 0), (count, 0), (0, 0)))[:, :, :slots]
+    return {"memory": memory, "memory_mask": ops.pad(following["memory_mask"], ((0, 0), (count, 0)))[:, :slots]}
+
+
 def check_memory(inputs, backbone):
     """Raises a ValueError unless `memory` and `memory_mask` are what `backbone.empty_memory` makes."""
     memory, mask = inputs.get("memory"), inputs.get("memory_mask")

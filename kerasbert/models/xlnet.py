@@ -9,6 +9,7 @@ memory of the segments before is Transformer-XL's.
 import dataclasses
 
 import keras
+import numpy as np
 from keras import ops
 
 from ..layers.embeddings import last_tokens
@@ -140,11 +141,13 @@ class XLNet(Backbone):
             the call on the tokens before these. Distances are those of columns: `position_ids` are not read.
         hidden_states: also return the embeddings and the output of every block, of the content stream.
         attention_weights: also return the attention probabilities of every block, of the content stream.
+        cache: of `empty_cache` or of the call on the tokens before these; all rows run forward then.
 
     Returns: a dict of `sequence_output` (b, s, m), of the content stream; `query_output` (b, p, m), if there is a query
         stream; `last_output` (b, m), the last token that is no padding, or (b, n, m) of packed rows, None where they
         do not say their starts; with memory the next `memory` and `memory_mask`; on request `hidden_states`
-        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)).
+        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)); with a cache the next
+        `cache`.
     """
 
     CONFIG = XLNetConfig
@@ -168,9 +171,10 @@ class XLNet(Backbone):
         self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
+        inputs = inputs if cache is None else {**inputs, **cache}
         memory, remembered = memory_of(inputs)
-        scene = self._scene(inputs)
+        scene = self._scene(inputs, halves=self.config.bidirectional_data and cache is None)
         streams = [self.embedding_dropout(self.token_embedding(inputs["token_ids"]))]
         if len(scene.sights) > 1:
             places = scene.sights[1].places
@@ -188,20 +192,21 @@ class XLNet(Backbone):
         if queries:
             outputs["query_output"] = queries[0]
         if memory is not None:
-            reuse, real = self.config.reuse_length, real_tokens(inputs)
+            reuse, real = self.config.reuse_length if cache is None else None, real_tokens(inputs)
             kept = [state[:, :reuse] for state in states[:-1]]
-            outputs |= next_memory(memory, remembered, kept, None if real is None else real[:, :reuse])
+            following = next_memory(memory, remembered, kept, None if real is None else real[:, :reuse])
+            outputs |= following if cache is None else {"cache": following}
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:
             outputs["attention_weights"] = weights
         return outputs
 
-    def _scene(self, inputs):
+    def _scene(self, inputs, halves):
         """What the streams see; the distances that occur, the largest first, and the rows where they are negated."""
         config, backward = self.config, inputs.get("backward")
         rows, queries = ops.shape(inputs["token_ids"])
-        if backward is None and config.bidirectional_data:
+        if backward is None and halves:
             backward = ops.arange(rows) >= rows // 2
         keys = queries if inputs.get("memory") is None else queries + inputs["memory"].shape[2]
         distances = ops.arange(keys - 1, -1 if config.causal else -queries, -1, dtype="int32")
@@ -223,6 +228,12 @@ class XLNet(Backbone):
             )
         sizes = config.num_layers, config.memory_length, config.hidden_dim
         return empty_memory(batch_size, *sizes, self.compute_dtype)
+
+    def empty_cache(self, batch_size, length):
+        """A memory as the cache of a text of up to `length` tokens; of all of them, if the config has no memory."""
+        config = self.config
+        slots = min(config.memory_length or length, length)
+        return empty_memory(batch_size, config.num_layers, slots, config.hidden_dim, self.compute_dtype)
 
     def example_inputs(self):
         places = super().example_inputs()["token_ids"]
@@ -331,7 +342,7 @@ HUGGINGFACE_CLASSES = {
 
 HUGGINGFACE_PREFIX = "transformer"
 
-_QUERIES = {"content": "r_w_bias", "distance": "r_r_bias", "segment": "r_s_bias"}
+_QUERIES = ("r_w_bias", "r_r_bias", "r_s_bias")
 
 HUGGINGFACE_NAMES = {
     "token_embedding": "word_embedding",
@@ -343,7 +354,7 @@ HUGGINGFACE_NAMES = {
     "block_{i}/attention/project/kernel": Heads("layer.{i}.rel_attn.o", output=True),
     **{
         f"block_{{i}}/attention/relative_queries/{ours}": Tensor(f"layer.{{i}}.rel_attn.{theirs}")
-        for ours, theirs in _QUERIES.items()
+        for ours, theirs in zip(("content", "distance", "segment"), _QUERIES, strict=True)
     },
     "block_{i}/attention/segment_embedding/embeddings": Heads("layer.{i}.rel_attn.seg_embed"),
     "block_{i}/attention_norm": "layer.{i}.rel_attn.layer_norm",
@@ -372,9 +383,16 @@ HUGGINGFACE_REFUSED = {
 }
 
 
+def huggingface_fields(weights):
+    """A field that the tensors tell: transformers reads no `untie_r`, its blocks all have their own."""
+    names = {name: f"layer.0.rel_attn.{name.rpartition('.')[2]}" for name in weights.names if name.endswith(_QUERIES)}
+    own = any(not np.array_equal(weights.read(name), weights.read(first)) for name, first in names.items())
+    return {"untied_queries": True} if own else {}
+
+
 def huggingface_implied(config):
     """Query vectors that all blocks share are stored for each of them."""
     if config.untied_queries:
         return {}
-    names = [f"layer.{{}}.rel_attn.{name}" for name in _QUERIES.values()]
+    names = [f"layer.{{}}.rel_attn.{name}" for name in _QUERIES]
     return {name.format(i): name.format(0) for name in names for i in range(1, config.num_layers)}

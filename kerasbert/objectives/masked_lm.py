@@ -3,18 +3,17 @@
 import tempfile
 
 import keras
-import numpy as np
 from keras import ops
 
 from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
-from ..data.examples import encode_texts
 from ..layers.embeddings import gather_positions
-from .objective import Objective, Perplexity, check_labels, cross_entropy, slot_weights
+from .mask_filling import MaskFilling
+from .objective import Perplexity, check_labels, cross_entropy, slot_weights
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class MaskedLM(Objective):
+class MaskedLM(MaskFilling):
     """Predicts hidden tokens from both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 
     Hidden states are gathered at `masked_positions` before they meet the vocabulary, and the output layer is the token
@@ -80,46 +79,6 @@ class MaskedLM(Objective):
         return self.mean_loss(x, losses, weights, "sentence_pair")
 
     # === Text ===
-
-    def fill_mask(self, texts, top_k=5):
-        """The likeliest tokens in the place of every mask token of each text.
-
-        Args:
-            texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the [MASK] of France."
-            top_k: candidates a mask.
-
-        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for one str, its
-            list alone.
-        """
-        tokenizer = self.require_tokenizer()
-        if isinstance(texts, str):
-            return self.fill_mask([texts], top_k)[0]
-        x = encode_texts(tokenizer, texts, self.backbone.config.max_length)
-        masks = [np.flatnonzero(row == tokenizer.mask_id) for row in x["token_ids"]]
-        without = [text for text, found in zip(texts, masks, strict=True) if not len(found)]
-        if without:
-            raise ValueError(
-                f"Every text must have the mask token {tokenizer.token(tokenizer.mask_id)} within its first "
-                f"{self.backbone.config.max_length} tokens. Received: {without[0][:80]!r}."
-            )
-        positions = np.full((len(texts), max(map(len, masks))), -1, "int32")
-        for row, found in enumerate(masks):
-            positions[row, : len(found)] = found
-        logits = self.predict({**x, "masked_positions": positions}, verbose=0)
-        logits = logits["tokens"] if isinstance(logits, dict) else logits
-        logits = logits[..., : tokenizer.vocabulary_size].astype("float64")
-        scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
-        best = np.argsort(-scores, axis=-1)[..., :top_k]
-        return [
-            [
-                [
-                    {"token": tokenizer.token(int(i)), "score": float(scores[row, slot, i]), "id": int(i)}
-                    for i in best[row, slot]
-                ]
-                for slot in range(len(masks[row]))
-            ]
-            for row in range(len(texts))
-        ]
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""

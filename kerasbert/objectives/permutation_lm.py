@@ -8,13 +8,15 @@ from keras import ops
 
 from ..data import PermutationLMBatches
 from ..data.corpora import Corpus
-from ..layers.masks import real_tokens
+from ..layers.memory import without_last
+from .mask_filling import MaskFilling
 from .memory import StreamObjective
-from .objective import Perplexity, check_labels, cross_entropy, slot_weights
+from .next_token import NextToken
+from .objective import token_weights
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class PermutationLM(StreamObjective):
+class PermutationLM(StreamObjective, NextToken, MaskFilling):
     """Predicts tokens in the order of a permutation, none of them hidden (Yang et al. 2019, 1906.08237, section 2).
 
     The content stream reads the real tokens; the query stream, which knows only where its slots are, predicts. Slots
@@ -40,8 +42,6 @@ class PermutationLM(StreamObjective):
         if not backbone.config.memory_length:
             self.memory = None
         self.permutation_lm = backbone.make_head("permutation_lm")
-        self.accuracy = keras.metrics.Mean(name="accuracy")
-        self.perplexity = Perplexity(name="perplexity")
         self.build_now()
 
     def call(self, inputs, training=False):
@@ -60,18 +60,40 @@ class PermutationLM(StreamObjective):
             inputs = {**inputs, "masked_positions": ops.zeros_like(ids) + ops.arange(ops.shape(ids)[1], dtype="int32")}
         return self.permutation_lm(self.run_backbone(inputs, training)["query_output"], self.backbone.token_table)
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        weights = slot_weights(x, y, sample_weight)
-        if sample_weight is None and x.get("masked_positions") is None and real_tokens(x) is not None:
-            weights = ops.cast(real_tokens(x), "float32")
-        losses = cross_entropy(y_pred, y)
-        # With a memory the logits know their number of rows; TensorFlow's `==` minds that y does not.
-        right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), y.dtype), y)
-        self.perplexity.update_state(losses, weights)
-        self.accuracy.update_state(ops.cast(right, "float32"), weights)
-        return self.mean_loss(x, losses, weights)
+    def default_weights(self, x, y):
+        return token_weights(x) if x.get("masked_positions") is None else x["masked_positions"] >= 0
+
+    # === Generation ===
+
+    def start_cache(self, context, batch_size, length):
+        """What decoding keeps: the memory, and the newest token, which the next one is still to be read with."""
+        newest = {"token_ids": ops.zeros((batch_size, 1), "int32"), "padding_mask": ops.zeros((batch_size, 1), "bool")}
+        return {"memory": self.backbone.empty_cache(batch_size, length), "newest": newest}
+
+    def next_logits(self, inputs, cache):
+        """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`.
+
+        As in transformers, a token goes into the memory as it looks once the token behind it is known; the query
+        stream stands at one more place, which no token sees.
+        """
+        ids, real = (ops.concatenate([cache["newest"][key], inputs[key]], axis=1) for key in cache["newest"])
+        newest = {"token_ids": ids[:, -1:], "padding_mask": real[:, -1:]}
+        ids, real = ops.pad(ids, ((0, 0), (0, 1))), ops.pad(real, ((0, 0), (0, 1)), constant_values=True)
+        places = ops.zeros_like(ids) + ops.arange(ids.shape[1], dtype="int32")
+        ranks = {"query_ranks": ops.ones_like(ids), "key_ranks": places // (ids.shape[1] - 1)}
+        batch = {"token_ids": ids, "padding_mask": real, **ranks, "masked_positions": places[:, -1:]}
+        outputs = self.backbone(batch, cache=cache["memory"])
+        logits = self.permutation_lm(outputs["query_output"], self.backbone.token_table)
+        return logits[:, 0], {"memory": without_last(outputs["cache"], 2), "newest": newest}
 
     # === Text ===
+
+    def slots_of_masks(self, x, positions):
+        """Mask tokens are seen by none, not even each other."""
+        hidden = x["token_ids"] == self.tokenizer.mask_id
+        ranks = {"query_ranks": np.ones_like(x["token_ids"]), "key_ranks": hidden.astype("int32")}
+        forward = {"backward": np.zeros(len(hidden), bool)} if self.backbone.config.bidirectional_data else {}
+        return {**super().slots_of_masks(x, positions), **ranks, **forward}
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Pairs of segments from the texts, one document each, without a memory; see `PermutationLMBatches`."""
@@ -89,7 +111,6 @@ class PermutationLM(StreamObjective):
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
-        check_labels(y, self.backbone.config.vocabulary_size)
         if y is not None:
             _check_no_leak(x)
 

@@ -182,6 +182,16 @@ def test_shared_query_vectors_are_written_for_every_block(tmp_path):
     np.testing.assert_allclose(to_numpy(model(ids)["sequence_output"]), to_numpy(expected), atol=1e-5)
 
 
+def test_tied_queries_of_theirs_are_each_blocks_own(tmp_path):
+    """They have the switch `untie_r` and read it nowhere."""
+    theirs = their_model("XLNetModel", their_config(untie_r=False), tmp_path / "theirs")
+    ours = XLNet.from_preset(tmp_path / "theirs")
+    assert ours.config.untied_queries
+    ids = example(61, "none")[0]["token_ids"]
+    expected = call_theirs(theirs, input_ids=ids.astype("int64")).last_hidden_state
+    np.testing.assert_allclose(to_numpy(ours({"token_ids": ids})["sequence_output"]), to_numpy(expected), atol=1e-5)
+
+
 def test_the_beam_search_head_of_theirs_is_refused(tmp_path):
     their_model("XLNetForQuestionAnswering", their_config(), tmp_path)
     with pytest.raises(ValueError, match="XLNetForQuestionAnsweringSimple"):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
+from kerasbert.data.examples import encode_texts
 from kerasbert.models import XLNet, XLNetConfig
 from kerasbert.objectives import PermutationLM
 from tests.data.conftest import make_documents
@@ -164,6 +165,33 @@ def test_text_is_cut_into_pairs(tokenizer):
     assert results["loss"] == pytest.approx(np.log(150), rel=0.05)
     with pytest.raises(ValueError, match="targets of permutation language modelling are in the text"):
         model.fit(texts, ["a"] * len(texts), verbose=0)
+
+
+@pytest.mark.parametrize("bidirectional_data", [False, True])
+def test_masks_are_filled_from_all_that_is_not_masked(bidirectional_data, tokenizer):
+    model = model_of(bidirectional_data=bidirectional_data)
+    model.tokenizer = tokenizer
+    mask = tokenizer.token(tokenizer.mask_id)
+    texts = [f"the {mask} of the river {mask} old", f"{mask} town", f"a dog and {mask} {mask} {mask}"]
+    answers = model.fill_mask(texts, top_k=3)
+    assert [len(masks) for masks in answers] == [2, 1, 3]
+    for row, masks in zip(encode_texts(tokenizer, texts)["token_ids"], answers, strict=True):
+        ids = row[row != tokenizer.pad_id][None]
+        hidden = ids == tokenizer.mask_id
+        unseen = np.where(hidden, 17, ids).astype("int32")  # whatever stands there
+        segments = np.where(np.arange(ids.shape[1]) == ids.shape[1] - 1, 2, 0).astype("int32")[None]
+        inputs = {"token_ids": unseen, "segment_ids": segments, "backward": np.zeros(1, bool)}
+        dense = np.broadcast_to(hidden[:, None, :], (1, ids.shape[1], ids.shape[1]))
+        slots = np.flatnonzero(hidden[0])[None].astype("int32")
+        logits = to_numpy(model({**inputs, "permutation_mask": dense, "masked_positions": slots}))[0]
+        scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+        for candidates, expected in zip(masks, scores, strict=True):
+            assert [one["id"] for one in candidates] == list(np.argsort(-expected)[:3])
+            assert candidates[0]["token"] == tokenizer.token(candidates[0]["id"])
+            np.testing.assert_allclose([one["score"] for one in candidates], np.sort(expected)[:-4:-1], rtol=1e-4)
+    assert model.fill_mask(texts[1], top_k=3)[0][0]["score"] == pytest.approx(answers[1][0][0]["score"], rel=1e-5)
+    with pytest.raises(ValueError, match="must have the mask token <mask>. Received: 'no mask here'"):
+        model.fill_mask(["no mask here"])
 
 
 def test_presets_and_keras_files_round_trip(tmp_path, model):
