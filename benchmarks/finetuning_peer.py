@@ -39,6 +39,7 @@ def train(
     import torch
     import transformers
 
+    transformers.logging.set_verbosity_error()
     torch.manual_seed(seed)
     options = {}
     if kind in ("score", "classes"):
