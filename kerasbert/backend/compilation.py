@@ -26,14 +26,20 @@ def concrete_array(value):
     return None
 
 
-def compiled(function, variables):
+def compiles_shapes():
+    """Whether every new shape costs the compilation of a program."""
+    return keras.backend.backend() != "torch"
+
+
+def compiled(function, variables, waits=True):
     """`function` as a program that is compiled once for every shape of its arguments (on torch it runs as it is).
 
     Args:
         function: nested arrays -> nested tensors, without side effects.
         variables: gives the Keras variables that `function` reads; they may change between the calls.
+        waits: whether to wait for the results.
 
-    Returns: a function of nested arrays that returns nested numpy arrays.
+    Returns: a function of nested arrays that returns nested numpy arrays, or tensors that may still be computed.
     """
     program = {"jax": _compiled_jax, "tensorflow": _compiled_tensorflow}.get(
         keras.backend.backend(), _without_gradients
@@ -42,7 +48,7 @@ def compiled(function, variables):
 
     def run(*arguments):
         outputs = program(*keras.tree.map_structure(keras.ops.convert_to_tensor, arguments))
-        return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+        return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs) if waits else outputs
 
     return run
 

@@ -1,7 +1,7 @@
 """Rows of like length together, in batches of a few fixed widths: little padding, and few programs to compile."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,48 @@ from .batches import ExampleBatches
 from .sampling import shuffled
 
 WIDTHS = (16, 32, 64, 128, 256, 512)  # wider rows: multiples of the last
+FINE_WIDTHS = (8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
+TOKENS = 2_048  # of a batch at least, however narrow: products of less are slow
 
 
-def bucket_width(length: int, limit: int | None = None) -> int:
-    """The width of the bucket for rows of `length` tokens: the next of `WIDTHS`, and no more than `limit`.
+def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = WIDTHS) -> int:
+    """The width of the bucket for rows of `length` tokens: the next of `widths`, and no more than `limit`.
 
     70 -> 128, or 100 with a limit of 100
     """
-    width = next((width for width in WIDTHS if width >= length), -(-length // WIDTHS[-1]) * WIDTHS[-1])
+    width = next((width for width in widths if width >= length), -(-length // widths[-1]) * widths[-1])
     return max(length, width if limit is None else min(width, limit))
+
+
+def batches_by_length(
+    lengths: np.ndarray, batch_size: int, limit: int | None = None, exact: bool = False
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Which examples go together, and in how many rows of what width; the longest come first.
+
+    Narrow batches have more rows, up to `TOKENS` tokens. Only the last batch has rows of padding, to a power of two.
+    One of the `FINE_WIDTHS` is used where it saves padding in two batches or more.
+
+    lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
+
+    Args:
+        lengths: int (n,), tokens of each example.
+        batch_size: rows of wide batches.
+        limit: no row is made wider than this, but for those that are longer.
+        exact: every batch is as wide as its longest example.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    fine, counts = np.unique([bucket_width(int(n), limit, FINE_WIDTHS) for n in lengths], return_counts=True)
+    rows_of = {int(width): max(batch_size, TOKENS // int(width)) for width in fine}
+    worth = {int(width) for width, count in zip(fine, counts, strict=True) if count >= 2 * rows_of[int(width)]}
+    start = 0
+    while start < len(order):
+        longest = int(lengths[order[start]])
+        width = bucket_width(longest, limit, FINE_WIDTHS)
+        width = longest if exact else width if width in worth else bucket_width(longest, limit)
+        rows = max(batch_size, TOKENS // max(width, 1))
+        examples = order[start : start + rows]
+        yield examples, min(rows, 1 << (len(examples) - 1).bit_length()), width
+        start += len(examples)
 
 
 def row_lengths(x: dict) -> np.ndarray:

@@ -1,14 +1,14 @@
 """One vector for a text: the encoder's hidden states, pooled; folders are those of sentence-transformers."""
 
-import contextlib
 import json
 
 import keras
 import numpy as np
 from keras import ops
 
+from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
-from ..data.bucketing import BucketedBatches, bucket_width, resized, row_lengths
+from ..data.bucketing import BucketedBatches, batches_by_length, resized, row_lengths
 from ..data.examples import encode_texts
 from ..data.files import write_text
 from ..layers.embeddings import gather_positions, last_tokens
@@ -120,7 +120,7 @@ class TextEmbedder(Task):
         self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
         self.margin = margin
         self.scale = scale
-        self._programs = {}
+        self._program = None
         self.pair_classifier = None
         if objective == "classes":
             own = dict(kernel_initializer=backbone.config.kernel_initializer(), dtype="float32")
@@ -233,13 +233,11 @@ class TextEmbedder(Task):
         return scores
 
     def embed(self, texts, batch_size=32, prompt=None):
-        """Vectors of texts, in the order of the texts.
-
-        Long texts are embedded with long ones, in batches of a few fixed widths.
+        """The vectors of texts, in their order. Computes long texts with long ones, in batches of a few fixed widths.
 
         Args:
             texts: a str, or a list of str.
-            batch_size: texts a batch.
+            batch_size: texts a batch; short ones come in larger batches.
             prompt: the name of one of the prompts. Default: `default_prompt`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
@@ -256,31 +254,30 @@ class TextEmbedder(Task):
         encoded = self.encode(texts)
         self.check_batch(encoded)
         left = "padding_mask" in encoded
-        counts = row_lengths(encoded)
-        order = np.argsort(-counts, kind="stable")
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            width = bucket_width(int(counts[rows].max()), self.max_length)
+        parts = batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=not compiles_shapes())
+        before = None  # its vectors are fetched once the next batch is on its way
+        for examples, rows, width in parts:
             batch = {}
             for key, array in encoded.items():
-                array = array[rows] if array.ndim == 1 else resized(array[rows], width, left)
-                batch[key] = np.pad(array, [(0, batch_size - len(rows)), *[(0, 0)] * (array.ndim - 1)])
-            with checked_inputs(), self._program_for(batch["token_ids"].shape):
-                vectors[rows] = self.predict_on_batch(batch)[: len(rows)]
+                array = array[examples] if array.ndim == 1 else resized(array[examples], width, left)
+                batch[key] = np.pad(array, [(0, rows - len(examples)), *[(0, 0)] * (array.ndim - 1)])
+            computed = examples, self._vectors_of(batch)
+            if before is not None:
+                self._keep(vectors, *before)
+            before = computed
+        self._keep(vectors, *before)
         return vectors
 
-    @contextlib.contextmanager
-    def _program_for(self, shape):
-        """A compiled program a shape: TensorFlow would make one for all widths, in which none is known."""
-        outer, self.predict_function = self.predict_function, self._programs.get(str(shape))
-        try:
-            yield
-        finally:
-            self._programs[str(shape)], self.predict_function = self.predict_function, outer
+    def _vectors_of(self, batch):
+        """The vectors of a batch, by a compiled program a shape; they may still be computed."""
+        if self._program is None:
+            self._program = compiled(lambda batch: self(batch, training=False), lambda: self.weights, waits=False)
+        with checked_inputs():
+            return self._program(batch)
 
-    def compile(self, *args, **kwargs):
-        self._programs = {}
-        super().compile(*args, **kwargs)
+    @staticmethod
+    def _keep(vectors, examples, computed):
+        vectors[examples] = ops.convert_to_numpy(computed)[: len(examples)]
 
     # === Folders ===
 

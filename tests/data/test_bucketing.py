@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.bucketing import BucketedBatches, bucket_width, row_lengths
+from kerasbert.data.bucketing import BucketedBatches, batches_by_length, bucket_width, row_lengths
 
 LENGTHS = np.array([3, 60, 17, 5, 33, 16, 30, 2, 70, 40, 9])
 
@@ -94,3 +94,25 @@ def test_a_width_must_be_worth_its_program():
         assert {row["token_ids"].shape[1] for row, _, _ in batches} == expected
     widths = [row["token_ids"].shape[1] for row, _, _ in BucketedBatches(x, batch_size=1, epochs=100)]
     assert set(widths) == {16, 32, 64, 128}
+
+
+def test_batches_by_length_are_of_few_shapes_and_have_little_padding():
+    lengths = np.clip(np.random.default_rng(0).lognormal(3.3, 0.8, 5_000).astype(int), 3, 256)
+    batches = list(batches_by_length(lengths, 32, limit=256))
+    assert sorted(np.concatenate([examples for examples, _, _ in batches]).tolist()) == list(range(5_000))
+    assert all(len(examples) <= rows and lengths[examples].max() <= width for examples, rows, width in batches)
+    assert len({(rows, width) for _, rows, width in batches}) <= 15
+    assert lengths.sum() / sum(rows * width for _, rows, width in batches) > 0.85
+    exact = list(batches_by_length(lengths, 32, exact=True))
+    assert lengths.sum() / sum(rows * width for _, rows, width in exact) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("lengths", "batch_size", "expected"),
+    [([3, 90, 5], 32, [([1, 2, 0], 4, 128)]), ([7], 32, [([0], 1, 16)]), ([600, 600], 1, [([0, 1], 2, 1024)])],
+)
+def test_batches_by_length_of_few(lengths, batch_size, expected):
+    found = [
+        (examples.tolist(), rows, width) for examples, rows, width in batches_by_length(np.array(lengths), batch_size)
+    ]
+    assert found == expected

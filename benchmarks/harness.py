@@ -1,0 +1,401 @@
+"""Comparisons that can be trusted: the same work, the same weights, the same minute.
+
+Every contender is a process of its own, so that each has its backend, its threads and, if need be, its Python. All of
+them load the same weights from the same folder, do the work once, and hand over their outputs: a comparison of
+contenders whose outputs differ is void. Then they work in turns, back and forth (A B B A ...), while the others wait;
+a ratio is the median of the ratios of the rounds, with the lowest and the highest. In the same rounds a matrix product
+is timed: the share of that rate is what a model makes of the machine.
+
+A script has a function that writes the folder, a `Contender` a way of doing the work, and the `Comparison`s that are
+wanted; `compare` does the rest and appends a JSON row a comparison to the results.
+"""
+
+import argparse
+import dataclasses
+import importlib.metadata
+import inspect
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import numpy as np  # noqa: E402
+
+PACKAGES = ("jax", "tensorflow", "torch", "keras", "keras-hub", "transformers", "sentence-transformers", "onnxruntime")
+MATRIX = "matrix product"
+
+
+@dataclasses.dataclass
+class Work:
+    """What a contender does once it has loaded everything.
+
+    Args:
+        run: does the work once, and comes back when it is done.
+        outputs: {name: array} to be compared with those of others.
+        units: of a run, such as real tokens.
+        flops: of a run, of the model's own arithmetic; 0 where nothing is to be said.
+        notes: what else the row of results should say.
+        tries: how often it is done before it is timed; the first time compiles.
+    """
+
+    run: Callable[[], Any]
+    outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    units: float = 1.0
+    flops: float = 0.0
+    notes: dict = dataclasses.field(default_factory=dict)
+    tries: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """`make(folder)` gives its `Work`, or raises an ImportError where a package is missing.
+
+    Args:
+        make: see above; it runs in a process of its own.
+        peer: whether that may be another Python, the one of `--peer-python`.
+        environment: variables of the process.
+    """
+
+    make: Callable[[Path], Work]
+    peer: bool = False
+    environment: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One row: how many times as fast as `theirs` `ours` is.
+
+    Args:
+        ours, theirs: names of contenders.
+        goal: of the ratio.
+        tolerance: of the outputs that both have; None for contenders that do different work.
+        what: "speed", or "memory" for the share of the peak of `theirs`, or "cost" for the time a unit; of the latter
+            two, less is better.
+    """
+
+    ours: str
+    theirs: str
+    goal: float | None = None
+    tolerance: float | None = 1e-4
+    what: str = "speed"
+
+
+# === The process of a contender ===
+
+
+def work(contender: Contender, folder: Path) -> None:
+    """Answers the lines of the parent: "run" by seconds, "peak" by bytes."""
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print does not belong into the answers
+
+    def answer(**values: Any) -> None:
+        print(json.dumps(values), file=channel, flush=True)
+
+    start = time.perf_counter()
+    try:
+        done = contender.make(folder)
+    except ImportError as error:
+        answer(skipped=str(error))
+        return
+    ready = 0.0
+    for number in range(done.tries if done.run else 0):
+        done.run()
+        if number == 0:
+            ready = time.perf_counter() - start
+            reset_peak_memory()
+    np.savez(folder / f"{os.getpid()}.npz", **done.outputs)
+    versions = {name: version for name in PACKAGES if (version := version_of(name))}
+    answer(
+        pid=os.getpid(), units=done.units, flops=done.flops, notes=done.notes, versions=versions, seconds_to_first=ready
+    )
+    for line in sys.stdin:
+        if line.strip() == "run":
+            start = time.perf_counter()
+            done.run()
+            answer(seconds=time.perf_counter() - start)
+        elif line.strip() == "peak":
+            answer(bytes=peak_memory())
+
+
+def reset_peak_memory() -> None:
+    """Linux forgets the peak of this process so far."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
+def peak_memory() -> int:
+    """Most bytes of physical memory that this process has had since `reset_peak_memory`."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def matrix_product(folder: Path) -> Work:
+    """The fastest float32 product that is at hand, at sizes of a feed-forward layer."""
+    rows, inner, columns, times = 2_048, 1_024, 1_024, 20
+    try:
+        import torch
+
+        a, b = torch.rand(rows, inner), torch.rand(inner, columns)
+        out = torch.empty(rows, columns)
+
+        def run() -> None:
+            for _ in range(times):
+                torch.mm(a, b, out=out)
+    except ImportError:
+        a, b = np.random.rand(rows, inner).astype("float32"), np.random.rand(inner, columns).astype("float32")
+        out = np.empty((rows, columns), "float32")
+
+        def run() -> None:
+            for _ in range(times):
+                np.matmul(a, b, out=out)
+
+    return Work(run, flops=2.0 * rows * inner * columns * times)
+
+
+class Process:
+    """A contender in its process, seen from the parent."""
+
+    def __init__(self, name: str, contender: Contender, folder: Path, python: str, script: str):
+        environment = {**os.environ, "KERAS_BACKEND": os.environ.get("KERAS_BACKEND", "jax")}
+        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore", **contender.environment}
+        self.name, self.folder = name, folder
+        self.log = (folder / f"{name.replace(' ', '_').replace('/', '_')}.log").open("w+")
+        self.process = subprocess.Popen(
+            [python, script, *sys.argv[1:], "--worker", name, "--folder", str(folder)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            cwd=ROOT,
+        )
+        self.facts = self._answer()
+        self.outputs = {}
+        if "pid" in self.facts:
+            with np.load(folder / f"{self.facts['pid']}.npz") as file:
+                self.outputs = dict(file)
+
+    def ask(self, question: str) -> dict:
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict:
+        line = self.process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self.process.wait()
+        self.log.seek(0)
+        return {"failed": "".join(self.log.readlines()[-12:])}
+
+    def stop(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+        self.log.close()
+
+
+# === The comparison ===
+
+
+def compare(
+    title: str,
+    prepare: Callable[[Path, argparse.Namespace], None],
+    contenders: dict[str, Contender],
+    comparisons: list[Comparison],
+    unit: str = "runs",
+    alone: bool = False,
+    options: argparse.Namespace | None = None,
+) -> list[dict]:
+    """Runs contenders in turns, prints tables, appends rows to the results, and returns them.
+
+    Args:
+        title: names the benchmark in the results.
+        prepare: writes what the contenders load, in a process of its own.
+        contenders: {name: Contender}.
+        comparisons: the rows that are wanted.
+        unit: of `Work.units`.
+        alone: one process after another, each with all its rounds: for what does not fit into memory together.
+        options: of the script's `parser`; read from the command line by default.
+    """
+    options = options or parser(title).parse_args()
+    contenders = {MATRIX: Contender(matrix_product), **contenders}
+    if options.worker:
+        everyone = {"prepare": Contender(lambda folder: Work(prepare(folder, options))), **contenders}
+        work(everyone[options.worker], Path(options.folder))
+        sys.exit()
+    script = inspect.stack()[1].filename
+    wanted = {name for c in comparisons for name in (c.ours, c.theirs)} | {MATRIX}
+    if options.only:
+        wanted = {name for name in wanted if name == MATRIX or any(part in name for part in options.only)}
+    times, facts, outputs, peaks = {}, {}, {}, {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        first = Process("prepare", Contender(prepare), folder, sys.executable, script)
+        if "failed" in first.facts:
+            raise RuntimeError(f"The folder could not be prepared:\n{first.facts['failed']}")
+        first.stop()
+
+        def started(name: str) -> Process:
+            python = options.peer_python if contenders[name].peer else sys.executable
+            process = Process(name, contenders[name], folder, python, script)
+            facts[name], outputs[name], times[name] = process.facts, process.outputs, []
+            return process
+
+        names = [name for name in contenders if name in wanted]
+        if alone:
+            for name in names:
+                process = started(name)
+                if "pid" in process.facts:
+                    times[name] = [process.ask("run")["seconds"] for _ in range(options.rounds)]
+                    peaks[name] = process.ask("peak")["bytes"]
+                process.stop()
+        else:
+            processes = [started(name) for name in names]
+            running = [process for process in processes if "pid" in process.facts]
+            for number in range(options.rounds):
+                for process in running[:: 1 if number % 2 == 0 else -1]:
+                    times[process.name].append(process.ask("run")["seconds"])
+            for process in processes:
+                if process in running:
+                    peaks[process.name] = process.ask("peak")["bytes"]
+                process.stop()
+    _print_contenders(title, names, facts, times, peaks, unit)
+    rows = [_row(title, c, facts, times, outputs, peaks) for c in comparisons if {c.ours, c.theirs} <= set(names)]
+    _print_rows(rows)
+    append(options.results, rows)
+    return rows
+
+
+def parser(title: str) -> argparse.ArgumentParser:
+    """The options that all comparisons have."""
+    arguments = argparse.ArgumentParser(description=title)
+    arguments.add_argument("--rounds", type=int, default=5, help="every contender works so often, in turns")
+    arguments.add_argument("--only", nargs="*", help="contenders whose names hold one of these")
+    arguments.add_argument(
+        "--peer-python",
+        default=os.environ.get("PEER_PYTHON", sys.executable),
+        help="a Python that has keras-hub; default: PEER_PYTHON, or this one",
+    )
+    arguments.add_argument("--results", type=Path, default=ROOT / "runs" / "benchmarks.jsonl")
+    arguments.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments.add_argument("--folder", help=argparse.SUPPRESS)
+    return arguments
+
+
+def ratio(numerators: list[float], denominators: list[float]) -> dict:
+    """The median of the ratios of the rounds, the lowest and the highest."""
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    found = {"ratio": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)}
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def difference(ours: dict, theirs: dict) -> float:
+    """The largest difference of the outputs that both have; infinite where none is comparable."""
+    shared = [name for name in ours if name in theirs]
+    if not shared or any(ours[name].shape != theirs[name].shape for name in shared):
+        return float("inf")
+    return max(float(np.abs(ours[name].astype("float64") - theirs[name]).max(initial=0)) for name in shared)
+
+
+def _row(title: str, c: Comparison, facts: dict, times: dict, outputs: dict, peaks: dict) -> dict:
+    row = {"benchmark": title, "ours": c.ours, "theirs": c.theirs, "what": c.what, "goal": c.goal, **machine()}
+    for name in (c.ours, c.theirs):
+        if "pid" not in facts[name]:
+            reason = facts[name].get("skipped") or facts[name].get("failed")
+            return {**row, "skipped": f"{name}: {reason}"}
+    if c.tolerance is not None:
+        row["difference"] = difference(outputs[c.ours], outputs[c.theirs])
+    if c.tolerance is not None and not row["difference"] <= c.tolerance:
+        return {**row, "void": f"outputs differ by {row['difference']:.3g}, more than {c.tolerance:.3g}"}
+    if c.what == "memory":
+        row |= ratio([peaks[c.ours]], [peaks[c.theirs]])
+    else:
+        theirs = [seconds / facts[c.theirs]["units"] for seconds in times[c.theirs]]
+        ours = [seconds / facts[c.ours]["units"] for seconds in times[c.ours]]
+        row |= ratio(ours, theirs) if c.what == "cost" else ratio(theirs, ours)
+    row |= {"ours_seconds": statistics.median(times[c.ours]), "theirs_seconds": statistics.median(times[c.theirs])}
+    row |= {"units": facts[c.ours]["units"], "notes": facts[c.ours]["notes"], "their_notes": facts[c.theirs]["notes"]}
+    row |= {"peak_bytes": [peaks[c.ours], peaks[c.theirs]]}
+    if facts[c.ours]["flops"] and times.get(MATRIX):
+        row["share_of_matrix_rate"] = round(statistics.median(_shares(c.ours, facts, times)), 3)
+    return {**row, "versions": {**facts[c.theirs]["versions"], **facts[c.ours]["versions"]}}
+
+
+def _shares(name: str, facts: dict, times: dict) -> list[float]:
+    """What share of the rate of the matrix product a contender's own arithmetic reaches, by rounds."""
+    rates = [facts[MATRIX]["flops"] / seconds for seconds in times[MATRIX]]
+    return [facts[name]["flops"] / seconds / rate for seconds, rate in zip(times[name], rates, strict=True)]
+
+
+def machine() -> dict:
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "backend": os.environ.get("KERAS_BACKEND", "jax"),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _print_contenders(title: str, names: list, facts: dict, times: dict, peaks: dict, unit: str) -> None:
+    print(f"\n{title}, {machine()['backend']}")
+    columns = ("median ms", "lowest", "highest", f"{unit}/s", "GFLOP/s", "share", "peak GB", "first s")
+    print(f"{'':34}" + "".join(f"{column:>14}" for column in columns))
+    for name in names:
+        if not times[name]:
+            reason = facts[name].get("skipped") or facts[name].get("failed") or "stopped"
+            print(f"{name:34} skipped: {reason.strip()[-800:]}")
+            continue
+        middle, units, flops = statistics.median(times[name]), facts[name]["units"], facts[name]["flops"]
+        share = statistics.median(_shares(name, facts, times)) if flops and times.get(MATRIX) else 0.0
+        values = [f"{1000 * seconds:.2f}" for seconds in (middle, min(times[name]), max(times[name]))]
+        values += [f"{units / middle:,.0f}", f"{flops / middle / 1e9:.1f}" if flops else "", f"{share:.0%}"]
+        values += [f"{peaks[name] / 1e9:.2f}", f"{facts[name]['seconds_to_first']:.1f}"]
+        print(f"{name:34}" + "".join(f"{value:>14}" for value in values))
+
+
+def _print_rows(rows: list[dict]) -> None:
+    for row in rows:
+        pair = f"{row['ours']} against {row['theirs']}"
+        if "ratio" not in row:
+            print(f"{pair}: {'void' if 'void' in row else 'skipped'} ({(row.get('void') or row['skipped'])[-300:]})")
+            continue
+        most = "" if row["what"] == "speed" else "at most "
+        goal = "" if row["goal"] is None else f", goal {most}{row['goal']:.3g}x"
+        share = f", {row['share_of_matrix_rate']:.0%} of the matrix rate" if "share_of_matrix_rate" in row else ""
+        spread = f"{row['lowest']:.2f} to {row['highest']:.2f}"
+        print(f"{pair}, {row['what']}: {row['ratio']:.2f}x ({spread}){goal}{share}")
+
+
+def append(path: Path, rows: list[dict]) -> None:
+    """Adds rows to a file of JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
