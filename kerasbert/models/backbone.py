@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import concrete_array
+from ..backend.rematerialization import rematerialized
 
 _ZERO_WEIGHTS = contextvars.ContextVar("zero_weights", default=False)
 _CHECKED = contextvars.ContextVar("checked", default=False)
@@ -193,6 +194,12 @@ class Backbone(keras.Model):
     def variant(self):
         """The row of the family's HUGGINGFACE_CLASSES that this backbone is saved as."""
         return "Backbone"
+
+    def rematerialize(self):
+        """Trains in less memory and a third more time: blocks keep their input only, and compute the rest twice."""
+        for layer in self._flatten_layers(include_self=False):
+            if layer.name.startswith("block_"):
+                layer.call = rematerialized(layer)
 
     @property
     def token_table(self):

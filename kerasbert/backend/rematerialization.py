@@ -1,0 +1,74 @@
+"""Rematerialisation: what a layer computes is computed again in the backward pass instead of being kept for it."""
+
+import contextlib
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+STRIDE = 9_973  # between the seeds of a generator that draws more than once in a call
+
+
+def rematerialized(layer):
+    """The `call` of `layer` such that training keeps its arguments only.
+
+    Keras forgets, outside a call, whether it trains and in which dtype it computes, and dropout would draw anew: so the
+    second time, too, is a call of the layer, with the seeds of the first. Gradients are those of the layer as it was.
+    """
+    call, inside = layer.call, []
+
+    @functools.wraps(call)
+    def kept_small(*args, **kwargs):
+        if inside or not layer._get_call_context().get_value("training"):
+            return call(*args, **kwargs)
+        leaves = keras.tree.flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if _takes_gradients(leaf)]
+        seeds = [(generator, generator.next()) for generator in _generators(layer)]
+
+        def run(*tensors):
+            filled = list(leaves)
+            for place, tensor in zip(places, tensors, strict=True):
+                filled[place] = tensor
+            positional, named = keras.tree.pack_sequence_as((args, kwargs), filled)
+            inside.append(True)
+            try:
+                with _drawn(seeds):
+                    return layer(*positional, **{**named, "training": True})
+            finally:
+                inside.pop()
+
+        return keras.remat(run)(*[leaves[place] for place in places])
+
+    return kept_small
+
+
+def _takes_gradients(leaf):
+    return ops.is_tensor(leaf) and keras.backend.is_float_dtype(keras.backend.standardize_dtype(leaf.dtype))
+
+
+def _generators(layer):
+    found = [getattr(part, "seed_generator", None) for part in layer._flatten_layers()]
+    return [generator for generator in found if generator is not None]
+
+
+@contextlib.contextmanager
+def _drawn(seeds):
+    """Generators give the seeds that were drawn from them, and have no state to change."""
+
+    def next_of(seed):
+        draws = []
+
+        def next_seed(ordered=True):
+            draws.append(seed)
+            return seed + ops.convert_to_tensor(np.array([STRIDE * (len(draws) - 1), 0]), dtype=seed.dtype)
+
+        return next_seed
+
+    for generator, seed in seeds:
+        generator.next = next_of(seed)
+    try:
+        yield
+    finally:
+        for generator, _ in seeds:
+            del generator.next
