@@ -17,6 +17,20 @@ def fused_attention(query, key, value, mask, bias, scale):
     return None
 
 
+def softmax_parts(scores):
+    """(weights, total) with softmax(scores) = weights / total; total (..., 1) is None when the weights are divided.
+
+    XLA divides the weighted values in the place of the weights, which are many more.
+    """
+    if keras.backend.backend() != "jax":
+        return keras.ops.softmax(scores, axis=-1), None
+    import jax.numpy as jnp
+    from jax.lax import stop_gradient
+
+    weights = jnp.exp(scores - stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+    return weights, jnp.sum(weights, axis=-1, keepdims=True)
+
+
 def _torch_attention(query, key, value, mask, bias, scale):
     """`scaled_dot_product_attention`: flash or memory-efficient attention where torch has it for the mask."""
     import torch

@@ -9,6 +9,7 @@ from keras import ops
 
 from ..backend import kernels
 from .cache import write
+from .dense import Dense
 from .local_attention import in_blocks, whole_rows
 
 # Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
@@ -39,14 +40,20 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
         fused = kernels.fused_attention(query, key, value, mask, bias, scale)
         if fused is not None:
             return fused
-    probabilities = attention_probabilities(query, key, mask, bias, scale)
-    if dropout is not None:
-        probabilities = dropout(probabilities)
-    return ops.einsum("bhqk,bkhd->bqhd", ops.cast(probabilities, value.dtype), value)
+    scores = attention_scores(query, key, mask, bias, scale)
+    weights, total = kernels.softmax_parts(scores)
+    weights = weights if dropout is None else dropout(weights)
+    y = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
+    return y if total is None else y / ops.cast(ops.transpose(total, (0, 2, 1, 3)), y.dtype)
 
 
 def attention_probabilities(query, key, mask=None, bias=None, scale=None):
     """What `attend` weights the values by, before dropout: float32 (b, h, q, k)."""
+    return ops.softmax(attention_scores(query, key, mask, bias, scale), axis=-1)
+
+
+def attention_scores(query, key, mask=None, bias=None, scale=None):
+    """What the softmax is taken of: float32 (b, h, q, k)."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.cast(ops.einsum("bqhd,bkhd->bhqk", query * scale, key), "float32")
     if bias is not None:
@@ -54,7 +61,7 @@ def attention_probabilities(query, key, mask=None, bias=None, scale=None):
     allowed = None if mask is None else mask.dense(ops.shape(query)[1], ops.shape(key)[1])
     if allowed is not None:
         scores = ops.where(allowed, scores, HIDDEN_SCORE)
-    return ops.softmax(scores, axis=-1)
+    return scores
 
 
 class MultiHeadAttention(keras.layers.Layer):
@@ -102,11 +109,11 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         self.num_heads = num_heads
         dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
-        self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
-        self.key = keras.layers.Dense(hidden_dim, name="key", **dense)
-        self.value = keras.layers.Dense(hidden_dim, name="value", **dense)
+        self.query = Dense(hidden_dim, name="query", **dense)
+        self.key = Dense(hidden_dim, name="key", **dense)
+        self.value = Dense(hidden_dim, name="value", **dense)
         dense["kernel_initializer"] = output_initializer or kernel_initializer
-        self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
+        self.project = Dense(hidden_dim, name="project", **dense)
         self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
 
     def call(

@@ -43,6 +43,27 @@ def first_tokens(x, inputs):
     return None if inputs.get("sequence_ids") is not None else x[:, 0]
 
 
+def needed_positions(inputs, positions):
+    """int32 (b, n + p): those of `first_tokens`, and then `positions` (b, p), unused ones at 0; None for None."""
+    if positions is None:
+        return None
+    first = inputs.get("first_positions")
+    first = ops.zeros_like(positions[:, :1]) if first is None else ops.cast(first, positions.dtype)
+    return ops.maximum(ops.concatenate([first, positions], axis=1), 0)
+
+
+def needed_tokens(x, inputs, positions):
+    """(vectors at `positions`, `first_tokens`) of what a last block made at `needed_positions`; all x without them."""
+    if positions is None:
+        return x, first_tokens(x, inputs)
+    count = ops.shape(x)[1] - ops.shape(positions)[1]
+    if inputs.get("first_positions") is not None:
+        first = x[:, :count]
+    else:
+        first = None if inputs.get("sequence_ids") is not None else x[:, 0]
+    return x[:, count:], first
+
+
 def first_real_tokens(x, inputs):
     """As `first_tokens`, but behind padding on the left."""
     real = real_tokens(inputs)

@@ -6,6 +6,7 @@ A fine-tuning head is called with the outputs of its backbone; a vocabulary head
 import keras
 from keras import ops
 
+from .dense import Dense, tied_logits
 from .feed_forward import activation_function
 
 
@@ -40,9 +41,7 @@ class MaskedLMHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.activation = activation_function(activation)
-        self.dense = keras.layers.Dense(
-            embedding_dim, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
-        )
+        self.dense = Dense(embedding_dim, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense")
         self.norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
 
     def build(self, x_shape, table_shape=None):
@@ -50,7 +49,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     def call(self, x, table):
         x = self.norm(self.activation(self.dense(x)))
-        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+        return tied_logits(x, table, self.bias)
 
 
 class SpanBoundaryHead(keras.layers.Layer):
@@ -96,9 +95,9 @@ class SpanBoundaryHead(keras.layers.Layer):
         self.position_embedding = keras.layers.Embedding(
             max_targets, self.POSITION_DIM, kernel_initializer, name="position_embedding", **own
         )
-        self.dense_0 = keras.layers.Dense(hidden_dim, name="dense_0", **dense)
+        self.dense_0 = Dense(hidden_dim, name="dense_0", **dense)
         self.norm_0 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_0", **own)
-        self.dense_1 = keras.layers.Dense(hidden_dim, name="dense_1", **dense)
+        self.dense_1 = Dense(hidden_dim, name="dense_1", **dense)
         self.norm_1 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_1", **own)
 
     def build(self, left_shape, *_):
@@ -109,7 +108,7 @@ class SpanBoundaryHead(keras.layers.Layer):
         x = ops.concatenate([left, right, place], axis=-1)
         x = self.norm_0(self.activation(self.dense_0(x)))
         x = self.norm_1(self.activation(self.dense_1(x)))
-        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+        return tied_logits(x, table, self.bias)
 
 
 class PooledClassifier(keras.layers.Layer):
@@ -129,9 +128,7 @@ class PooledClassifier(keras.layers.Layer):
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
-        self.dense = keras.layers.Dense(
-            num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
-        )
+        self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense")
 
     def call(self, outputs):
         if outputs.get("pooled_output") is None:
@@ -179,9 +176,9 @@ class FirstTokenClassifier(keras.layers.Layer):
         dense = dict(kernel_initializer=kernel_initializer, **own)
         self.activation = activation_function(activation)
         self.input_dropout = keras.layers.Dropout(input_dropout, name="input_dropout", **own)
-        self.dense = keras.layers.Dense(hidden_dim, name="dense", **dense)
+        self.dense = Dense(hidden_dim, name="dense", **dense)
         self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
-        self.project = keras.layers.Dense(num_labels, name="project", **dense)
+        self.project = Dense(num_labels, name="project", **dense)
 
     def call(self, outputs):
         if outputs.get(self.reads) is None:
@@ -216,9 +213,7 @@ class TokenHead(keras.layers.Layer):
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
-        self.dense = keras.layers.Dense(
-            num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense"
-        )
+        self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense")
 
     def call(self, outputs):
         return self.dense(self.dropout(outputs["sequence_output"]))
@@ -235,7 +230,7 @@ class TokenTableHead(keras.layers.Layer):
     """
 
     def call(self, x, table):
-        return ops.einsum("bsm,vm->bsv", x, table)
+        return tied_logits(x, table)
 
 
 class TiedLMHead(keras.layers.Layer):
@@ -245,7 +240,7 @@ class TiedLMHead(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
 
     def call(self, x, table):
-        return ops.einsum("bpm,vm->bpv", x, table) + self.bias
+        return tied_logits(x, table, self.bias)
 
 
 class LastTokenHead(keras.layers.Layer):
@@ -267,9 +262,7 @@ class LastTokenHead(keras.layers.Layer):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
-        self.dense = keras.layers.Dense(
-            num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own
-        )
+        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
 
     def call(self, outputs):
         if outputs.get("last_output") is None:
@@ -300,9 +293,7 @@ class HeadTransform(keras.layers.Layer):
     def __init__(self, hidden_dim, activation, epsilon, kernel_initializer, use_bias=True, norm_bias=True, **kwargs):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
-        self.dense = keras.layers.Dense(
-            hidden_dim, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own
-        )
+        self.dense = Dense(hidden_dim, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
         self.activation = activation_function(activation)
         self.norm = keras.layers.LayerNormalization(epsilon=epsilon, center=norm_bias, name="norm", **own)
 
@@ -328,8 +319,7 @@ class TransformedTableHead(keras.layers.Layer):
             self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
 
     def call(self, x, table):
-        y = ops.einsum("bpm,vm->bpv", self.transform(x), table)
-        return y + self.bias if self.use_bias else y
+        return tied_logits(self.transform(x), table, self.bias if self.use_bias else None)
 
 
 class TransformedHead(keras.layers.Layer):
@@ -357,9 +347,7 @@ class TransformedHead(keras.layers.Layer):
         self.reads = reads
         self.transform = transform
         self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
-        self.dense = keras.layers.Dense(
-            num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own
-        )
+        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
 
     def call(self, outputs):
         if outputs.get(self.reads) is None:

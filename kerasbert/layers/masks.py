@@ -49,6 +49,12 @@ class AttentionMask:
     def replace(self, **parts):
         return dataclasses.replace(self, **parts)
 
+    def of_queries(self, positions):
+        """The mask of some queries alone, int32 (b, q); only for masks without order, distances and `allowed`."""
+        if self.sequence_ids is None:
+            return self
+        return self.replace(query_sequence_ids=ops.take_along_axis(self.sequence_ids, positions, axis=1))
+
     def dense(self, query_length, key_length):
         """bool, broadcastable to (b, h, query_length, key_length); None when everything is allowed."""
         allowed = self.allowed

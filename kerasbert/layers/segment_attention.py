@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from .attention import attend, attention_probabilities, merge_heads, split_heads
+from .dense import Dense
 from .relative_attention import relative_shift
 
 
@@ -42,11 +43,11 @@ class SegmentAttention(keras.layers.Layer):
         self.num_heads, self.head_dim = num_heads, head_dim
         self.own_biases, self.initializer = own_biases, kernel_initializer
         dense = dict(use_bias=False, kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
-        self.query = keras.layers.Dense(num_heads * head_dim, name="query", **dense)
-        self.key = keras.layers.Dense(num_heads * head_dim, name="key", **dense)
-        self.value = keras.layers.Dense(num_heads * head_dim, name="value", **dense)
-        self.distance = keras.layers.Dense(num_heads * head_dim, name="distance", **dense)
-        self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
+        self.query = Dense(num_heads * head_dim, name="query", **dense)
+        self.key = Dense(num_heads * head_dim, name="key", **dense)
+        self.value = Dense(num_heads * head_dim, name="value", **dense)
+        self.distance = Dense(num_heads * head_dim, name="distance", **dense)
+        self.project = Dense(hidden_dim, name="project", **dense)
         self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
 
     def build(self, x_shape=None):

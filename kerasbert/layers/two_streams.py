@@ -12,6 +12,7 @@ from keras import ops
 
 from ..backend.compilation import concrete_array
 from .attention import attend, attention_probabilities, merge_heads, split_heads
+from .dense import Dense
 from .embeddings import gather_positions
 from .masks import AttentionMask, real_tokens
 from .memory import memory_of
@@ -177,11 +178,11 @@ class TwoStreamAttention(keras.layers.Layer):
         own = dict(dtype=self.dtype_policy)
         dense = dict(use_bias=False, kernel_initializer=kernel_initializer, **own)
         self.num_heads = num_heads
-        self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
-        self.key = keras.layers.Dense(hidden_dim, name="key", **dense)
-        self.value = keras.layers.Dense(hidden_dim, name="value", **dense)
-        self.distance = keras.layers.Dense(hidden_dim, name="distance", **dense)
-        self.project = keras.layers.Dense(hidden_dim, name="project", **dense)
+        self.query = Dense(hidden_dim, name="query", **dense)
+        self.key = Dense(hidden_dim, name="key", **dense)
+        self.value = Dense(hidden_dim, name="value", **dense)
+        self.distance = Dense(hidden_dim, name="distance", **dense)
+        self.project = Dense(hidden_dim, name="project", **dense)
         self.relative_queries = None
         if own_queries:
             self.relative_queries = RelativeQueries(kernel_initializer, name="relative_queries", **own)

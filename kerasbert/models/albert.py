@@ -11,7 +11,8 @@ import keras
 import numpy as np
 
 from ..layers.attention import MultiHeadAttention
-from ..layers.embeddings import pooled
+from ..layers.dense import Dense
+from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask
@@ -108,6 +109,7 @@ class AlbertAttentionBlock(keras.layers.Layer):
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
+        positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
 
     Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
     """
@@ -122,8 +124,11 @@ class AlbertAttentionBlock(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
 
-    def call(self, x, attention_mask=None, return_weights=False):
-        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
+    def call(self, x, attention_mask=None, return_weights=False, positions=None):
+        context = x
+        if positions is not None:
+            x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
+        y = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights)
         y, weights = y if return_weights else (y, None)
         x = self.norm(x + self.dropout(y))
         return (x, weights) if return_weights else x
@@ -172,12 +177,15 @@ class Albert(Backbone):
             `sequence_ids`, `first_positions`.
         hidden_states: also return the projected embeddings and the output of every layer.
         attention_weights: also return the attention probabilities of every layer.
+        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last layer makes no
+            others. Not with one of the two before.
 
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
         (n + 1 of (b, s, m), with n = num_layers * num_inner_layers) and `attention_weights` (n of (b, h, s, s)).
     """
 
     CONFIG = AlbertConfig
+    has_output_positions = True
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
@@ -199,7 +207,7 @@ class Albert(Backbone):
         self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
         self.embedding_projection = None
         if config.projects_embeddings:
-            self.embedding_projection = keras.layers.Dense(config.hidden_dim, name="embedding_projection", **kernel)
+            self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **kernel)
         inner = range(config.num_inner_layers)
         self.attentions = [
             [AlbertAttentionBlock(config, name=f"attention_{i}_{j}", **own) for j in inner]
@@ -209,10 +217,10 @@ class Albert(Backbone):
             [AlbertFeedForwardBlock(config, name=f"feed_forward_{i}_{j}", **own) for j in inner]
             for i in range(config.num_copies("feed_forward"))
         ]
-        self.pooler = keras.layers.Dense(config.hidden_dim, "tanh", name="pooler", **kernel) if pooler else None
+        self.pooler = Dense(config.hidden_dim, "tanh", name="pooler", **kernel) if pooler else None
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
         token_ids = inputs["token_ids"]
         segment_ids = inputs.get("segment_ids")
         segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
@@ -223,18 +231,22 @@ class Albert(Backbone):
 
         mask = AttentionMask.from_inputs(inputs)
         states, weights = [x], []
+        needed = needed_positions(inputs, output_positions)
         for i in range(self.config.num_layers):
             attentions, feed_forwards = self._copy(self.attentions, i), self._copy(self.feed_forwards, i)
-            for attention, feed_forward in zip(attentions, feed_forwards, strict=True):
-                x = attention(x, attention_mask=mask, return_weights=attention_weights)
+            for j, (attention, feed_forward) in enumerate(zip(attentions, feed_forwards, strict=True)):
+                last = i == self.config.num_layers - 1 and j == self.config.num_inner_layers - 1
+                positions = needed if last else None
+                x = attention(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
                 if attention_weights:
                     x, layer_weights = x
                     weights.append(layer_weights)
                 x = feed_forward(x)
                 states.append(x)
 
+        x, first = needed_tokens(x, inputs, output_positions)
         outputs = {"sequence_output": x}
-        outputs["pooled_output"] = pooled(self.pooler, x, inputs)
+        outputs["pooled_output"] = None if first is None or self.pooler is None else self.pooler(first)
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..backend.compilation import concrete_array
 from ..backend.rematerialization import rematerialized
+from ..layers.embeddings import gather_positions
 
 _ZERO_WEIGHTS = contextvars.ContextVar("zero_weights", default=False)
 _CHECKED = contextvars.ContextVar("checked", default=False)
@@ -105,6 +106,7 @@ class Backbone(keras.Model):
 
     CONFIG = None  # the config class of the family
     prediction_arguments = {}  # of `call`, when a masked LM head reads the `sequence_output`
+    has_output_positions = False  # whether `call` takes `output_positions`, to spare the last block the others
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -200,6 +202,16 @@ class Backbone(keras.Model):
         for layer in self._flatten_layers(include_self=False):
             if layer.name.startswith("block_"):
                 layer.call = rematerialized(layer)
+
+    def predict_from(self, inputs):
+        """(outputs, float (b, p, m)): the backbone's, and what a masked LM head reads at the `masked_positions`."""
+        positions = inputs.get("masked_positions")
+        if positions is not None and self.has_output_positions:
+            outputs = self(inputs, output_positions=keras.ops.cast(positions, "int32"))
+            return outputs, outputs["sequence_output"]
+        outputs = self(inputs, **self.prediction_arguments)
+        x = outputs["sequence_output"]
+        return outputs, x if positions is None else gather_positions(x, positions)
 
     @property
     def token_table(self):

@@ -10,7 +10,8 @@ import dataclasses
 import keras
 
 from ..layers.attention import MultiHeadAttention
-from ..layers.embeddings import pooled
+from ..layers.dense import Dense
+from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, SpanBoundaryHead, TokenHead
 from ..layers.masks import AttentionMask
@@ -73,6 +74,7 @@ class BertBlock(keras.layers.Layer):
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
         cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
+        positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
 
     Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s), or with a cache the pair of it and the cache.
     """
@@ -96,8 +98,11 @@ class BertBlock(keras.layers.Layer):
         self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
         self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
 
-    def call(self, x, attention_mask=None, return_weights=False, cache=None):
-        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
+    def call(self, x, attention_mask=None, return_weights=False, cache=None, positions=None):
+        context = x
+        if positions is not None:
+            x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
+        y = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
         y, extra = y if return_weights or cache is not None else (y, None)
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
@@ -121,12 +126,15 @@ class Bert(Backbone):
             `sequence_ids`, `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
+        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
+            others. Not with one of the two before.
 
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
         (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
     """
 
     CONFIG = BertConfig
+    has_output_positions = True
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
@@ -148,12 +156,12 @@ class Bert(Backbone):
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.pooler = None
         if pooler:
-            self.pooler = keras.layers.Dense(
+            self.pooler = Dense(
                 config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **own
             )
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
         token_ids = inputs["token_ids"]
         segment_ids = inputs.get("segment_ids")
         segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
@@ -163,15 +171,18 @@ class Bert(Backbone):
 
         mask = AttentionMask.from_inputs(inputs)
         states, weights = [x], []
-        for block in self.blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
+        needed = needed_positions(inputs, output_positions)
+        for i, block in enumerate(self.blocks):
+            positions = needed if i == len(self.blocks) - 1 else None
+            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
             if attention_weights:
                 x, block_weights = x
                 weights.append(block_weights)
             states.append(x)
 
+        x, first = needed_tokens(x, inputs, output_positions)
         outputs = {"sequence_output": x}
-        outputs["pooled_output"] = pooled(self.pooler, x, inputs)
+        outputs["pooled_output"] = None if first is None or self.pooler is None else self.pooler(first)
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.attention import HIDDEN_SCORE, attend, attention_probabilities, merge_heads, split_heads
+from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use
 from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import FeedForward
@@ -99,16 +100,16 @@ class DisentangledAttention(keras.layers.Layer):
         terms = terms if config.relative_attention else ()
         width, dense = config.hidden_dim, dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
         # Query, key and value of the first head, of the second head, ...; the key has no bias.
-        self.in_projection = keras.layers.Dense(3 * width, use_bias=False, name="in_projection", **dense)
+        self.in_projection = Dense(3 * width, use_bias=False, name="in_projection", **dense)
         self.relative_key = self.relative_query = self.mix_scores = self.mix_weights = None
         if "c2p" in terms:
-            self.relative_key = keras.layers.Dense(width, use_bias=False, name="relative_key", **dense)
+            self.relative_key = Dense(width, use_bias=False, name="relative_key", **dense)
         if "p2c" in terms:
-            self.relative_query = keras.layers.Dense(width, name="relative_query", **dense)
+            self.relative_query = Dense(width, name="relative_query", **dense)
         if config.talking_heads:
-            self.mix_scores = keras.layers.Dense(self.num_heads, use_bias=False, name="mix_scores", **dense)
-            self.mix_weights = keras.layers.Dense(self.num_heads, use_bias=False, name="mix_weights", **dense)
-        self.project = keras.layers.Dense(width, name="project", **dense)
+            self.mix_scores = Dense(self.num_heads, use_bias=False, name="mix_scores", **dense)
+            self.mix_weights = Dense(self.num_heads, use_bias=False, name="mix_weights", **dense)
+        self.project = Dense(width, name="project", **dense)
         self.distance_dropout = keras.layers.Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
         self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
 

@@ -13,6 +13,7 @@ from keras import ops
 
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
 from ..layers.convolution import NeighbourConvolution
+from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use, log_buckets
 from ..layers.embeddings import first_tokens, gather_positions
 from ..layers.feed_forward import activation_function
@@ -144,17 +145,17 @@ class BucketedAttention(keras.layers.Layer):
         self.scale = (config.head_dim * (1 + len(terms))) ** -0.5
         width = config.num_heads * config.head_dim
         dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
-        self.query = keras.layers.Dense(width, name="query", **dense)
-        self.key = keras.layers.Dense(width, name="key", **dense)
-        self.value = keras.layers.Dense(width, name="value", **dense)
+        self.query = Dense(width, name="query", **dense)
+        self.key = Dense(width, name="key", **dense)
+        self.value = Dense(width, name="value", **dense)
         self.relative_key = self.key if "c2p" in terms else None
         self.relative_query = self.query if "p2c" in terms else None
         if config.relative_attention and not config.shared_projections:
             if "c2p" in terms:
-                self.relative_key = keras.layers.Dense(width, name="relative_key", **dense)
+                self.relative_key = Dense(width, name="relative_key", **dense)
             if "p2c" in terms:
-                self.relative_query = keras.layers.Dense(width, name="relative_query", **dense)
-        self.project = keras.layers.Dense(config.hidden_dim, name="project", **dense)
+                self.relative_query = Dense(width, name="relative_query", **dense)
+        self.project = Dense(config.hidden_dim, name="project", **dense)
         self.distance_dropout = keras.layers.Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
         self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
@@ -308,8 +309,8 @@ class ReplacedTokenHead(keras.layers.Layer):
         self.activation = activation_function(config.activation)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
         dense = dict(kernel_initializer=config.kernel_initializer(), **own)
-        self.dense = keras.layers.Dense(config.hidden_dim, name="dense", **dense)
-        self.project = keras.layers.Dense(1, name="project", **dense)
+        self.dense = Dense(config.hidden_dim, name="dense", **dense)
+        self.project = Dense(1, name="project", **dense)
 
     def call(self, outputs):
         x = self.norm(outputs["sequence_output"] + outputs["own_first_output"])

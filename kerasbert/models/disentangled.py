@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from ..layers.dense import Dense
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import real_tokens
 from ..layers.positions import token_positions
@@ -85,7 +86,7 @@ class DebertaEmbeddings(keras.layers.Layer):
         self.projection = None
         if config.embedding_dim != config.hidden_dim:
             dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **own)
-            self.projection = keras.layers.Dense(config.hidden_dim, name="projection", **dense)
+            self.projection = Dense(config.hidden_dim, name="projection", **dense)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
         self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
 

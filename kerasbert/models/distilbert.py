@@ -10,7 +10,7 @@ import dataclasses
 import keras
 
 from ..layers.attention import MultiHeadAttention
-from ..layers.embeddings import first_tokens
+from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
@@ -65,6 +65,7 @@ class DistilBertBlock(keras.layers.Layer):
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
+        positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
 
     Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
     """
@@ -84,8 +85,11 @@ class DistilBertBlock(keras.layers.Layer):
         self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
 
-    def call(self, x, attention_mask=None, return_weights=False):
-        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
+    def call(self, x, attention_mask=None, return_weights=False, positions=None):
+        context = x
+        if positions is not None:
+            x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
+        y = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights)
         y, weights = y if return_weights else (y, None)
         x = self.attention_norm(x + y)
         y = self.feed_forward(x)
@@ -108,6 +112,8 @@ class DistilBert(Backbone):
             `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
+        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
+            others. Not with one of the two before.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and on request `hidden_states`
         (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)). In packed rows
@@ -115,6 +121,7 @@ class DistilBert(Backbone):
     """
 
     CONFIG = DistilBertConfig
+    has_output_positions = True
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -142,20 +149,23 @@ class DistilBert(Backbone):
         self.blocks = [DistilBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
         x = self.token_embedding(inputs["token_ids"]) + self.position_embedding(token_positions(inputs))
         x = self.embedding_dropout(self.embedding_norm(x))
 
         mask = AttentionMask.from_inputs(inputs)
         states, weights = [x], []
-        for block in self.blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
+        needed = needed_positions(inputs, output_positions)
+        for i, block in enumerate(self.blocks):
+            positions = needed if i == len(self.blocks) - 1 else None
+            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
             if attention_weights:
                 x, block_weights = x
                 weights.append(block_weights)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        x, first = needed_tokens(x, inputs, output_positions)
+        outputs = {"sequence_output": x, "first_output": first}
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

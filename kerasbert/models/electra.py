@@ -10,7 +10,8 @@ import dataclasses
 
 import keras
 
-from ..layers.embeddings import first_tokens
+from ..layers.dense import Dense
+from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.feed_forward import activation_function
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
@@ -77,6 +78,8 @@ class Electra(Backbone):
             `sequence_ids`, `first_positions`.
         hidden_states: also return the projected embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
+        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
+            others. Not with one of the two before.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
         for packed rows without `first_positions`), and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
@@ -84,6 +87,7 @@ class Electra(Backbone):
     """
 
     CONFIG = ElectraConfig
+    has_output_positions = True
 
     def __init__(self, config, embeddings=None, **kwargs):
         super().__init__(config, **kwargs)
@@ -94,11 +98,11 @@ class Electra(Backbone):
         self.embedding_projection = None
         if config.embedding_dim != config.hidden_dim:
             # Keras's own initialiser (Glorot), as in the official code; likewise in the heads.
-            self.embedding_projection = keras.layers.Dense(config.hidden_dim, name="embedding_projection", **own)
+            self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **own)
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
         token_ids = inputs["token_ids"]
         segment_ids = inputs.get("segment_ids")
         segment_ids = keras.ops.zeros_like(token_ids) if segment_ids is None else segment_ids
@@ -109,14 +113,17 @@ class Electra(Backbone):
 
         mask = AttentionMask.from_inputs(inputs)
         states, weights = [x], []
-        for block in self.blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
+        needed = needed_positions(inputs, output_positions)
+        for i, block in enumerate(self.blocks):
+            positions = needed if i == len(self.blocks) - 1 else None
+            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
             if attention_weights:
                 x, block_weights = x
                 weights.append(block_weights)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        x, first = needed_tokens(x, inputs, output_positions)
+        outputs = {"sequence_output": x, "first_output": first}
         outputs["pooled_output"] = outputs["first_output"]
         if hidden_states:
             outputs["hidden_states"] = states
@@ -173,8 +180,8 @@ class ReplacedTokenHead(keras.layers.Layer):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
         self.activation = activation_function(activation)
-        self.dense = keras.layers.Dense(hidden_dim, kernel_initializer=kernel_initializer, name="dense", **own)
-        self.project = keras.layers.Dense(1, name="project", **own)
+        self.dense = Dense(hidden_dim, kernel_initializer=kernel_initializer, name="dense", **own)
+        self.project = Dense(1, name="project", **own)
 
     def call(self, outputs):
         x = self.activation(self.dense(outputs["sequence_output"]))

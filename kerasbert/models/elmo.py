@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..layers.dense import Dense
 from ..layers.heads import TokenHead
 from ..layers.recurrence import scan_tokens
 from .backbone import Backbone, glorot_uniform, normal, uniform
@@ -85,9 +86,9 @@ class CharacterEncoder(keras.layers.Layer):
         self.gates, self.transforms = [], []
         for i in range(config.num_highways):
             closed = keras.initializers.Constant(-2.0)
-            self.gates.append(keras.layers.Dense(features, bias_initializer=closed, name=f"gate_{i}", **dense))
-            self.transforms.append(keras.layers.Dense(features, activation="relu", name=f"transform_{i}", **dense))
-        self.project = keras.layers.Dense(config.hidden_dim, name="project", **dense)
+            self.gates.append(Dense(features, bias_initializer=closed, name=f"gate_{i}", **dense))
+            self.transforms.append(Dense(features, activation="relu", name=f"transform_{i}", **dense))
+        self.project = Dense(config.hidden_dim, name="project", **dense)
 
     def call(self, ids):
         batch, length, characters = (-1 if size is None else size for size in ops.shape(ids))
@@ -120,7 +121,7 @@ class ProjectedLstm(keras.layers.Layer):
         super().__init__(**kwargs)
         self.reverse = reverse
         self.sizes, self.clip = (config.hidden_dim, config.cell_dim), config.clip
-        self.inputs = keras.layers.Dense(
+        self.inputs = Dense(
             4 * config.cell_dim, kernel_initializer=glorot_uniform(), name="inputs", dtype=self.dtype_policy
         )
 
@@ -304,7 +305,7 @@ class DirectionsHead(keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             config.vocabulary_size, kernel_initializer=glorot_uniform(), name="dense", dtype=self.dtype_policy
         )
 

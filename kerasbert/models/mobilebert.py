@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ..layers.dense import Dense
 from ..layers.embeddings import first_tokens, pooled
 from ..layers.feed_forward import FeedForward, activation_function
 from ..layers.masks import AttentionMask
@@ -107,7 +108,7 @@ class Bottleneck(keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             config.block_dim, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
         )
         self.norm = _norm(config, name="norm", dtype=self.dtype_policy)
@@ -136,10 +137,10 @@ class BottleneckAttention(keras.layers.Layer):
             )
         self.num_heads = config.num_heads
         dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
-        self.query = keras.layers.Dense(config.block_dim, name="query", **dense)
-        self.key = keras.layers.Dense(config.block_dim, name="key", **dense)
-        self.value = keras.layers.Dense(config.block_dim, name="value", **dense)
-        self.project = keras.layers.Dense(config.block_dim, name="project", **dense)
+        self.query = Dense(config.block_dim, name="query", **dense)
+        self.key = Dense(config.block_dim, name="key", **dense)
+        self.value = Dense(config.block_dim, name="value", **dense)
+        self.project = Dense(config.block_dim, name="project", **dense)
         self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
     def call(self, x, content, attention_mask=None, return_weights=False, training=None):
@@ -169,9 +170,7 @@ class MobileBertBlock(keras.layers.Layer):
             self.input_bottleneck = Bottleneck(config, name="input_bottleneck", **own)
             if config.key_query_shared_bottleneck:
                 self.shared_bottleneck = Bottleneck(config, name="shared_bottleneck", **own)
-            self.output_dense = keras.layers.Dense(
-                config.hidden_dim, kernel_initializer=initializer, name="output_dense", **own
-            )
+            self.output_dense = Dense(config.hidden_dim, kernel_initializer=initializer, name="output_dense", **own)
             self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
             self.output_norm = _norm(config, name="output_norm", **own)
         self.attention = BottleneckAttention(config, name="attention", **own)
@@ -222,7 +221,7 @@ class TrigramProjection(keras.layers.Layer):
         super().__init__(**kwargs)
         self.trigram = config.trigram_input
         self.needed = config.trigram_input or config.embedding_dim != config.hidden_dim
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             config.hidden_dim, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
         )
 
@@ -276,7 +275,7 @@ class MobileBert(Backbone):
         self.blocks = [MobileBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.has_pooler, self.pooler = pooler, None
         if pooler and config.classifier_activation:
-            self.pooler = keras.layers.Dense(
+            self.pooler = Dense(
                 config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **own
             )
         self.build_now()
@@ -325,7 +324,7 @@ class SplitMaskedLMHead(keras.layers.Layer):
         self.shape = (config.hidden_dim - config.embedding_dim, config.vocabulary_size)
         self.initializer = config.kernel_initializer()
         self.activation = activation_function(config.activation)
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             config.hidden_dim, kernel_initializer=self.initializer, dtype=self.dtype_policy, name="dense"
         )
         self.norm = keras.layers.LayerNormalization(

@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from ..layers.attention import HIDDEN_SCORE
+from ..layers.dense import Dense
 from ..layers.recurrence import scan_tokens
 from .backbone import normal, orthogonal
 
 
 def dense(config, units, name, dtype, **options):
-    return keras.layers.Dense(units, kernel_initializer=config.kernel_initializer(), name=name, dtype=dtype, **options)
+    return Dense(units, kernel_initializer=config.kernel_initializer(), name=name, dtype=dtype, **options)
 
 
 # === Recurrence ===
@@ -94,8 +95,8 @@ class AdditiveScore(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         own = dict(kernel_initializer=normal(config.alignment_range), use_bias=False, dtype=self.dtype_policy)
-        self.query = keras.layers.Dense(config.alignment_dim, name="query", **own)
-        self.key = keras.layers.Dense(config.alignment_dim, name="key", **own)
+        self.query = Dense(config.alignment_dim, name="query", **own)
+        self.key = Dense(config.alignment_dim, name="key", **own)
 
     def build(self, shape=None):
         self.query.build((None, self.config.hidden_dim))

@@ -12,7 +12,8 @@ import dataclasses
 import keras
 from keras import ops
 
-from ..layers.embeddings import first_tokens, pooled
+from ..layers.dense import Dense
+from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
@@ -86,6 +87,8 @@ class Roberta(Backbone):
             (from 0), `sequence_ids`, `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
+        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
+            others. Not with one of the two before.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and on
         request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
@@ -93,6 +96,7 @@ class Roberta(Backbone):
     """
 
     CONFIG = RobertaConfig
+    has_output_positions = True
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
@@ -115,12 +119,10 @@ class Roberta(Backbone):
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.pooler = None
         if pooler:
-            self.pooler = keras.layers.Dense(
-                config.hidden_dim, "tanh", kernel_initializer=initializer, name="pooler", **own
-            )
+            self.pooler = Dense(config.hidden_dim, "tanh", kernel_initializer=initializer, name="pooler", **own)
         self.build_now()
 
-    def call(self, inputs, hidden_states=False, attention_weights=False):
+    def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
         token_ids = inputs["token_ids"]
         segment_ids = inputs.get("segment_ids")
         segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
@@ -130,15 +132,18 @@ class Roberta(Backbone):
 
         mask = AttentionMask.from_inputs(inputs)
         states, weights = [x], []
-        for block in self.blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
+        needed = needed_positions(inputs, output_positions)
+        for i, block in enumerate(self.blocks):
+            positions = needed if i == len(self.blocks) - 1 else None
+            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
             if attention_weights:
                 x, block_weights = x
                 weights.append(block_weights)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
-        outputs["pooled_output"] = pooled(self.pooler, x, inputs)
+        x, first = needed_tokens(x, inputs, output_positions)
+        outputs = {"sequence_output": x, "first_output": first}
+        outputs["pooled_output"] = None if first is None or self.pooler is None else self.pooler(first)
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:

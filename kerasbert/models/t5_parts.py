@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from ..layers.attention import MultiHeadAttention
+from ..layers.dense import Dense, tied_logits
 from ..layers.embeddings import gather_positions
 from ..layers.feed_forward import FeedForward, GatedFeedForward
 from ..layers.heads import FirstTokenClassifier
@@ -26,9 +27,7 @@ class T5Attention(MultiHeadAttention):
 
         def dense(units, inputs, name):
             initializer = normal(config.initializer_factor * inputs**-0.5)
-            return keras.layers.Dense(
-                units, use_bias=False, kernel_initializer=initializer, name=name, dtype=self.dtype_policy
-            )
+            return Dense(units, use_bias=False, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
 
         self.num_heads = config.num_heads
         self.query = dense(inner, width * config.head_dim, "query")
@@ -237,7 +236,7 @@ class T5LanguageModelHead(keras.layers.Layer):
         self.dense = None
         if not config.tied_output:
             initializer = truncated_normal(config.initializer_factor * config.hidden_dim**-0.5)
-            self.dense = keras.layers.Dense(
+            self.dense = Dense(
                 config.vocabulary_size,
                 use_bias=False,
                 kernel_initializer=initializer,
@@ -247,7 +246,7 @@ class T5LanguageModelHead(keras.layers.Layer):
 
     def call(self, x, table):
         x = x * self.scale
-        return ops.einsum("bsm,vm->bsv", x, table) if self.dense is None else self.dense(x)
+        return tied_logits(x, table) if self.dense is None else self.dense(x)
 
 
 class EndTokenClassifier(FirstTokenClassifier):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..layers.dense import Dense
 from ..layers.heads import TokenHead
 from ..layers.masks import real_tokens
 from .backbone import Backbone, normal, uniform
@@ -139,7 +140,7 @@ class MeanHead(keras.layers.Layer):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
-        self.dense = keras.layers.Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **own)
+        self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **own)
 
     def call(self, outputs):
         x = outputs["sequence_output"]

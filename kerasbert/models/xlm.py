@@ -11,6 +11,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from ..layers.dense import Dense
 from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import activation_function
 from ..layers.heads import TiedLMHead, TokenHead
@@ -217,7 +218,7 @@ class SequenceSummary(keras.layers.Layer):
             )
         self.kind = config.summary_type
         self.dropout = keras.layers.Dropout(config.summary_dropout, dtype=self.dtype_policy, name="dropout")
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             num_labels, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
         )
         self.activation = activation_function(config.summary_activation or "linear")
@@ -240,7 +241,7 @@ class SummaryChoice(keras.layers.Layer):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
         self.summary = SequenceSummary(config, config.num_summary_labels, name="summary", **own)
-        self.score = keras.layers.Dense(1, kernel_initializer=config.kernel_initializer(), name="score", **own)
+        self.score = Dense(1, kernel_initializer=config.kernel_initializer(), name="score", **own)
 
     def call(self, outputs):
         return self.score(self.summary(outputs))

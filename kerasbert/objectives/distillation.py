@@ -8,7 +8,7 @@ from ..layers.embeddings import gather_positions
 from ..models.backbone import Backbone
 from ..models.shared_embeddings import copy_value
 from .masked_lm import MaskedLM
-from .objective import PairObjective, as_objective, cross_entropy, slot_weights, token_weights
+from .objective import PairObjective, as_objective, correct, cross_entropy, slot_weights, token_weights
 
 
 def spread_layers(teacher_layers, student_layers):
@@ -212,12 +212,12 @@ class Distillation(FromTeacher):
         soft = soft_divergence(y_pred["soft"], y_pred["teacher_soft"], self.temperature)
         mlm = cross_entropy(y_pred["tokens"], y)
         cosine = cosine_distance(y_pred["hidden"], y_pred["teacher_hidden"])
-        right = ops.cast(ops.argmax(y_pred["tokens"], axis=-1), y.dtype) == y
+        right = correct(y_pred["tokens"], y)
         compared = slots if self.slots_only else tokens
         self.soft_loss.update_state(soft, compared)
         self.mlm_loss.update_state(mlm, slots)
         self.cosine_loss.update_state(cosine, tokens)
-        self.accuracy.update_state(ops.cast(right, "float32"), slots)
+        self.accuracy.update_state(right, slots)
         return (
             self.soft_weight * self.mean_loss(x, soft, compared, "tokens" if self.slots_only else "soft")
             + self.mlm_weight * self.mean_loss(x, mlm, slots, "tokens")

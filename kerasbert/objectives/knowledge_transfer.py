@@ -5,7 +5,7 @@ from keras import ops
 
 from ..layers.embeddings import gather_positions
 from .distillation import FromTeacher, soft_cross_entropy
-from .objective import cross_entropy, slot_weights, token_weights
+from .objective import correct, cross_entropy, slot_weights, token_weights
 
 STRATEGIES = ("auxiliary", "joint", "progressive")
 
@@ -130,10 +130,10 @@ class KnowledgeTransfer(FromTeacher):
         soft = soft_cross_entropy(y_pred["tokens"], y_pred["teacher_tokens"])
         mixed = self.hard_share * hard + (1 - self.hard_share) * soft
         loss = transfer + distill * self.mean_loss(x, mixed, slots, "tokens")
-        right = ops.cast(ops.argmax(y_pred["tokens"], axis=-1), labels.dtype) == labels
+        right = correct(y_pred["tokens"], labels)
         self.transfer_loss.update_state(ops.sum(losses) / self.num_layers)
         self.distillation_loss.update_state(mixed, slots)
-        self.accuracy.update_state(ops.cast(right, "float32"), slots)
+        self.accuracy.update_state(right, slots)
         if self.sentence_pair_loss is not None:
             pairs = cross_entropy(y_pred["sentence_pair"], y["sentence_pair"])
             weights = sample_weight["sentence_pair"] if isinstance(sample_weight, dict) else rows

@@ -7,9 +7,8 @@ from keras import ops
 
 from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
-from ..layers.embeddings import gather_positions
 from .mask_filling import MaskFilling
-from .objective import Perplexity, check_labels, cross_entropy, slot_weights
+from .objective import Perplexity, check_labels, correct, cross_entropy, slot_weights
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -45,10 +44,7 @@ class MaskedLM(MaskFilling):
         self.build_now()
 
     def call(self, inputs):
-        outputs = self.backbone(inputs, **self.backbone.prediction_arguments)
-        x = outputs["sequence_output"]
-        if inputs.get("masked_positions") is not None:
-            x = gather_positions(x, inputs["masked_positions"])
+        outputs, x = self.backbone.predict_from(inputs)
         logits = self.masked_lm(x, self.backbone.token_table)
         if self.sentence_pair is None:
             return logits
@@ -61,9 +57,9 @@ class MaskedLM(MaskFilling):
             weights = None if sample_weight is None else sample_weight["tokens"]
         weights = slot_weights(x, labels, weights)
         losses = cross_entropy(logits, labels)
-        right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
+        right = correct(logits, labels)
         self.perplexity.update_state(losses, weights)
-        self.accuracy.update_state(ops.cast(right, "float32"), weights)
+        self.accuracy.update_state(right, weights)
         loss = self.mean_loss(x, losses, weights, "tokens")
         if self.sentence_pair is not None:
             pair_weights = None if sample_weight is None else sample_weight["sentence_pair"]
@@ -73,9 +69,9 @@ class MaskedLM(MaskFilling):
     def _pair_loss(self, x, labels, logits, weights):
         losses = cross_entropy(logits, labels)
         weights = ops.ones_like(losses) if weights is None else ops.cast(weights, "float32")
-        right = ops.cast(ops.argmax(logits, axis=-1), labels.dtype) == labels
+        right = correct(logits, labels)
         self.sentence_pair_loss.update_state(losses, weights)
-        self.sentence_pair_accuracy.update_state(ops.cast(right, "float32"), weights)
+        self.sentence_pair_accuracy.update_state(right, weights)
         return self.mean_loss(x, losses, weights, "sentence_pair")
 
     # === Text ===

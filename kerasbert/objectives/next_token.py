@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from .objective import Objective, Perplexity, cross_entropy
+from .objective import Objective, Perplexity, correct, cross_entropy
 
 
 class NextToken(Objective):
@@ -35,8 +35,7 @@ class NextToken(Objective):
 
     def losses_and_hits(self, y_pred, y):
         """(cross entropies, 1.0 where y is the likeliest token), both float32 of the shape of y."""
-        hits = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), y.dtype), y)
-        return cross_entropy(y_pred, y), ops.cast(hits, "float32")
+        return cross_entropy(y_pred, y), correct(y_pred, y)
 
     def training_losses(self, losses, logits):
         """What training minimises in place of the cross entropies."""

@@ -19,7 +19,7 @@ from .discriminator import (
     copy_cross_entropy,
 )
 from .masked_lm import MaskedLM
-from .objective import PairObjective, as_objective, check_labels, cross_entropy, slot_weights, token_weights
+from .objective import PairObjective, as_objective, check_labels, correct, cross_entropy, slot_weights, token_weights
 
 # The discriminator's objective, and what its mean loss counts by default.
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
@@ -128,7 +128,7 @@ class ReplacedTokenDetection(PairObjective):
         given = sample_weight if isinstance(sample_weight, dict) else {"tokens": sample_weight}
         weights = slot_weights(x, labels, given["tokens"])
         losses = cross_entropy(y_pred["tokens"], labels)
-        right = ops.cast(ops.argmax(y_pred["tokens"], axis=-1), labels.dtype) == labels
+        right = correct(y_pred["tokens"], labels)
         self.mlm_loss.update_state(losses, weights)
         self.mlm_accuracy.update_state(ops.cast(right, "float32"), weights)
         generator_loss = self.mean_loss(x, losses, weights, "tokens")
@@ -152,7 +152,7 @@ class ReplacedTokenDetection(PairObjective):
         self.replaced_rate.update_state(ops.cast(replaced, "float32"), weights)
         if self.objective == "replace_mlm":
             losses = cross_entropy(y_pred["originals"], labels)
-            return losses, ops.cast(ops.argmax(y_pred["originals"], axis=-1), labels.dtype) == labels, slots
+            return losses, correct(y_pred["originals"], labels), slots
         if self.objective == "all_tokens_mlm":
             losses = copy_cross_entropy(y_pred["originals"], y_pred["replaced"], corrupted, originals)
             outputs = {"tokens": y_pred["originals"], "replaced": y_pred["replaced"]}

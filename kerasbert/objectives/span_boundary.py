@@ -9,7 +9,7 @@ from ..backend.compilation import concrete_array
 from ..data import SpanMaskBatches
 from ..data.corpora import Corpus
 from ..layers.embeddings import gather_positions
-from .objective import Objective, Perplexity, check_labels, cross_entropy, slot_weights
+from .objective import Objective, Perplexity, check_labels, correct, cross_entropy, slot_weights
 
 SPAN_KEYS = ("span_left", "span_right", "span_offset")
 
@@ -65,10 +65,7 @@ class SpanBoundary(Objective):
         bounded = (x["span_left"] >= 0) & (x["span_right"] >= 0) & (x["span_offset"] >= 0)
         weights["boundary"] = weights["boundary"] * ops.cast(bounded, "float32")
         losses = {name: cross_entropy(y_pred[name], y[name]) for name in y}
-        right = {
-            name: ops.cast(ops.cast(ops.argmax(y_pred[name], axis=-1), y[name].dtype) == y[name], "float32")
-            for name in y
-        }
+        right = {name: correct(y_pred[name], y[name]) for name in y}
         self.perplexity.update_state(losses["tokens"], weights["tokens"])
         self.accuracy.update_state(right["tokens"], weights["tokens"])
         self.boundary_loss.update_state(losses["boundary"], weights["boundary"])

