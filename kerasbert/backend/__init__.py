@@ -1,5 +1,6 @@
 """What differs by backend: the one folder that imports jax, tensorflow or torch, inside functions only."""
 
+from .compilation import keep_programs
 from .seeding import seed_everything
 
-__all__ = ["seed_everything"]
+__all__ = ["keep_programs", "seed_everything"]

@@ -1,7 +1,14 @@
 """Compiled programs, and whether a value is known now or only when one runs."""
 
+import hashlib
+import os
+import platform
+from pathlib import Path
+
 import keras
 import numpy as np
+
+LEAST_SECONDS = 0.2  # of compiling, for a program to be kept
 
 
 def concrete_array(value):
@@ -81,3 +88,36 @@ def _is_eager(value):
     import tensorflow as tf
 
     return isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value)
+
+
+def keep_programs(folder=None):
+    """On JAX, keeps compiled programs on disk, so that the next run starts at once.
+
+    What the user has set stays: `JAX_COMPILATION_CACHE_DIR`, `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`, or
+    `JAX_ENABLE_COMPILATION_CACHE=false` for none.
+
+    Args:
+        folder: default: one a kind of processor in kerasbert/programs in the user's cache.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None:
+        return
+    if folder is None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "kerasbert" / "programs" / _processor()
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+
+
+def _processor():
+    """A name for what programs are compiled for: homes are shared by machines that differ."""
+    facts = platform.machine() + platform.processor()
+    try:
+        facts += next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):
+        pass
+    return hashlib.sha256(facts.encode()).hexdigest()[:12]
