@@ -12,6 +12,7 @@ from .gpt import GPT, GPTConfig
 from .gpt2 import GPT2, GPT2Config
 from .mobilebert import MobileBert, MobileBertConfig
 from .modernbert import ModernBert, ModernBertConfig
+from .modernbert_decoder import ModernBertDecoder, ModernBertDecoderConfig
 from .roberta import Roberta, RobertaConfig
 from .seq2seq_attention import Seq2SeqAttention, Seq2SeqAttentionConfig
 from .t5 import T5, T5Config
@@ -45,6 +46,8 @@ __all__ = [
     "MobileBertConfig",
     "ModernBert",
     "ModernBertConfig",
+    "ModernBertDecoder",
+    "ModernBertDecoderConfig",
     "Roberta",
     "RobertaConfig",
     "T5",
@@ -77,6 +80,7 @@ FAMILIES = {
     "mobilebert": MobileBert,
     "ib-bert": MobileBert,
     "modernbert": ModernBert,
+    "modernbert-decoder": ModernBertDecoder,
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,

@@ -5,6 +5,7 @@ layer with its own wavelengths; gated feed-forwards (GeGLU); pre-norm, without b
 """
 
 import dataclasses
+from typing import ClassVar
 
 import keras
 
@@ -15,6 +16,7 @@ from ..layers.heads import HeadTransform, TransformedHead, TransformedTableHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import Rotation, token_positions
 from .backbone import Backbone, truncated_normal
+from .modernbert_files import global_layers, layer_types, rope_parameters, rope_theta
 from .names import Field, Part
 
 # === Config ===
@@ -55,12 +57,14 @@ class ModernBertConfig:
     cls_id: int | None = 50_281
     sep_id: int | None = 50_282
     model_type: str = "modernbert"
+    POOLINGS: ClassVar = ("cls", "mean")
 
     def __post_init__(self):
         if self.global_layers is not None:
             object.__setattr__(self, "global_layers", tuple(self.global_layers))
-        if self.classifier_pooling not in ("cls", "mean"):
-            raise ValueError(f"`classifier_pooling` must be cls or mean. Received: {self.classifier_pooling!r}.")
+        if self.classifier_pooling not in self.POOLINGS:
+            rule = f"`classifier_pooling` must be {' or '.join(self.POOLINGS)}."
+            raise ValueError(f"{rule} Received: {self.classifier_pooling!r}.")
 
     def is_global(self, layer):
         """Whether a layer attends to the whole sequence."""
@@ -80,9 +84,30 @@ class ModernBertConfig:
 
 # === Sizes ===
 
+# num_layers, num_heads, hidden_dim, feed_forward_dim of the Ettin suite (Weller et al. 2025, arXiv 2507.11412).
+ETTIN_SHAPES = {
+    "17m": (7, 4, 256, 384),
+    "32m": (10, 6, 384, 576),
+    "68m": (19, 8, 512, 768),
+    "150m": (22, 12, 768, 1_152),
+    "400m": (28, 16, 1_024, 2_624),
+    "1b": (28, 28, 1_792, 3_840),
+}
+
+
+def ettin_sizes(kind, **fields):
+    """{name: config fields} of the encoders or the decoders."""
+    names = "num_layers", "num_heads", "hidden_dim", "feed_forward_dim"
+    return {
+        f"ettin_{kind}_{size}": {**dict(zip(names, shape, strict=True)), **fields}
+        for size, shape in ETTIN_SHAPES.items()
+    }
+
+
 SIZES = {
     "modernbert_base": {},
     "modernbert_large": dict(num_layers=28, num_heads=16, hidden_dim=1_024, feed_forward_dim=2_624),
+    **ettin_sizes("encoder", local_rope_theta=160_000.0),
 }
 
 # === Block ===
@@ -257,42 +282,6 @@ HEADS = {
 POOLED_HEADS = set()
 
 # === Hugging Face ===
-
-
-def layer_types(config):
-    """The attention of every layer in the words of transformers 5."""
-    return ["full_attention" if config.is_global(i) else "sliding_attention" for i in range(config.num_layers)]
-
-
-def global_layers(stored):
-    """(period, None) of the global layers, or (default period, their indices) where no period says them."""
-    types, period = stored["layer_types"], stored["global_attn_every_n_layers"]
-    if types is None:
-        return period, None
-    unknown = set(types) - {"full_attention", "sliding_attention"}
-    if unknown:
-        raise ValueError(f"`layer_types` must be full_attention or sliding_attention. Received: {sorted(unknown)}.")
-    indices = [i for i, kind in enumerate(types) if kind == "full_attention"]
-    periods = (n for n in (period, *range(1, len(types) + 1)) if indices == list(range(0, len(types), n)))
-    found = next(periods, None)
-    return (period, tuple(indices)) if found is None else (found, None)
-
-
-def rope_theta(stored, layer_type, older_name):
-    """The base of the wavelengths of one kind of layer: transformers 5 nests it, 4 had a name for each."""
-    rope = (stored.get("rope_parameters") or {}).get(layer_type) or {}
-    if rope.get("rope_type", "default") != "default":
-        raise ValueError(f"kerasbert has rope_type='default' only. Received in config.json: {rope['rope_type']!r}.")
-    if rope.get("rope_theta") is not None:
-        return rope["rope_theta"]
-    return stored["global_rope_theta"] if stored[older_name] is None else stored[older_name]
-
-
-def rope_parameters(config):
-    """The wavelengths in the words of transformers 5."""
-    thetas = {"full_attention": config.global_rope_theta, "sliding_attention": config.local_rope_theta}
-    return {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()}
-
 
 HUGGINGFACE_CONFIG = {
     "vocabulary_size": "vocab_size",

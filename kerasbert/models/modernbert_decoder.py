@@ -1,0 +1,166 @@
+"""ModernBERT as a decoder: the same network under a causal mask, trained on the next token.
+
+Weller et al. 2025, "Seq vs Seq: An Open Suite of Paired Encoders and Decoders" (Ettin), arXiv 2507.11412. New in it:
+pairs of an encoder and a decoder of one shape, one recipe and the same data, so that only the objective differs.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import keras
+
+from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.embeddings import last_tokens
+from ..layers.positions import Rotation
+from . import modernbert
+from .backbone import Backbone
+from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes, label_head, vocabulary_head
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class ModernBertDecoderConfig(ModernBertConfig):
+    """The encoder's fields; a local layer sees `local_attention // 2` tokens, the last of them the token itself."""
+
+    classifier_pooling: str = "last"
+    model_type: str = "modernbert-decoder"
+    POOLINGS: ClassVar = ("last",)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.local_attention < 2:
+            raise ValueError(f"`local_attention` must be at least 2. Received: {self.local_attention}.")
+
+
+# === Sizes ===
+
+SIZES = {
+    name: {**fields, "local_rope_theta": 160_000.0 if name.endswith(("150m", "1b")) else 10_000.0}
+    for name, fields in ettin_sizes("decoder").items()
+}
+
+# === Backbone (its block is the encoder's) ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class ModernBertDecoder(Backbone):
+    """The decoder of the Ettin suite.
+
+    Args:
+        config: a `ModernBertDecoderConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
+            `first_positions`, `prefix_mask`.
+        hidden_states: also return the embeddings and the output of every block, the last one normalised.
+        attention_weights: also return the attention probabilities of every block.
+        cache: of `empty_cache` or of the call on the tokens before these; used up.
+
+    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is no padding, or
+        (b, n, m) of packed rows, None where they do not say their starts; on request `hidden_states` (num_layers + 1 of
+        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache the next `cache`.
+    """
+
+    CONFIG = ModernBertDecoderConfig
+    learned_positions = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+        )
+        self.embedding_norm = config.norm(name="embedding_norm", **own)
+        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.blocks = [
+            ModernBertBlock(config, first=i == 0, name=f"block_{i}", **own) for i in range(config.num_layers)
+        ]
+        self.final_norm = config.norm(name="final_norm", **own)
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
+        config = self.config
+        everywhere, positions = causal_inputs(inputs, cache)
+        nearby = everywhere.replace(window=config.local_attention // 2 - 1)
+        head_dim = config.hidden_dim // config.num_heads
+        of_global = (everywhere, Rotation.at(positions, head_dim, config.global_rope_theta))
+        of_local = (nearby, Rotation.at(positions, head_dim, config.local_rope_theta))
+
+        x = self.embedding_dropout(self.embedding_norm(self.token_embedding(inputs["token_ids"])))
+        states, extras = [x], []
+        for i, block in enumerate(self.blocks):
+            mask, rotation = of_global if config.is_global(i) else of_local
+            keys = None if cache is None else cache["blocks"][i]
+            x = block(x, attention_mask=mask, rotation=rotation, return_weights=attention_weights, cache=keys)
+            if attention_weights or cache is not None:
+                x, extra = x
+                extras.append(extra)
+            states.append(x)
+        x = states[-1] = self.final_norm(x)
+
+        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        if hidden_states:
+            outputs["hidden_states"] = states
+        if attention_weights:
+            outputs["attention_weights"] = extras
+        if cache is not None:
+            outputs["cache"] = advanced(everywhere, x.shape[1], extras)
+        return outputs
+
+    def empty_cache(self, batch_size, length):
+        """A cache for `length` tokens."""
+        config = self.config
+        head_dim = config.hidden_dim // config.num_heads
+        return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
+
+
+# === Heads ===
+
+HEADS = {
+    "causal_lm": vocabulary_head,
+    "classifier": lambda config, num_labels, **own: label_head(
+        config, num_labels, "last_output", config.head_bias, **own
+    ),
+}
+
+POOLED_HEADS = set()
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    ours: theirs for ours, theirs in modernbert.HUGGINGFACE_CONFIG.items() if ours != "classifier_pooling"
+}
+
+HUGGINGFACE_DEFAULTS = modernbert.HUGGINGFACE_DEFAULTS
+
+HUGGINGFACE_WRITTEN = modernbert.HUGGINGFACE_WRITTEN
+
+HUGGINGFACE_ONLY = modernbert.HUGGINGFACE_ONLY
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "ModernBertDecoderModel",
+    "CausalLM": "ModernBertDecoderForCausalLM",
+    "TextClassifier": "ModernBertDecoderForSequenceClassification",
+}
+
+HUGGINGFACE_PREFIX = "model"
+
+HUGGINGFACE_NAMES = {
+    **{
+        ours: theirs
+        for ours, theirs in modernbert.HUGGINGFACE_NAMES.items()
+        if ours.split("/")[0] not in modernbert.HEADS
+    },
+    "block_{i}/attention/query": "layers.{i}.attn.q_proj",
+    "block_{i}/attention/key": "layers.{i}.attn.k_proj",
+    "block_{i}/attention/value": "layers.{i}.attn.v_proj",
+    "causal_lm/transform/dense": "lm_head.dense",
+    "causal_lm/transform/norm": "lm_head.norm",
+    "causal_lm/bias": "decoder.bias",
+    "classifier/transform/dense": "head.dense",
+    "classifier/transform/norm": "head.norm",
+    "classifier/dense": "classifier",
+}
+
+HUGGINGFACE_TIED = modernbert.HUGGINGFACE_TIED
