@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from ..backend.compilation import compiled
+from ..backend.compilation import compiled, recorded
 from ..models.backbone import checked_inputs
 from .cache import repeat_rows
 from .search import NUMBERS, BeamSearch, Sampling
@@ -29,8 +29,8 @@ def decode(model, options, length, context, numbers, token_ids, real, limits, dr
         token_ids: int32 (b, p). real: bool (b, p). draws: float32 (r, length), from [0, 1), for samples.
     """
     rows, width = token_ids.shape
-    options = dataclasses.replace(options, **numbers)
-    search = (BeamSearch if options.num_beams > 1 else Sampling)(options, rows, length, (limits[0], limits[1]), draws)
+    chosen = {"numbers": numbers, "limits": limits, "draws": draws}
+    search = _search(options, rows, length, **chosen)
     counted = ops.cumsum(ops.cast(real, "int32"), axis=-1)
     inputs = {"token_ids": token_ids, "padding_mask": real, "position_ids": ops.maximum(counted - 1, 0)}
     logits, cache = model.next_logits(inputs, model.start_cache(context, rows, width + length))
@@ -38,7 +38,8 @@ def decode(model, options, length, context, numbers, token_ids, real, limits, dr
     first_position = ops.repeat(counted[:, -1], search.branches)
     state = search.advance(search.start(), ops.repeat(logits, search.branches, axis=0))
 
-    def step(cache, state):
+    def step(chosen, first_position, cache, state):
+        search = _search(options, rows, length, **chosen)
         inputs = {
             "token_ids": state["token"][:, None],
             "padding_mask": ops.ones((first_position.shape[0], 1), "bool"),
@@ -47,8 +48,21 @@ def decode(model, options, length, context, numbers, token_ids, real, limits, dr
         logits, cache = model.next_logits(inputs, search.pick(cache, state))
         return cache, search.advance(state, logits)
 
-    _, state = ops.while_loop(lambda cache, state: search.going(state), step, (cache, state))
+    key = (options, rows, length, *(id(weight) for weight in model.weights))
+    steps = model.__dict__.setdefault("_decoding_steps", {})
+    step = recorded(step, steps, key, chosen, first_position, cache, state)
+    _, state = ops.while_loop(
+        lambda cache, state: search.going(state),
+        lambda cache, state: step(chosen, first_position, cache, state),
+        (cache, state),
+    )
     return search.result(state)
+
+
+def _search(options, rows, length, numbers, limits, draws):
+    options = dataclasses.replace(options, **numbers)
+    kind = BeamSearch if options.num_beams > 1 else Sampling
+    return kind(options, rows, length, (limits[0], limits[1]), draws)
 
 
 def generate(
@@ -63,6 +77,10 @@ def generate(
         limit: most tokens of a prompt with its continuation, or None.
     """
     options.check()
+    if batch_size < 1 or not 0 <= seed < 2**64:
+        raise ValueError(
+            f"`batch_size` must be at least 1, and `seed` at least 0. Received: batch_size={batch_size}, seed={seed}."
+        )
     stop_ids = tuple(int(i) for i in np.atleast_1d(np.asarray(options.stop_ids, "int64")))
     options = dataclasses.replace(options, stop_ids=stop_ids, top_p=None if options.top_p == 1 else options.top_p)
     lengths = np.array([len(prompt) for prompt in prompts])

@@ -28,12 +28,13 @@ class Options:
         sampling = (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
         beams_only = (self.length_penalty, self.early_stopping) != (1.0, False)
         branches = self.num_beams if self.num_beams > 1 or not self.sample else self.num_sequences
+        temperature = np.float32(self.temperature)  # which the smallest numbers are 0 in
         for wrong, rule in (
             (self.num_beams < 1, "`num_beams` must be at least 1."),
             (self.num_beams > 1 and self.sample, "Beam search does not sample: use num_beams=1 or sample=False."),
             (sampling and not self.sample, "`temperature`, `top_k` and `top_p` are for samples: use sample=True."),
             (beams_only and self.num_beams == 1, "`length_penalty` and `early_stopping` are for num_beams above 1."),
-            (not self.temperature > 0, "`temperature` must be above 0; for the likeliest tokens use sample=False."),
+            (not temperature > 0, "`temperature` must be above 0; for the likeliest tokens use sample=False."),
             (self.top_k is not None and self.top_k < 1, "`top_k` must be at least 1, or None."),
             (self.top_p is not None and not 0 < self.top_p <= 1, "`top_p` must be above 0 and at most 1, or None."),
             (self.early_stopping not in (True, False, "never"), '`early_stopping` must be True, False or "never".'),
@@ -73,10 +74,11 @@ class Sampling:
 
     def advance(self, state, logits):
         step, finished = state["step"], state["finished"]
-        logits = without_stops(logits, self.options.stop_ids, step < self.least)
-        token = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        logits = ops.cast(logits, "float32")
+        allowed = without_stops(logits, self.options.stop_ids, step < self.least)
+        token = ops.cast(ops.argmax(allowed, axis=-1), "int32")
         if self.options.sample:
-            token = drawn(filtered(logits, self.options), ops.take(self.draws, step, axis=1))
+            token = drawn(filtered(allowed, self.options), ops.take(self.draws, step, axis=1))
         scores = ops.take_along_axis(logits, token[:, None], axis=-1)[:, 0] - ops.logsumexp(logits, axis=-1)
         token = ops.where(finished, 0, token)
         return {
@@ -137,7 +139,8 @@ class BeamSearch:
         options, beams, vocabulary = self.options, self.branches, logits.shape[-1]
         step, count = state["step"], state["step"] + 1
         early = options.early_stopping is True
-        log_probabilities = without_stops(ops.log_softmax(logits, axis=-1), options.stop_ids, step < self.least)
+        log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+        log_probabilities = without_stops(log_probabilities, options.stop_ids, step < self.least)
         scores = ops.reshape(log_probabilities, (self.rows, beams, vocabulary)) + state["scores"][:, :, None]
         keep = max(2, 1 + len(options.stop_ids)) * beams
         scores, best = ops.top_k(ops.reshape(scores, (self.rows, beams * vocabulary)), keep)
@@ -194,8 +197,9 @@ class BeamSearch:
 
 
 def filtered(logits, options):
-    """Logits after temperature, top-k and top-p, in this order; -inf where a token may not be drawn."""
-    logits = logits / options.temperature
+    """Logits, 0 at most, after temperature, top-k and top-p, in this order; -inf where a token may not be drawn."""
+    # From the largest: a tiny temperature makes infinities of the others only.
+    logits = (logits - ops.max(logits, axis=-1, keepdims=True)) / options.temperature
     if options.top_k is not None and options.top_k < logits.shape[-1]:
         least = ops.top_k(logits, options.top_k)[0][:, -1:]
         logits = ops.where(logits < least, -np.inf, logits)
@@ -227,8 +231,7 @@ def among(tokens, ids):
 
 
 def without_stops(scores, stop_ids, here):
-    """`scores` (r, v) in float32, and -inf at `stop_ids` where `here`."""
-    scores = ops.cast(scores, "float32")
+    """`scores` (r, v), and -inf at `stop_ids` where `here`."""
     if not stop_ids:
         return scores
     return ops.where(among(ops.arange(scores.shape[-1]), stop_ids) & here, -np.inf, scores)

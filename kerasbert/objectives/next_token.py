@@ -85,9 +85,9 @@ class NextToken(Objective):
             batch_size: prompts decoded at once.
             scores: also give scores: the log probability of the new tokens, divided as above by beam search.
 
-        Returns: for each prompt a str, or int32 ids with the stop token: `CausalLM` gives the prompt and what follows
-            it, `Seq2SeqLM` what is new. With `scores` a dict of that ("text" or "token_ids") and "score"; with
-            `num_sequences` above 1 a list of them, best first. For one prompt, its answer alone.
+        Returns: for each prompt a str, or int32 ids with the stop token: `CausalLM` and `PermutationLM` give the
+            prompt and what follows it, `Seq2SeqLM` what is new. With `scores` a dict of that ("text" or "token_ids")
+            and "score"; with `num_sequences` above 1 a list of them, best first. For one prompt, its answer alone.
         """
         from ..generation.decoding import generate
         from ..generation.search import Options
@@ -103,7 +103,7 @@ class NextToken(Objective):
             top_k=top_k,
             top_p=top_p,
             num_sequences=num_sequences,
-            stop_ids=self._stop_ids() if stop_ids is None else stop_ids,
+            stop_ids=self._stop_ids() if stop_ids is None else self._given_stop_ids(stop_ids),
         )
         limit = self.backbone.config.max_length if self.backbone.learned_positions else None
         found = generate(self, starts, options, max_new_tokens, min_new_tokens, seed, batch_size, context, limit)
@@ -124,7 +124,22 @@ class NextToken(Objective):
             ids = self.require_tokenizer().encode(texts, add_special_tokens=not self.continues)
             return ids, True, isinstance(prompts, str)
         one = len(prompts) > 0 and np.ndim(prompts[0]) == 0
-        return [np.asarray(row, "int32") for row in ([prompts] if one else prompts)], False, one
+        rows = [np.asarray(row) for row in ([prompts] if one else prompts)]
+        for row in rows:
+            if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+                raise ValueError(
+                    "A prompt must be a str, or one sequence of integer ids. Received: an array of "
+                    f"{row.dtype}{list(row.shape)}."
+                )
+        return [row.astype("int32") for row in rows], False, one
+
+    def _given_stop_ids(self, stop_ids):
+        """The tokens that end a continuation; those that no token can be are an error."""
+        size = self.backbone.config.vocabulary_size
+        wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
+        if wrong:
+            raise ValueError(f"`stop_ids` must be between 0 and {size - 1}, or () for none. Received: {wrong[0]}.")
+        return stop_ids
 
     def _stop_ids(self):
         stop = getattr(self.backbone.config, "eos_id", None)

@@ -73,10 +73,12 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
     def next_logits(self, inputs, cache):
         """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`.
 
-        As in transformers, a token goes into the memory as it looks once the token behind it is known; the query
-        stream stands at one more place, which no token sees.
+        As in transformers (with its default `use_mems_eval`), a token goes into the memory as it looks once the token
+        behind it is known; the query stream stands at one more place, which no token sees.
         """
-        ids, real = (ops.concatenate([cache["newest"][key], inputs[key]], axis=1) for key in cache["newest"])
+        ids, real = (
+            ops.concatenate([cache["newest"][key], inputs[key]], axis=1) for key in ("token_ids", "padding_mask")
+        )
         newest = {"token_ids": ids[:, -1:], "padding_mask": real[:, -1:]}
         ids, real = ops.pad(ids, ((0, 0), (0, 1))), ops.pad(real, ((0, 0), (0, 1)), constant_values=True)
         places = ops.zeros_like(ids) + ops.arange(ids.shape[1], dtype="int32")

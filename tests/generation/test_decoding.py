@@ -129,6 +129,17 @@ def test_scores_are_log_probabilities_of_the_whole_text(pairs):
     assert beam["score"] >= answer["score"] / (len(ids) - len(prompt)) - 1e-4
 
 
+def test_half_precision_compares_beams_in_float32():
+    """Scores of beams are sums of float32 log probabilities, not of rounded ones."""
+    model = CausalLM(randomize(GPT2(GPT2Config(**TINY), dtype="bfloat16"), 0.5))
+    prompt = random_prompts(2)[1]
+    answer = model.generate(prompt, max_new_tokens=5, num_beams=3, length_penalty=0.0, stop_ids=(), scores=True)
+    ids = answer["token_ids"]
+    logits = to_numpy(keras.ops.cast(model({"token_ids": ids[None, :-1]}), "float32"))[0]
+    chosen = (logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))[np.arange(len(ids) - 1), ids[1:]]
+    np.testing.assert_allclose(answer["score"], chosen[len(prompt) - 1 :].sum(), atol=0.05)
+
+
 # === Samples ===
 
 
@@ -164,7 +175,16 @@ def test_filters_equal_those_of_transformers():
     scores = process.TopPLogitsWarper(0.9)(None, scores).numpy()
     found = kept_by(logits, temperature=0.7, top_k=30, top_p=0.9)
     np.testing.assert_array_equal(np.isinf(found), np.isinf(scores))
-    np.testing.assert_allclose(found, scores, rtol=1e-6)
+    largest = scores.max(axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, scores - largest, rtol=1e-5, atol=1e-6)
+
+
+def test_the_smallest_temperature_draws_the_likeliest():
+    logits = np.random.default_rng(0).normal(0, 30, (5, 61)).astype("float32")
+    kept = kept_by(logits, temperature=1e-38, top_p=0.9, top_k=7)
+    uniform = np.linspace(0, 0.999, 5, dtype="float32")
+    found = drawn(*map(keras.ops.convert_to_tensor, (kept, uniform)))
+    np.testing.assert_array_equal(to_numpy(found), logits.argmax(axis=-1))
 
 
 def test_the_papers_nucleus():
@@ -221,6 +241,13 @@ def untrained():
         ([[3]], {"sample": True, "top_k": 0}, "`top_k` must be"),
         ([[3]], {"length_penalty": 2.0}, "num_beams above 1"),
         ([[3]], {"num_sequences": 2}, "`num_sequences` above 1"),
+        ([[3]], {"sample": True, "temperature": 1e-50}, "`temperature` must be above 0"),
+        ([[3]], {"stop_ids": 61}, "`stop_ids` must be between 0 and 60, or .. for none. Received: 61"),
+        ([[3]], {"stop_ids": (5, -1)}, "Received: -1"),
+        ([[3]], {"batch_size": 0}, "`batch_size` must be at least 1"),
+        ([[3]], {"seed": -1}, "seed=-1"),
+        ([[3.0, 4.5]], {}, "integer ids. Received: an array of float64"),
+        ([[[3]]], {}, "one sequence of integer ids"),
         ("text", {}, "Text needs a tokenizer"),
     ],
 )
