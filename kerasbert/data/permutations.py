@@ -75,11 +75,9 @@ class SpanTargets:
             begins[turn], ends[turn] = begin * walking, end * walking
             left -= (end - begin) * walking
             cursor = end + context - before
-        edges = np.zeros((rows, length + 1), dtype=np.int32)  # where spans begin and end
-        row = np.broadcast_to(np.arange(rows), begins.shape)
-        np.add.at(edges, (row, begins), 1)
-        np.subtract.at(edges, (row, ends), 1)
-        chosen = np.cumsum(edges[:, :length], axis=1) > 0
+        places = np.arange(rows) * (length + 1)
+        edges = [np.bincount((places + edge).ravel(), minlength=rows * (length + 1)) for edge in (begins, ends)]
+        chosen = np.cumsum((edges[0] - edges[1]).reshape(rows, length + 1)[:, :length], axis=1) > 0
         if left.any():
             extra = choose_tokens(~chosen, np.minimum(left, self.goal), self.goal, draws[:, 2 * turns :])
             used = extra >= 0

@@ -1,0 +1,216 @@
+"""What the cells of `study.py` are made of: text, floating-point operations, and two measures for every encoder."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+from kerasbert.data import Corpus, Tokenizer, encode_texts, read_documents
+from kerasbert.training import adamw
+
+VOCABULARY = 2_000
+SENTINELS = 32  # ids behind the vocabulary
+ENDS = re.compile(r"([.?!][\"'”’)]*) +(?=[A-Z\"'“‘(])")
+STOPS, PAUSES = set(".?!"), set(",;:")
+WIDTH = 62  # tokens of text in a row of a measure
+
+
+# === Text ===
+
+
+def documents(path: Path) -> list[str]:
+    """The text in documents of 30 paragraphs, one sentence a line."""
+    paragraphs = [line for text in read_documents(path) for line in text.splitlines() if line.strip()]
+    groups = [paragraphs[first : first + 30] for first in range(0, len(paragraphs), 30)]
+    return [ENDS.sub(r"\1\n", "\n".join(group)) for group in groups]
+
+
+def corpora(data: Path, work: Path) -> tuple[Corpus, Corpus, np.ndarray]:
+    """Text to train on, held-out text, and where names stand in the first, (n, 2); written the first time."""
+    files = [data / "pretraining" / name for name in ("lm_en_5mb.txt", "lm_en_valid.txt")]
+    if not (work / "names.npy").exists():
+        texts = list(map(documents, files))
+        tokenizer = Tokenizer.train("wordpiece", texts[0], VOCABULARY, lowercase=True)
+        for name, found in zip(("training", "held_out"), texts, strict=True):
+            if not (work / name / "corpus.json").exists():
+                Corpus.write(work / name, found, tokenizer)
+        np.save(work / "names.npy", names_in(texts[0], Corpus.open(work / "training")))
+    training, held_out = (Corpus.open(work / name) for name in ("training", "held_out"))
+    return training, held_out, np.load(work / "names.npy")
+
+
+def names_in(texts: list[str], corpus: Corpus) -> np.ndarray:
+    """Start and stop, in tokens of the corpus, of runs of capitalised words that do not begin a sentence."""
+    lines = [line for text in texts for line in text.splitlines() if line.strip()]
+    found, place, starts = [], 0, corpus.word_starts
+    rows = corpus.tokenizer().backend.encode_batch(lines, add_special_tokens=False)
+    for encoded, line in zip(rows, lines, strict=True):
+        first, ids = None, encoded.ids
+        for i, (begin, _) in enumerate([*encoded.offsets, (0, 0)]):
+            inside = i < len(ids) and not starts[ids[i]] and first is not None  # a piece of the word before
+            named = (
+                0 < i < len(ids)
+                and line[begin].isupper()
+                and line[begin : begin + 2].isalpha()
+                and line[begin - 1] == " "
+            )
+            if named and first is None:
+                first = i
+            elif first is not None and not named and not inside:
+                found.append((place + first, place + i))
+                first = None
+        place += len(ids)
+    assert place == corpus.num_tokens, "the corpus holds these lines"
+    return np.array(found, dtype=np.int64)
+
+
+def part_of(corpus: Corpus, tokens: float, data: Path, work: Path) -> Corpus:
+    """The first documents that have so many tokens."""
+    starts = np.append(corpus.sequence_starts, corpus.num_tokens)[corpus.document_starts]
+    count = int(np.searchsorted(starts, tokens))
+    folder = work / f"first_{count}"
+    if not (folder / "corpus.json").exists():
+        text = documents(data / "pretraining" / "lm_en_5mb.txt")[:count]
+        Corpus.write(folder, text, corpus.tokenizer())
+    return Corpus.open(folder)
+
+
+# === Compute ===
+
+
+def training_flops(config, batch: tuple, generator=None, outputs: int = 1) -> float:
+    """Floating-point operations of one update: twice the multiplications of matrices, three times for the gradients.
+
+    Embeddings, norms, activations, softmax and the optimizer are left out, as is usual.
+
+    Args:
+        config: of the backbone.
+        batch: of the run; padding is computed, too.
+        generator: config of a second model that fills the slots.
+        outputs: how many predictions every slot has.
+    """
+    x = batch[0]
+    rows, length = x["token_ids"].shape
+    target = x["decoder_token_ids"].shape[1] if "decoder_token_ids" in x else 0
+    slots = x["masked_positions"].shape[1] if "masked_positions" in x else target or length
+    total = _stack(config, length) + (_stack(config, target, length) if target else 0)
+    total += outputs * _output(config, slots) if generator is None else 0
+    total += _stack(generator, length) + _output(generator, slots) if generator else 0
+    return 6.0 * rows * total
+
+
+def _stack(config, length: int, context: int = 0) -> float:
+    """Multiplications of a stack of blocks for one row."""
+    wide, inner = config.hidden_dim, config.feed_forward_dim
+    block = length * (4 * wide**2 + 2 * wide * inner + 2 * length * wide)
+    if context:
+        block += 2 * (length + context) * wide**2 + 2 * length * context * wide
+    return config.num_layers * block
+
+
+def _output(config, count: int) -> float:
+    return count * (config.hidden_dim**2 + config.hidden_dim * config.vocabulary_size)
+
+
+# === Measures ===
+
+
+class Reader(keras.Model):
+    """The vectors of a backbone's tokens, and what is put on them.
+
+    Args:
+        backbone: any; of an encoder-decoder, the encoder is asked.
+        recurrent: width of a bidirectional LSTM, each way, on top; 0 for none.
+        labels: width of a dense layer on every token; 0 for the mean of the tokens of every layer instead.
+    """
+
+    def __init__(self, backbone, recurrent=0, labels=0):
+        super().__init__()
+        self.backbone = backbone
+        self.recurrent = None
+        if recurrent:
+            self.recurrent = keras.layers.Bidirectional(keras.layers.LSTM(recurrent, return_sequences=True))
+        self.dense = keras.layers.Dense(labels, name="dense") if labels else None
+
+    def call(self, inputs):
+        if self.dense is not None and hasattr(self.backbone, "encode"):
+            states = [self.backbone.encode(inputs)]
+        else:
+            states = self.backbone(inputs, hidden_states=True)["hidden_states"]
+            states = states["encoder"] if isinstance(states, dict) else states
+        if self.dense is None:
+            here = ops.arange(inputs["token_ids"].shape[1])[None] < inputs["lengths"][:, None]
+            here = ops.cast(here, "float32")[..., None]
+            return ops.concatenate([ops.sum(x * here, axis=1) / ops.sum(here, axis=1) for x in states], axis=-1)
+        x = states[-1] if self.recurrent is None else self.recurrent(states[-1])
+        return self.dense(x)
+
+
+def rows_of(bodies: np.ndarray, tokenizer: Tokenizer, leads: bool) -> dict:
+    """Rows of text between the special tokens that a model has seen in training."""
+    ends = np.full((len(bodies), 1), tokenizer.sep_id, np.int32)
+    starts = np.full((len(bodies), 1 if leads else 0), tokenizer.cls_id, np.int32)
+    ids = np.concatenate([starts, bodies, ends], axis=1).astype(np.int32)
+    return {"token_ids": ids, "lengths": np.full(len(ids), ids.shape[1], np.int32)}
+
+
+def without_punctuation(corpus: Corpus, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (count, 62) of a text whose signs are taken out, and what was behind each: 0 nothing, 1 pause, 2 stop."""
+    names = corpus.tokenizer().tokens
+    kind = np.array([3 if not any(c.isalnum() for c in name) else 0 for name in names])
+    kind[[i for i, name in enumerate(names) if name in PAUSES]] = 1
+    kind[[i for i, name in enumerate(names) if name in STOPS]] = 2
+    tokens = np.asarray(corpus.tokens[: count * WIDTH * 2])
+    words = np.flatnonzero(kind[tokens] == 0)
+    behind = np.maximum.reduceat(np.where(kind[tokens] == 3, 0, kind[tokens]), words)  # of a word and what follows
+    shape = (count, WIDTH)
+    return tokens[words][: count * WIDTH].reshape(shape), behind[: count * WIDTH].reshape(shape)
+
+
+def punctuation(backbone, corpora: tuple[Corpus, Corpus], leads: bool, seed: int, recurrent: int = 0) -> dict:
+    """Fine-tuning: what sign follows each word of a text without signs. Nats a word and F1 on held-out text."""
+    (tokens, labels), (unseen, expected) = (without_punctuation(*p) for p in zip(corpora, (1_600, 400), strict=True))
+    before = int(leads)
+    tokenizer = corpora[0].tokenizer()
+    reader = Reader(backbone, recurrent, labels=3)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+    reader.compile(adamw(1e-3, warmup=10, steps=100), loss)
+    padding = [(0, 0), (before, 1)]
+    y, there = np.pad(labels, padding), np.pad(np.ones(labels.shape, np.float32), padding)
+    keras.utils.set_random_seed(seed)
+    reader.fit(rows_of(tokens, tokenizer, leads), y, sample_weight=there, batch_size=16, verbose=0)
+    logits = reader.predict(rows_of(unseen, tokenizer, leads), batch_size=100, verbose=0)[:, before:-1]
+    logits = logits.astype("float64") - np.logaddexp.reduce(logits.astype("float64"), axis=-1, keepdims=True)
+    nats = -np.take_along_axis(logits, expected[..., None], axis=-1).mean()
+    found = logits.argmax(-1)
+    both = [(2 * ((found == k) & (expected == k)).sum(), (found == k).sum() + (expected == k).sum()) for k in (1, 2)]
+    return {"nats": round(float(nats), 4), "f1": round(float(np.mean([a / b for a, b in both])), 4)}
+
+
+def reviews(backbone, data: Path, tokenizer: Tokenizer, leads: bool) -> float:
+    """Accuracy of a linear classifier on frozen features, the mean of each layer, for 1,000 sentences of film reviews.
+
+    3,000 others are learned from, and 1,000 choose the penalty.
+    """
+    lines = set((data / "classification" / "movie_reviews.latin1.txt").read_text("latin-1").splitlines())
+    lines = [line for line in lines if line[:2] in ("0 ", "1 ")]
+    lines = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())[-5_000:]
+    labels = np.array([2.0 * int(line[0]) - 1 for line in lines])
+    x = encode_texts(tokenizer, [line[2:] for line in lines], max_length=32, pad_to=32)
+    x = {name: x[name] for name in ("token_ids", "lengths")}
+    if not leads:
+        x = {"token_ids": x["token_ids"][:, 1:].copy(), "lengths": x["lengths"] - 1}
+    features = Reader(backbone).predict(x, batch_size=128, verbose=0).astype("float64")
+    features = np.pad((features - features.mean(0)) / (features.std(0) + 1e-6), [(0, 0), (0, 1)], constant_values=1)
+    parts = np.split(np.arange(len(lines)), [len(lines) - 2_000, len(lines) - 1_000])  # train, choose, test
+
+    def right(penalty: float, train: np.ndarray, test: np.ndarray) -> float:
+        gram = features[train].T @ features[train] + penalty * np.eye(features.shape[1])
+        weights = np.linalg.solve(gram, features[train].T @ labels[train])
+        return float(((features[test] @ weights > 0) == (labels[test] > 0)).mean())
+
+    best = max((10.0, 100.0, 1_000.0, 10_000.0), key=lambda penalty: right(penalty, parts[0], parts[1]))
+    return right(best, np.concatenate(parts[:2]), parts[2])

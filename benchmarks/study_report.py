@@ -1,0 +1,231 @@
+"""What `study.py` found: a figure, tables, and a sentence on every claim of the papers."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+
+MEASURES = {
+    "signs": lambda row: row["punctuation"]["nats"],
+    "signs, LSTM": lambda row: row["punctuation_lstm"]["nats"],
+    "F1": lambda row: row["punctuation"]["f1"],
+    "reviews": lambda row: row["reviews"],
+    "held out": lambda row: row["held_out"].get("mlm_loss") or math.log(row["held_out"]["perplexity"]),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A question of a paper.
+
+    Args:
+        title: of it.
+        settings: of `study.py`, side by side.
+        claims: (better, worse) by the paper, each a setting, or a setting and a measure.
+        scale: what the paper saw it on, and what it takes.
+        measure: of the claims.
+    """
+
+    title: str
+    settings: tuple[str, ...]
+    claims: tuple[tuple, ...]
+    scale: str
+    measure: str = "signs"
+
+
+BASELINES = ("no pretraining, encoder", "no pretraining, encoder-decoder")
+COMPARISONS = (
+    Comparison(
+        "T5: objectives",
+        (
+            *("T5 prefix LM", "T5 BERT-style", "T5 MASS-style", "T5 deshuffling", "T5 replace spans", "T5 drop tokens"),
+            *("T5 random spans", BASELINES[1]),
+        ),
+        (
+            ("T5 random spans", "T5 deshuffling"),
+            ("T5 random spans", "T5 prefix LM"),
+            ("T5 random spans", "T5 BERT-style"),
+            ("T5 random spans", BASELINES[1]),
+        ),
+        "The paper: 220M parameters, 3.4e10 tokens; deshuffling is ten GLUE points below the rest, prefix LM three, and"
+        " the denoising objectives are within three standard deviations (0.235) of each other: to tell them apart takes"
+        " tens of seeds at any size. What deshuffling lacks takes some 1e9 tokens to be learned by the others.",
+    ),
+    Comparison(
+        "T5: rate of corruption",
+        ("T5, rate 10%", "T5 random spans", "T5, rate 25%", "T5, rate 50%"),
+        (("T5 random spans", "T5, rate 50%"), ("T5 random spans", "T5, rate 10%")),
+        "The paper finds 10% to 25% alike and 50% two GLUE points below, after 3.4e10 tokens. A short run is starved of"
+        " targets, which favours high rates: the order can turn only where the text has been seen often enough for"
+        " context, not targets, to be short.",
+    ),
+    Comparison(
+        "T5: repeated data",
+        ("T5 random spans", "T5, 4 passes", "T5, 64 passes"),
+        (("T5 random spans", "T5, 64 passes"), ("T5 random spans", "T5, 4 passes")),
+        "The paper: 64 passes are harmless, 4,096 cost seven GLUE points. Repeats hurt once a model can remember the"
+        " text: a small one needs smaller texts, or more passes.",
+    ),
+    Comparison(
+        "SpanBERT: masks",
+        ("masks of pieces", "masks of words", "masks of names", "masks of spans", "masks of spans, SBO"),
+        (("masks of spans", "masks of pieces"), ("masks of spans, SBO", "masks of spans")),
+        "The paper: 335M parameters, 2.4M updates of 131,000 tokens, and gains of 0.3 to 2 points on questions whose"
+        " answers are spans. Spans are harder to fill than pieces: a model that is still learning which words follow"
+        " which gains from the easier task; the order turns, if at all, beyond the plateau of single words, some 1e9"
+        " tokens.",
+    ),
+    Comparison(
+        "RoBERTa: static or dynamic masks",
+        ("one static mask, 16 passes", "dynamic masks, 16 passes"),
+        (("dynamic masks, 16 passes", "one static mask, 16 passes"),),
+        "The paper: ten masks, 40 passes, differences of 0.1 to 0.7 points. Static masks hurt by being remembered,"
+        " which takes more passes the smaller the model is.",
+        "held out",
+    ),
+    Comparison(
+        "ELECTRA: efficiency",
+        (
+            *("MLM, 1/4 compute", "MLM", "MLM, 2x compute"),
+            *("ELECTRA, 1/4 compute", "ELECTRA", "ELECTRA, 2x compute", BASELINES[0]),
+        ),
+        (
+            ("ELECTRA, 1/4 compute", "MLM, 1/4 compute"),
+            ("ELECTRA", "MLM"),
+            ("ELECTRA, 2x compute", "MLM, 2x compute"),
+        ),
+        "The paper: from 1e18 operations on, with GLUE five points apart at 14M parameters. The discriminator learns"
+        " from the generator's mistakes, so the generator has to leave the unigram plateau first.",
+    ),
+    Comparison(
+        "ALBERT: sentence pairs",
+        ("MLM", "NSP", "SOP"),
+        (("SOP", "NSP"), ("MLM", "NSP")),
+        "The paper: one point on average, most on tasks with several sentences; none of the measures here has two."
+        " A model whose pairs are still at chance has learned nothing from them; sentence order takes some 1e8 tokens.",
+        "reviews",
+    ),
+    Comparison(
+        "BERT: directions",
+        ("MLM", "left to right"),
+        (("MLM", "left to right"), (("left to right", "signs, LSTM"), ("left to right", "signs"))),
+        "The paper: MNLI two points, SQuAD ten points below, of which a BiLSTM on top brings seven back: tokens need"
+        " both sides. A left-to-right model predicts every token, seven times as many targets an update, and so may"
+        " learn faster at first; masks catch up once context is what is left to learn, 1e8 tokens or more.",
+    ),
+)
+
+
+def report(rows: list[dict], path: Path) -> list[Path]:
+    """Writes `path`.png and `path`.md from the rows of cells."""
+    picture, text = path.with_suffix(".png"), path.with_suffix(".md")
+    _draw(rows, picture)
+    minutes = sum(row["seconds"] for row in rows) / 60
+    seeds = len({row["seed"] for row in rows})
+    head = [
+        "# Objectives of pretraining at equal compute",
+        "",
+        f"{len(rows)} cells, {seeds} seeds, {minutes:.0f} minutes of one core in all; every cell {_budget(rows)} but",
+        "where its name says otherwise. Mean and standard deviation over seeds. `signs`: nats a word, less is better;",
+        "F1 of the same; `reviews`: accuracy; `held out`: nats of the objective's own targets (of ELECTRA, of the",
+        "generator's). `study.py` says what each measure is.",
+        "",
+        f"![all comparisons]({picture.name})",
+    ]
+    parts = [_section(comparison, rows) for comparison in COMPARISONS]
+    text.write_text("\n".join([*head, *(line for part in parts for line in part), ""]))
+    return [picture, text]
+
+
+def values_of(rows: list[dict], setting: str, measure: str) -> np.ndarray:
+    """The measure of every seed, in the order of the seeds."""
+    found = sorted((row for row in rows if row["setting"] == setting), key=lambda row: row["seed"])
+    return np.array([MEASURES[measure](row) for row in found if measure != "held out" or row["steps"]])
+
+
+def verdict(better: np.ndarray, worse: np.ndarray) -> str:
+    """Whether one is less than the other by two standard errors, by how much, and how many seeds would tell."""
+    if min(len(better), len(worse)) < 2:
+        return "not measured"
+    gap = float(worse.mean() - better.mean())
+    spread = math.sqrt((better.var(ddof=1) + worse.var(ddof=1)) / 2)
+    error = spread * math.sqrt(1 / len(better) + 1 / len(worse))
+    numbers = f"{gap:+.4f} +- {error:.4f}"
+    if abs(gap) > 2 * error:
+        return f"{'seen' if gap > 0 else 'the other way round'} ({numbers})"
+    seeds = "more than 1,000" if abs(gap) < spread / 11 else f"{max(2, math.ceil(8 * (spread / gap) ** 2)):,}"
+    return f"within the noise ({numbers}; seeds that would settle a gap of this size: {seeds})"
+
+
+def _section(comparison: Comparison, rows: list[dict]) -> list[str]:
+    names = ("updates", "tokens", "signs", "F1", "reviews", "held out")
+    lines = ["", f"## {comparison.title}", "", f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for setting in comparison.settings:
+        found = [row for row in rows if row["setting"] == setting]
+        if not found:
+            continue
+        cells = [_shown(values_of(rows, setting, measure)) for measure in names[2:]]
+        lines.append(f"| {setting} | {found[0]['steps']:,} | {found[0]['tokens']:,} | {' | '.join(cells)} |")
+        if "punctuation_lstm" in found[0]:
+            values = values_of(rows, setting, "signs, LSTM")
+            lines.append(f"| {setting}, BiLSTM on top | {found[0]['steps']:,} | | {_shown(values)} | | | |")
+    lines.append("")
+    for claim in comparison.claims:
+        sides = [(side, comparison.measure) if isinstance(side, str) else side for side in claim]
+        sign = -1 if comparison.measure == "reviews" else 1
+        values = [sign * values_of(rows, *side) for side in sides]
+        names = [side[0] if side[1] != "signs, LSTM" else f"{side[0]}, BiLSTM on top" for side in sides]
+        lines.append(f"- {names[0]} before {names[1]} ({comparison.measure}): {verdict(*values)}.")
+    return [*lines, "", comparison.scale]
+
+
+def _shown(values: np.ndarray) -> str:
+    return f"{values.mean():.4f} +- {values.std(ddof=min(1, len(values) - 1)):.4f}" if len(values) else ""
+
+
+def _budget(rows: list[dict]) -> str:
+    full = [row["teraflops"] for row in rows if row["setting"] == "MLM"]
+    return f"{np.mean(full):.2g}e12 operations" if full else ""
+
+
+def _draw(rows: list[dict], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(3, 3, figsize=(15, 11), layout="constrained")
+    for axis, comparison in zip(axes.flat, COMPARISONS, strict=False):
+        bars = [(setting, comparison.measure) for setting in comparison.settings]
+        bars += [(s, "signs, LSTM") for s in comparison.settings if s == "left to right"]
+        for place, (setting, measure) in enumerate(reversed(bars)):
+            if not any(row["setting"] == setting for row in rows):
+                continue
+            values = values_of(rows, setting, measure)
+            if len(values):
+                axis.plot(values, [place] * len(values), "o", color="tab:gray", markersize=4)
+                axis.errorbar(values.mean(), place, xerr=values.std(), fmt="D", color="tab:blue", capsize=3)
+        labels = [s if m != "signs, LSTM" else f"{s}, BiLSTM" for s, m in reversed(bars)]
+        axis.set_yticks(range(len(bars)), labels, fontsize=8)
+        axis.set_title(comparison.title, fontsize=10)
+        unit = {"signs": "nats a word", "held out": "nats a token", "reviews": "accuracy"}[comparison.measure]
+        axis.set_xlabel(f"{comparison.measure}, {unit}", fontsize=8)
+    axis = axes.flat[len(COMPARISONS)]
+    for name in ("MLM", "ELECTRA"):
+        points = [
+            (f"{name}{ending}", share) for ending, share in ((", 1/4 compute", 0.25), ("", 1), (", 2x compute", 2))
+        ]
+        found = [(share, values_of(rows, setting, "signs")) for setting, share in points]
+        found = [(share, values) for share, values in found if len(values)]
+        if found:
+            means, spreads = ([f(values) for _, values in found] for f in (np.mean, np.std))
+            axis.errorbar([share for share, _ in found], means, yerr=spreads, marker="o", capsize=3, label=name)
+    axis.set(xscale="log", xlabel="compute", ylabel="signs, nats a word")
+    axis.set_xticks([0.25, 1.0, 2.0], ["1/4", "1", "2"])
+    axis.minorticks_off()
+    axis.set_title("ELECTRA: efficiency curve", fontsize=10)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

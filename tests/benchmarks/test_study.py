@@ -1,0 +1,124 @@
+"""The study of objectives: what is counted, what is measured, and when a difference is one."""
+
+import numpy as np
+import pytest
+
+from benchmarks.study import SETTINGS, flops_of, left_to_right
+from benchmarks.study_parts import documents, names_in, rows_of, training_flops, without_punctuation
+from benchmarks.study_report import COMPARISONS, report, values_of, verdict
+from kerasbert.data import Corpus, Tokenizer
+from kerasbert.models import BertConfig
+
+TEXT = 'We met Mary Antony there. She was not at home, "Miss Brown said; why? I know of no Brown House at all.\n'
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "text.txt").write_text(TEXT * 120)
+    texts = documents(folder / "text.txt")
+    tokenizer = Tokenizer.train("wordpiece", texts, 60, lowercase=True)
+    return texts, Corpus.write(folder / "corpus", texts, tokenizer)
+
+
+def test_documents_have_a_sentence_a_line(corpus):
+    texts, _ = corpus
+    assert len(texts) == 4
+    assert texts[0].splitlines()[:3] == [
+        "We met Mary Antony there.",
+        'She was not at home, "Miss Brown said; why?',
+        "I know of no Brown House at all.",
+    ]
+
+
+def test_names_are_runs_of_capitalised_words_inside_sentences(corpus):
+    texts, corpus = corpus
+    tokenizer = corpus.tokenizer()
+    found = [tokenizer.decode(np.asarray(corpus.tokens[a:b])) for a, b in names_in(texts, corpus)]
+    assert set(found) == {"mary antony", "brown", "brown house"}
+    assert len(found) == 3 * 120
+
+
+def test_signs_are_labels_of_the_word_before(corpus):
+    _, corpus = corpus
+    tokens, labels = without_punctuation(corpus, 3)
+    assert tokens.shape == labels.shape == (3, 62)
+    tokenizer = corpus.tokenizer()
+    words = [tokenizer.token(int(i)) for i in tokens.reshape(-1)]
+    assert not set(words) & set('.,;?"')
+    kinds = {}
+    for place in range(186):
+        start = place
+        while words[start].startswith("##") and start:
+            start -= 1
+        last = place + 1 == 186 or not words[place + 1].startswith("##")
+        word = "".join(words[start : place + 1]).replace("##", "")
+        if last and start:
+            kinds.setdefault(word, set()).add(int(labels.reshape(-1)[place]))
+    assert (kinds["there"], kinds["home"], kinds["said"], kinds["why"], kinds["met"]) == ({2}, {1}, {1}, {2}, {0})
+
+
+def test_rows_have_the_special_tokens_of_the_model(corpus):
+    tokenizer = corpus[1].tokenizer()
+    bodies = np.full((2, 3), 9)
+    assert rows_of(bodies, tokenizer, True)["token_ids"][0].tolist() == [tokenizer.cls_id, 9, 9, 9, tokenizer.sep_id]
+    assert rows_of(bodies, tokenizer, False)["token_ids"][1].tolist() == [9, 9, 9, tokenizer.sep_id]
+
+
+def test_operations_are_those_of_the_matrix_products():
+    config = BertConfig(num_layers=2, hidden_dim=8, feed_forward_dim=20, num_heads=2, vocabulary_size=50)
+    x = {"token_ids": np.zeros((3, 10), int), "masked_positions": np.zeros((3, 4), int)}
+    row = 2 * (10 * (4 * 64 + 2 * 160) + 2 * 100 * 8) + 4 * (64 + 400)
+    assert training_flops(config, (x,)) == 6 * 3 * row
+    assert training_flops(config, (x,), outputs=2) == 6 * 3 * (row + 4 * 464)
+    both = training_flops(config, (x,), generator=config)
+    assert both == 6 * 3 * (2 * row - 4 * 464)
+    x = {"token_ids": x["token_ids"], "decoder_token_ids": np.zeros((3, 5), int)}
+    encoder, decoder = (2 * (n * (4 * 64 + 2 * 160) + 2 * n * n * 8) for n in (10, 5))
+    cross = 2 * (2 * 15 * 64 + 2 * 50 * 8)
+    assert training_flops(config, (x,)) == 6 * 3 * (encoder + decoder + cross + 5 * 464)
+
+
+def test_a_left_to_right_model_pays_for_every_token():
+    recipe, x = left_to_right(), {"token_ids": np.zeros((16, 64), int)}
+    masked = SETTINGS["MLM"]()
+    slots = {**x, "masked_positions": np.zeros((16, 10), int)}
+    config = recipe.backbone_config()
+    output = 128 * (128 + config.vocabulary_size)
+    assert flops_of(recipe, (x,)) - flops_of(masked, (slots,)) == 6 * 16 * 54 * output
+
+
+def test_comparisons_are_of_settings():
+    for comparison in COMPARISONS:
+        assert set(comparison.settings) <= set(SETTINGS)
+        for claim in comparison.claims:
+            assert {side if isinstance(side, str) else side[0] for side in claim} <= set(comparison.settings)
+    assert {setting for comparison in COMPARISONS for setting in comparison.settings} == set(SETTINGS)
+
+
+def test_a_gap_is_seen_beyond_two_standard_errors():
+    better, worse = np.array([1.0, 1.1, 0.9]), np.array([1.5, 1.6, 1.4])
+    assert verdict(better, worse) == "seen (+0.5000 +- 0.0816)"
+    assert verdict(worse, better).startswith("the other way round (-0.5000")
+    near = verdict(better, np.array([1.05, 1.15, 0.95]))
+    assert near == "within the noise (+0.0500 +- 0.0816; seeds that would settle a gap of this size: 32)"
+    assert verdict(better[:1], worse) == "not measured"
+
+
+def test_the_report_of_a_few_cells(tmp_path):
+    rows = [
+        {
+            **{"setting": name, "seed": seed, "steps": 7, "tokens": 70, "teraflops": 1.6, "seconds": 30.0},
+            **{"reviews": 0.5 + seed / 100, "punctuation": {"nats": 0.3 + seed / 100, "f1": 0.2}},
+            "held_out": {"mlm_loss": 5.0} if name == "ELECTRA" else {"perplexity": np.e**4},
+        }
+        for name in ("MLM", "ELECTRA")
+        for seed in (1, 0)
+    ]
+    picture, text = report(rows, tmp_path / "study")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = text.read_text()
+    assert "4 cells, 2 seeds, 2 minutes" in found
+    assert "| MLM | 7 | 70 | 0.3050 +- 0.0071 | 0.2000 +- 0.0000 | 0.5050 +- 0.0071 | 4.0000 +- 0.0000 |" in found
+    assert "| ELECTRA | 7 | 70 |" in found and "5.0000" in found
+    assert values_of(rows, "MLM", "signs").tolist() == [0.3, 0.31]
