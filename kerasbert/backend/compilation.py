@@ -90,6 +90,43 @@ def _is_eager(value):
     return isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value)
 
 
+def recorded(function, programs, key, *arguments):
+    """`function` without what Keras does around its operations on torch, which takes longer than those of one token.
+
+    They are recorded once for all arguments of the same shapes, and then repeated; other backends compile. It must not
+    look at values, and it uses up its arguments: it may write into them.
+
+    Args:
+        function: nested tensors -> nested tensors.
+        programs: a dict that keeps what was recorded.
+        key: of this function in it; says all that it depends on besides its arguments.
+        *arguments: those of the first call, which is not made here.
+    """
+    if keras.backend.backend() != "torch":
+        return function
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    leaves = keras.tree.flatten(arguments)
+    key = (key, *((tuple(leaf.shape), leaf.dtype, leaf.device) for leaf in leaves))
+    if key not in programs:
+        outputs = None
+
+        def flat(*leaves):
+            nonlocal outputs
+            outputs = function(*keras.tree.pack_sequence_as(arguments, leaves))
+            return keras.tree.flatten(outputs)
+
+        try:
+            graph = make_fx(flat)(*leaves)
+            programs[key] = graph, keras.tree.map_structure(lambda _: 0, outputs)
+        except (RuntimeError, NotImplementedError):  # it looks at values after all
+            programs[key] = None
+    if programs[key] is None:
+        return function
+    graph, structure = programs[key]
+    return lambda *arguments: keras.tree.pack_sequence_as(structure, graph(*keras.tree.flatten(arguments)))
+
+
 def keep_programs(folder=None):
     """On JAX, keeps compiled programs on disk, so that the next run starts at once.
 

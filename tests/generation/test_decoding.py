@@ -254,3 +254,25 @@ def untrained():
 def test_what_cannot_be_generated_is_an_error(untrained, prompts, options, message):
     with pytest.raises(ValueError, match=message):
         untrained.generate(prompts, **options)
+
+
+def test_generation_follows_the_weights():
+    """What is compiled or recorded for one set of weights serves the next."""
+    models = [randomize(CausalLM(GPT2(GPT2Config(**TINY))), seed=seed) for seed in (0, 1)]
+    prompts = random_prompts(4, 8)
+    before = models[0].generate(prompts, max_new_tokens=8, stop_ids=())
+    expected = models[1].generate(prompts, max_new_tokens=8, stop_ids=())
+    for mine, theirs in zip(models[0].weights, models[1].weights, strict=True):
+        mine.assign(theirs)
+    after = models[0].generate(prompts, max_new_tokens=8, stop_ids=())
+    assert any((b != e).any() for b, e in zip(before, expected, strict=True))
+    assert all((a == e).all() for a, e in zip(after, expected, strict=True))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="other backends compile")
+def test_steps_are_recorded_once_a_shape():
+    model = CausalLM(GPT2(GPT2Config(**TINY)))
+    for most, beams in ((5, 1), (7, 1), (7, 2)):
+        model.generate(random_prompts(2, 8), max_new_tokens=most, num_beams=beams)
+    graphs = list(model.__dict__["_decoding_steps"].values())
+    assert len(graphs) == 2 and all(graph is not None for graph in graphs)
