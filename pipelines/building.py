@@ -1,6 +1,7 @@
 """From a recipe to what `fit` needs: batches, a model, an optimizer."""
 
 import inspect
+import math
 from pathlib import Path
 
 import kerasbert.models
@@ -66,17 +67,28 @@ def _batches(
         groups.setdefault(group, []).append(name)
     if len(parts) == 1:
         return next(iter(parts.values()))
-    rates = {}
-    for names in groups.values():  # XLM draws as many languages as pairs, at most five of each
-        shares = mixing_rates([corpora[name].num_tokens for name in names], recipe.sampling_exponent)
+    rates = _task_rates(recipe, parts) if recipe.unlabelled else {}
+    for names in () if rates else groups.values():  # XLM draws as many languages as pairs, at most five of each
+        sizes = [corpora[name].num_tokens for name in names]
+        shares = mixing_rates(sizes, recipe.sampling_exponent, recipe.sampling_limit)
         rates |= {name: float(share) * min(5, len(names)) for name, share in zip(names, shares, strict=True)}
     options = {key: value for key, value in shape.items() if key != "length"}
     mixture = MixtureBatches(parts, rates, steps=steps, by=recipe.mixed_by, **options)
-    return Mixed(mixture) if len(groups) > 1 else mixture
+    return Mixed(mixture) if len(groups) > 1 and not recipe.unlabelled else mixture
+
+
+def _task_rates(recipe: Recipe, parts: dict[str, Batches]) -> dict[str, float]:
+    """Shares of tasks by their examples, at most `sampling_limit`, beside text of an assumed size (T5, section 3.5)."""
+    limit = recipe.sampling_limit or math.inf
+    sizes = {name: min(part.num_pairs, limit) for name, part in parts.items() if name != recipe.unlabelled}
+    sizes |= {name: recipe.unlabelled_examples for name in parts if name == recipe.unlabelled}
+    return dict(zip(sizes, mixing_rates(list(sizes.values()), recipe.sampling_exponent).tolist(), strict=True))
 
 
 def _languages_of(recipe: Recipe, name: str) -> tuple[str, dict]:
     """Which group of the recipe a corpus goes by, and the numbers of its languages, both by its name."""
+    if recipe.unlabelled:
+        return "data" if name == recipe.unlabelled else "pair_data", {}
     if not recipe.languages:
         return "data", {}
     if name in recipe.languages:

@@ -19,6 +19,7 @@ class PairBatches(Seq2SeqBatches):
         length: most tokens of a source.
         target_length: most tokens of a target. Default: `length`.
         num_buckets: of how many different shapes batches are at most.
+        full_width: rows are as wide as `length` and `target_length` allow, to be mixed with others.
         **options: of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
     """
 
@@ -29,6 +30,7 @@ class PairBatches(Seq2SeqBatches):
         length: int,
         target_length: int | None = None,
         num_buckets: int = 4,
+        full_width: bool = False,
         **options: Any,
     ):
         starts = np.append(corpus.sequence_starts, corpus.num_tokens)
@@ -51,9 +53,11 @@ class PairBatches(Seq2SeqBatches):
             batch_size=batch_size,
             length=length,
             target_length=target_length or length,
-            num_buckets=num_buckets,
+            num_buckets=1 if full_width else num_buckets,
             start_id=facts["pad_id"] or 0,
             end_id=end_id,
             **options,
         )
-        self.corpus = corpus
+        self.corpus, self.num_pairs = corpus, len(pairs)
+        if full_width:
+            self.shapes, self.length = [(length, target_length or length)], length + (target_length or length)

@@ -58,7 +58,7 @@ def pretrain(
         output: folder for the model. Default: RUN/model.
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
-        set: changes of the recipe, such as steps=1000 schedule.peak=1e-3 config.num_layers=4 data.whole_words=true.
+        set: changes of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
     """
     texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
     unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None

@@ -1,7 +1,7 @@
 """Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
 
 from .batches import Batches, ExampleBatches
-from .bidirectional_lm import bidirectional_targets, character_ids
+from .bidirectional_lm import BidirectionalLMBatches, bidirectional_targets, character_ids
 from .causal_lm import CausalLMBatches, StreamBatches
 from .corpora import Corpus
 from .denoising import DenoisingBatches
@@ -19,6 +19,7 @@ from .translation_lm import TranslationLMBatches, parallel_documents
 
 __all__ = [
     "Batches",
+    "BidirectionalLMBatches",
     "CausalLMBatches",
     "Corpus",
     "DenoisingBatches",

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .causal_lm import CausalLMBatches
+from .corpora import Corpus
+
 SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, FILLER = 256, 257, 258, 259, 260
 SLOTS = 50  # of a word, its marks included
 
@@ -46,6 +49,49 @@ def bidirectional_targets(token_ids, lengths):
     y = {"forward": forward, "backward": backward}
     y = {name: np.where(weights[name], ids, np.int32(0)) for name, ids in y.items()}
     return y, {name: weight.astype("float32") for name, weight in weights.items()}
+
+
+class BidirectionalLMBatches(CausalLMBatches):
+    """Contiguous chunks of all text, each token with the one that follows it and the one in front of it.
+
+    x: "token_ids" (b, s), "lengths" (b,), and with `characters` "character_ids" (b, s, 50). y and weights: dicts of
+    "forward" and "backward" (b, s). The first token of a row has nothing in front of it; what follows the last one is
+    the first of the next row. Rows are those of `CausalLMBatches`; no state goes from one to the next.
+
+    rows [5 6 2] [7 8 9], end 2 -> forward [6 2 7] [8 9 2], backward [. 5 6] [. 7 8]
+
+    Args:
+        corpus: a `Corpus` that knows its tokenizer.
+        batch_size: rows of an update.
+        length: tokens of a row.
+        characters: also give every token as its bytes, the end token as the mark of a sentence's end.
+        **options: of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
+    """
+
+    def __init__(self, corpus: Corpus, batch_size: int, length: int, characters: bool = False, **options):
+        super().__init__(corpus, batch_size, length, **options)
+        self.characters = characters
+        if characters:
+            facts = self.corpus.facts
+            words = character_ids([[token] for token in corpus.tokenizer().tokens])["character_ids"][:, 0]
+            end = facts["sep_id"] if facts["eos_id"] is None else facts["eos_id"]
+            if end is not None:
+                words[end] = _slots([SENTENCE_END])
+            self._words = words
+
+    def recipe(self) -> dict:
+        return {**super().recipe(), "characters": self.characters}
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        x, following, weights = super()._rows(update, first, last)
+        known = np.count_nonzero(weights, axis=1)
+        lengths = np.where((known > 0) & (known < self.length), known + 1, known).astype(np.int32)
+        y, sides = bidirectional_targets(x["token_ids"], lengths)
+        x["lengths"] = lengths
+        if self.characters:
+            real = np.arange(self.length) < lengths[:, None]
+            x["character_ids"] = np.where(real[..., None], self._words[x["token_ids"]], np.int32(0))
+        return x, {**y, "forward": following}, {**sides, "forward": weights}
 
 
 def _slots(numbers: list[int]) -> list[int]:

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import importlib
 import inspect
+import math
 import pkgutil
 import types
 import typing
@@ -48,6 +49,9 @@ class Recipe:
 
     # Several corpora: their shares are proportional to their tokens ** sampling_exponent.
     sampling_exponent: float = 1.0
+    sampling_limit: float | None = None  # no corpus counts as larger; T5's K, in examples
+    unlabelled: str = ""  # where corpora are tasks, pairs of text read by `pair_data`: the one that is text, for `data`
+    unlabelled_examples: int = 0  # how large it counts among them
     mixed_by: str = "rows"  # or "batches": every update is of one corpus
     languages: tuple[str, ...] = ()  # corpora bear these names, and rows the number of theirs
     pairs: str = ""  # a class of kerasbert.data for parallel corpora, named "en-fr"
@@ -129,23 +133,26 @@ class Recipe:
     def with_settings(self, settings: list[str]) -> "Recipe":
         """The recipe with `name=value` overrides, such as `steps=1000`, `config.num_layers=4`, `schedule.peak=1e-3`.
 
-        With another class, its group keeps those numbers alone which that class takes.
+        `learning_rate` is the highest rate of the schedule, whatever it calls that. With another class, its group keeps
+        those numbers alone which that class takes.
         """
         changed = {field.name: copy.deepcopy(getattr(self, field.name)) for field in dataclasses.fields(self)}
         own = {name: kind for name, kind in typing.get_type_hints(Recipe).items() if kind is not dict}
-        groups = []
+        groups, rate = [], None
         for setting in settings:
             name, equals, text = setting.partition("=")
             if not equals:
                 raise ValueError(f"A setting reads name=value, such as steps=1000. Received: {setting!r}.")
             group, dot, _ = name.partition(".")
-            if not dot and name in own:
+            if name == "learning_rate":
+                rate = _parsed(name, text, float)
+            elif not dot and name in own:
                 changed[name] = _parsed(name, text, own[name])
             elif dot and isinstance(changed.get(group), dict):
                 groups.append(setting)
             else:
                 options = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
-                raise ValueError(f"A recipe has {', '.join([*own, *options])}. Received: {setting!r}.")
+                raise ValueError(f"A recipe has {', '.join([*own, 'learning_rate', *options])}. Received: {setting!r}.")
         classes = object.__new__(Recipe)  # with the classes and sizes that were set, whose arguments the groups are
         classes.__dict__.update(changed)
         for setting in groups:
@@ -162,6 +169,8 @@ class Recipe:
             if changed[field] != getattr(self, field):  # the numbers of the class before mean nothing to another
                 known = classes.fields_of(group)
                 changed[group] = {inner: value for inner, value in changed[group].items() if inner in known}
+        if rate is not None:
+            changed["schedule"] |= _peak(rate, classes.fields_of("schedule"), changed["schedule"])
         return Recipe(**changed)
 
 
@@ -227,6 +236,17 @@ def _parsed(name: str, text: str, kind) -> typing.Any:
         return value
     names = " or ".join("None" if option is type(None) else option.__name__ for option in kinds)
     raise ValueError(f"`{name}` must be of type {names}. Received: {text!r}.")
+
+
+def _peak(rate: float, fields: dict, schedule: dict) -> dict:
+    """The arguments of a schedule that make `rate` its highest."""
+    if not rate > 0:
+        raise ValueError(f"`learning_rate` must be above 0. Received: {rate}.")
+    for name in ("peak", "initial_learning_rate", "learning_rate"):
+        if name in fields:
+            final = schedule.get("final", 0.0)  # the end falls or rises with the top
+            return {name: rate, **({"final": final / schedule[name] * rate} if final else {})}
+    return {"factor": rate * math.sqrt(schedule["hidden_dim"] * schedule["warmup"])}  # of the inverse square root
 
 
 def all_recipes() -> dict[str, Callable[[], Recipe]]:

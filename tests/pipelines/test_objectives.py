@@ -36,6 +36,7 @@ SETTINGS = {
     ),
     "modernbert.tiny": ("schedule.decay_from=2", "length=32"),
     "word_vectors.tiny": ("config.hidden_dim=8", "length=1"),
+    "elmo.tiny": ("config.filters=((1,4),(2,4))", "config.hidden_dim=8", "config.cell_dim=12"),
 }
 
 
@@ -75,7 +76,7 @@ def check(run, last):
 
 def settings(recipe):
     fields = SETTINGS.get(recipe, ())
-    small = () if recipe == "word_vectors.tiny" else SMALL
+    small = () if recipe in ("word_vectors.tiny", "elmo.tiny") else SMALL
     return (*RUN, *small, *WARMUP, *fields)
 
 
@@ -120,6 +121,23 @@ def test_several_languages(recipe, texts, tmp_path):
     else:
         sizes = np.array([Corpus.open(texts / name).num_tokens for name in ("en", "de")]) ** 0.7
         assert [parts["en"], parts["de"]] == pytest.approx(sizes / sizes.sum())
+
+
+def test_text_and_tasks(texts, tmp_path):
+    """Shares go by examples: text counts as 12, no task as more than 50; temperature 2."""
+    lines = ["the cat sat", "the dog ran"] * 8
+    tokenizer = Corpus.open(texts / "t5").tokenizer()
+    for name, count in (("few", 3), ("many", 60)):
+        pairs = parallel_documents([f"task sentence: {lines[n % 16]} {n}" for n in range(count)], ["good"] * count)
+        Corpus.write(tmp_path / name, pairs, tokenizer)
+    corpora = [f"text={texts / 't5'}", f"few={tmp_path / 'few'}", f"many={tmp_path / 'many'}"]
+    changes = (*RUN, *SMALL, *WARMUP, "config.head_dim=8", "unlabelled_examples=12", "sampling_limit=50", "length=20")
+    run, recipe = tmp_path / "run", "t5.tiny_multitask"
+    last = pretrain(corpora, run, recipe, corpora, held_out_steps=2, report_every=2, set=changes)
+    check(run, last)
+    rates = json.loads((run / "recipe.json").read_text())["batches"]["rates"]
+    shares = np.sqrt([12, 3, 50])
+    assert [rates[name] for name in ("text", "few", "many")] == pytest.approx(shares / shares.sum())
 
 
 @pytest.mark.parametrize("recipe", ["transformer.tiny", "seq2seq_attention.tiny"])

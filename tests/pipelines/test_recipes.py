@@ -116,9 +116,29 @@ def test_settings_are_read_by_type():
     assert find_recipe("bert.tiny").data.get("whole_words") is None, "a recipe is not changed by another"
 
 
+@pytest.mark.parametrize("name", all_recipes())
+def test_the_learning_rate_is_one_setting_for_all(name):
+    recipe = find_recipe(name).with_settings(["learning_rate=1e-3"])
+    schedule, warmup = make_optimizer(recipe)._learning_rate, recipe.schedule.get("warmup", 0)
+    rates = [float(schedule(step)) for step in (0, max(warmup - 1, 0), warmup, warmup + 1)]
+    assert max(rates) == pytest.approx(1e-3, rel=0.02)
+    assert recipe == find_recipe(name).with_settings(["learning_rate=0.001"])
+
+
+def test_the_learning_rate_goes_with_other_settings():
+    recipe = find_recipe("transformer.base").with_settings(
+        ["learning_rate=1e-3", "schedule_class=WarmupDecay", "schedule.warmup=7"]
+    )
+    assert recipe.schedule == dict(peak=1e-3, warmup=7)
+    constant = find_recipe("elmo.base").with_settings(["learning_rate=0.1"])
+    assert (constant.schedule["peak"], constant.schedule["final"]) == (0.1, 0.1)
+
+
 @pytest.mark.parametrize(
     "setting, message",
     [
+        ("learning_rate=0", "`learning_rate` must be above 0. Received: 0.0"),
+        ("learning_rate=fast", "`learning_rate` must be of type float. Received: 'fast'"),
         ("steps", "reads name=value"),
         ("stepz=3", "A recipe has name, backbone.*Received: 'stepz=3'"),
         ("steps=many", "`steps` must be of type int. Received: 'many'"),

@@ -1,0 +1,37 @@
+"""ELMo's run (Peters et al. 2018, arXiv 1802.05365, section 3.4, and the code, bilm-tf).
+
+Words are those of the corpus's tokenizer; each row begins with an empty state. The code carries states from row to row.
+"""
+
+from .recipe import TINY_ADAM, TINY_RUN, Recipe
+
+
+def _paper(name: str, **changes) -> Recipe:
+    numbers = dict(
+        backbone="elmo",
+        batch_size=384,
+        length=20,
+        # 10 passes over the 768,648,884 words of the 1B Word Benchmark.
+        steps=1_000_840,
+        schedule=dict(peak=0.2, warmup=0, final=0.2),
+        # The code adds up the losses of the 20 words of a row and cuts gradients at 10.
+        optimizer_class="Adagrad",
+        optimizer=dict(initial_accumulator_value=1.0, global_clipnorm=0.5),
+        objective="BidirectionalLM",
+        batches="BidirectionalLMBatches",
+        data=dict(characters=True, lines=True),
+    )
+    return Recipe(name=name, **{**numbers, **changes})
+
+
+def base() -> Recipe:
+    """ELMo, 93.6M parameters without the output layer: perplexity 39.7, the mean of both directions."""
+    return _paper("elmo.base")
+
+
+def tiny() -> Recipe:
+    """The twin of base for two cores, with AdamW: few filters, 64 wide."""
+    filters = ((1, 16), (2, 16), (3, 32), (4, 64))
+    config = dict(filters=filters, num_highways=1, hidden_dim=64, cell_dim=256, dropout=0.0)
+    run = dict(TINY_RUN, length=32, steps=1_500, config=config, optimizer=TINY_ADAM)
+    return _paper("elmo.tiny", **run, optimizer_class="TransformerAdamW", schedule=dict(peak=3e-3, warmup=100))
