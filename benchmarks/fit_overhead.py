@@ -11,7 +11,7 @@ import numpy as np
 from berts import SHAPE, write
 from harness import Comparison, Contender, Work, compare, parser
 
-ROWS, LENGTH, SLOTS, STEPS = 16, 32, 5, 40
+ROWS, LENGTH, SLOTS, STEPS = 16, 32, 5, 20
 
 
 def prepare(folder: Path, options) -> None:

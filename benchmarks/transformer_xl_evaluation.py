@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from harness import Comparison, Contender, Work, compare, parser
 
-LENGTHS = (128, 256, 384, 512, 640)
-ROWS, WINDOWS, SEGMENTS = 8, 2, 8
-VOCABULARY = 8_000
+LENGTHS = (128, 384, 640)
+ROWS, WINDOWS, SEGMENTS = 4, 1, 4
+VOCABULARY = 2_000
 
 
 def make_model(memory_length: int):
