@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.harness import difference, ratio
 
-HARNESS = Path(__file__).resolve().parent.parent / "benchmarks"
+HARNESS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 
 SCRIPT = """
 import sys, time
