@@ -1,10 +1,13 @@
 """Examples of every kind of task out of files: texts with labels, tagged words, questions, choices, pairs of texts."""
 
 import json
+import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .cells import column, is_missing, list_of, number_of, text_of
 from .labelled import Columns, read_labelled
 from .tables import open_text, read_rows, suffix_of
 
@@ -51,6 +54,8 @@ def read_examples(
     columns = columns or Columns()
     if kind in ("classes", "labels", "score"):
         found = read_labelled(path, columns, encoding)
+        if kind == "score":
+            _check_scores(found.labels, path)
         labels = [[n for n in label.split("|") if n] for label in found.labels] if kind == "labels" else found.labels
         return Examples(found.texts, labels)
     reader = {"tags": _tags, "questions": _questions, "choices": _choices, "sequences": _sequences}[kind]
@@ -63,17 +68,16 @@ def read_examples(
     return examples
 
 
-def _column(row: dict, names: tuple[str, ...], given: str | None, path, what: str) -> str:
-    """The name of the column that holds `what`."""
-    if given is not None and given not in row:
-        raise ValueError(f"{path} has no column {given!r}. It has: {', '.join(map(str, row))}.")
-    found = given or next((name for name in names if name in row), None)
-    if found is None:
-        raise ValueError(
-            f"Which column of {path} holds the {what} cannot be told from its name. Known are: {', '.join(names)}. "
-            f"It has: {', '.join(map(str, row))}."
-        )
-    return found
+def _check_scores(labels: list[str], path) -> None:
+    for number, label in enumerate(labels, start=1):
+        try:
+            finite = math.isfinite(float(label))
+        except ValueError:
+            raise ValueError(
+                f"Scores must be numbers. Received: {path} row {number}: {label!r}. For names use --task classes."
+            ) from None
+        if not finite:
+            raise ValueError(f"Scores must be finite. Received: {path} row {number}: {label!r}. Drop the row.")
 
 
 # === Tagged words ===
@@ -83,20 +87,24 @@ def _tags(path, columns: Columns, encoding: str) -> Examples:
     if suffix_of(path) not in ("", ".json", ".jsonl", ".ndjson", ".parquet"):
         return _tag_columns(Path(path), columns, encoding)
     rows = read_rows(path, encoding)
-    words = _column(rows[0], ("tokens", "words", "sentence"), columns.text, path, "words") if rows else ""
-    tags = _column(rows[0], ("ner_tags", "tags", "labels", "pos_tags"), columns.label, path, "tags") if rows else ""
-    for number, row in enumerate(rows, start=1):
-        if len(row[words]) != len(row[tags]):
+    if not rows:
+        return Examples([], [])
+    words = column(rows[0], ("tokens", "words", "sentence"), columns.text, path, "words")
+    tags = column(rows[0], ("ner_tags", "tags", "labels", "pos_tags"), columns.label, path, "tags")
+    x = [list_of(row, words, path, number, "words") for number, row in enumerate(rows, start=1)]
+    y = [list_of(row, tags, path, number, "tags") for number, row in enumerate(rows, start=1)]
+    for number, (sentence, labels) in enumerate(zip(x, y, strict=True), start=1):
+        if len(sentence) != len(labels):
             raise ValueError(
-                f"Every word must have a tag. Received: {path} row {number} of {len(row[words])} words with "
-                f"{len(row[tags])} tags."
+                f"Every word must have a tag. Received: {path} row {number} of {len(sentence)} words with "
+                f"{len(labels)} tags."
             )
-    return Examples([list(row[words]) for row in rows], [[str(tag) for tag in row[tags]] for row in rows])
+    return Examples(x, y)
 
 
 def _tag_columns(path: Path, columns: Columns, encoding: str) -> Examples:
     """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence."""
-    word, tag = int(columns.text or 0), int(columns.label or -1)
+    word, tag = number_of(columns, "text", 0, path), number_of(columns, "label", -1, path)
     x: list[list[str]] = [[]]
     y: list[list[str]] = [[]]
     for number, line in enumerate(open_text(path, encoding).split("\n"), start=1):
@@ -109,8 +117,9 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> Examples:
                 x.append([])
                 y.append([])
             continue
-        if len(cells) < 2:
-            raise ValueError(f"A line must have a word and a tag. Received: {path} line {number}: {line[:60]!r}.")
+        if len(cells) < max(2, word + 1, tag + 1):
+            wanted = "a word and a tag" if max(word, tag) < 2 else f"{max(word, tag) + 1} columns"
+            raise ValueError(f"A line must have {wanted}. Received: {path} line {number}: {line[:60]!r}.")
         x[-1].append(cells[word])
         y[-1].append(cells[tag])
     return Examples(x, y) if x[-1] else Examples(x[:-1], y[:-1])
@@ -121,22 +130,22 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> Examples:
 
 def _questions(path, columns: Columns, encoding: str) -> Examples:
     if suffix_of(path) == ".json":
-        content = json.loads(open_text(Path(path), encoding))
+        text = open_text(Path(path), encoding)
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError:
+            content = None  # lines of JSON, or a mistake that `read_rows` tells
         if isinstance(content, dict) and "data" in content:
             return _squad(content["data"], path)
     rows = read_rows(path, encoding)
     articles = []
-    for number, row in enumerate(rows):
-        question = row[_column(row, ("question",), columns.text, path, "questions")]
-        context = row[_column(row, ("context", "passage"), columns.pair, path, "contexts")]
-        answers = row[_column(row, ("answers", "answer"), columns.label, path, "answers")]
-        if isinstance(answers, dict):
-            starts = answers.get("answer_start") or [None] * len(answers["text"])
-            answers = [dict(text=t, answer_start=s) for t, s in zip(answers["text"], starts, strict=True)]
-        elif isinstance(answers, str):
-            answers = [dict(text=answers, answer_start=None)] if answers else []
-        entry = {"id": str(row.get("id", number)), "question": question, "answers": list(answers)}
-        entry["is_impossible"] = not entry["answers"]
+    for number, row in enumerate(rows, start=1):
+        question = text_of(row, column(row, ("question",), columns.text, path, "questions"), path, number, "a question")
+        name = column(row, ("context", "passage"), columns.pair, path, "contexts")
+        context = text_of(row, name, path, number, "a context")
+        answers = _answers(row, column(row, ("answers", "answer"), columns.label, path, "answers"), path, number)
+        entry = {"id": str(row.get("id", number - 1)), "question": question, "answers": answers}
+        entry["is_impossible"] = not answers
         articles.append({"paragraphs": [{"context": context, "qas": [entry]}]})
     entries = [article["paragraphs"][0]["qas"][0] for article in articles]
     if all(entry["answers"] for entry in entries):  # version 1.1 does not say of any that it is possible
@@ -145,25 +154,65 @@ def _questions(path, columns: Columns, encoding: str) -> Examples:
     return _squad(articles, path)
 
 
+def _answers(row: dict, name: str, path, number: int) -> list[dict]:
+    """A cell of answers: one text, a list of them, SQuAD's list of dicts, or a dict of lists as the hub has it."""
+    value = row[name]
+    if is_missing(value) or value == []:
+        return []
+    if isinstance(value, dict):
+        texts = list_of(value, "text", path, number, "the texts of answers")
+        starts = value.get("answer_start")
+        starts = [None] * len(texts) if starts is None or not len(starts) else list(starts)
+        if len(starts) != len(texts):
+            raise ValueError(f"Every answer has a start, or none. Received: {path} row {number} with {value!r:.80}.")
+        return [dict(text=text, answer_start=start) for text, start in zip(texts, starts, strict=True)]
+    value = value if isinstance(value, (list, tuple)) else [value]
+    return [answer if isinstance(answer, dict) else dict(text=str(answer), answer_start=None) for answer in value]
+
+
 def _squad(articles: list, path) -> Examples:
-    x, y = [], []
-    for article in articles:
-        for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
-                answers = question.get("answers") or []
-                x.append((question["question"], paragraph["context"]))
-                y.append(None)
-                if not answers:
-                    continue
-                text, start = answers[0]["text"], answers[0].get("answer_start")
-                place = paragraph["context"].find(text) if start is None else start
-                if text not in paragraph["context"]:
-                    raise ValueError(
-                        f"An answer must be a part of its context. Received: {path} question {question.get('id')}: "
-                        f"{text!r:.60}. Drop the question, or correct the answer."
-                    )
-                y[-1] = (text, place)
+    x, y, seen = [], [], set()
+    for paragraph, question in _entries(articles, path):
+        key = question.get("id")
+        where = f"{path} question {key}"
+        if key is None or key in seen:
+            said = "a second one of this id" if key in seen else f"none in {question!r:.60}"
+            raise ValueError(f"Every question needs an id of its own. Received: {where}: {said}.")
+        seen.add(key)
+        for part, name in ((question, "question"), (paragraph, "context")):
+            if not isinstance(part.get(name), str) or not part[name].strip():
+                raise ValueError(f"A question needs a {name}. Received: {where} without it. Drop it.")
+        answers, context = question.get("answers") or [], paragraph["context"]
+        x.append((question["question"], context))
+        y.append(None)
+        for number, answer in enumerate(answers):
+            if not isinstance(answer.get("text"), str) or not answer["text"].strip():
+                raise ValueError(
+                    f"An answer needs a text. Received: {where} with {answer!r:.60}. Give it, or an empty list of "
+                    "answers where there is none."
+                )
+            if number == 0 and answer["text"] not in context:
+                raise ValueError(
+                    f"An answer must be a part of its context. Received: {where}: {answer['text']!r:.60}. Drop the "
+                    "question, or correct the answer."
+                )
+        if answers:
+            text, start = answers[0]["text"], answers[0].get("answer_start")
+            y[-1] = (text, context.find(text) if start is None else start)
     return Examples(x, y, articles)
+
+
+def _entries(articles: list, path):
+    """(paragraph, question) of every question of a SQuAD file."""
+    for number, article in enumerate(articles):
+        if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
+            raise ValueError(f"An article has a list of paragraphs. Received: {path} article {number} without it.")
+        for paragraph in article["paragraphs"]:
+            if not isinstance(paragraph.get("qas"), list):
+                raise ValueError(
+                    f"A paragraph has a list of questions, qas. Received: {path} article {number} with one without it."
+                )
+            yield from ((paragraph, question) for question in paragraph["qas"])
 
 
 # === Choices ===
@@ -174,10 +223,10 @@ class IncompleteRow(ValueError):
 
 
 def _choices(path, columns: Columns, encoding: str) -> Examples:
-    suffix = suffix_of(path)
-    rows = read_rows(path, encoding)
-    if suffix in (".csv", ".tsv") and not (rows and _choice_columns(rows[0])):
-        rows = read_rows(path, encoding, header=False)
+    is_table = suffix_of(path) in (".csv", ".tsv")
+    rows = read_rows(path, encoding, header=not is_table)
+    if is_table and rows and _choice_columns(rows[0].values()):  # the first row is a header
+        rows = read_rows(path, encoding)
     x, y, incomplete = [], [], []
     for number, row in enumerate(rows, start=1):
         try:
@@ -194,8 +243,8 @@ def _choices(path, columns: Columns, encoding: str) -> Examples:
     return Examples(x, y)
 
 
-def _choice_columns(row: dict) -> bool:
-    return any(name in row for name in ("ending0", "ending_0", "options", "choices", "choice1", "answerKey"))
+def _choice_columns(names: Iterable[str]) -> bool:
+    return any(name in names for name in ("ending0", "ending_0", "options", "choices", "choice1", "answerKey"))
 
 
 def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], int]:
@@ -211,9 +260,9 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
     elif isinstance(row.get("choices"), dict):  # ARC as the hub has it
         context, choices, letters = (row["question"],), list(row["choices"]["text"]), list(row["choices"]["label"])
     elif isinstance(row.get("choices"), list):
-        context, choices = (row[_column(row, ("context", "question"), columns.text, path, "contexts")],), row["choices"]
+        context, choices = (row[column(row, ("context", "question"), columns.text, path, "contexts")],), row["choices"]
     elif "choice1" in row:  # COPA
-        context = (row[_column(row, ("premise", "context", "question"), columns.text, path, "contexts")],)
+        context = (row[column(row, ("premise", "context", "question"), columns.text, path, "contexts")],)
         choices = [row[name] for name in names if name.startswith("choice")]
     elif names[0] == "0" and len(names) > 3:  # a table without a header: context, choices, answer
         context, choices = (row["0"],), [row[name] for name in names[1:-1] if row[name] != ""]
@@ -222,8 +271,14 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
             "A row must have choices in the form of SWAG (ending0...), RACE (options), ARC (choices) or COPA "
             f"(choice1...). Received: {path} with {', '.join(map(str, names))}."
         )
+    for text in (*context, *choices):
+        if text is None or isinstance(text, (list, dict)):
+            raise ValueError(f"Contexts and choices are texts. Received: {path} row {number} with {text!r:.60}.")
+    if columns.label is not None and columns.label not in row:
+        raise ValueError(f"{path} has no column {columns.label!r}. It has: {', '.join(map(str, names))}.")
     key = columns.label or next((n for n in ("label", "answerKey", "answer", "gold", names[-1]) if n in row), None)
-    said = str(row[key]).strip()
+    value = row[key]
+    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     answer = _choice_number(said, len(choices), letters)
     if answer is None:
         lost = len(choices) < 2 or said in ("C", "D", "E")
@@ -231,7 +286,7 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
             f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {path} "
             f"row {number}: {said!r}."
         )
-    return context, [str(choice) for choice in choices], answer
+    return tuple(map(str, context)), [str(choice) for choice in choices], answer
 
 
 def _choice_number(answer: str, count: int, letters: list | None) -> int | None:
@@ -247,29 +302,41 @@ def _choice_number(answer: str, count: int, letters: list | None) -> int | None:
 def _sequences(path, columns: Columns, encoding: str) -> Examples:
     if "," in str(path) and not str(path).startswith("hf://"):
         files = [Path(part) for part in str(path).split(",")]
+        for file in files:
+            if not file.is_file():
+                raise FileNotFoundError(f"There is no file {file}.")
         sides = [open_text(file, encoding).removesuffix("\n").split("\n") for file in files]
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ValueError(
                 "Sources and targets are two files of as many lines. Received: "
                 + ", ".join(f"{file} of {len(side)} lines" for file, side in zip(files, sides, strict=True))
             )
+        for file, side in zip(files, sides, strict=True):
+            empty = next((number for number, line in enumerate(side, start=1) if not line.strip()), None)
+            if empty is not None:
+                raise ValueError(f"Every line needs a text. Received: {file} line {empty} without it. Drop the pair.")
         return Examples(*sides)
     rows = read_rows(path, encoding)
     if not rows:
         return Examples([], [])
     if isinstance(rows[0].get("translation"), dict):
-        rows = [row["translation"] for row in rows]
-        first, second = list(rows[0])[:2]
+        first, second = list(rows[0]["translation"])[:2]
+        rows = [row.get("translation") or {} for row in rows]
         columns = Columns(text=columns.text or first, label=columns.label or second)
     sources = ("source", "document", "article", "text", "input", "dialogue")
     targets = ("target", "summary", "highlights", "output", "abstract")
-    source = _column(rows[0], sources, columns.text, path, "sources")
-    target = _column(rows[0], targets, columns.label, path, "targets")
+    source = column(rows[0], sources, columns.text, path, "sources")
+    target = column(rows[0], targets, columns.label, path, "targets")
+    x, y = [], []
+    for number, row in enumerate(rows, start=1):
+        x.append(_joined(row, source, path, number))
+        several = isinstance(row.get(target), list) and row[target]
+        y.append(text_of({target: row[target][0]} if several else row, target, path, number, "a target"))
+    return Examples(x, y)
 
-    def text(value) -> str:  # sentences in a list; of several targets the first
-        return value if isinstance(value, str) else " ".join(" ".join(map(str, value)).split())
 
-    def first(value) -> str:
-        return value if isinstance(value, str) else str(value[0])
-
-    return Examples([text(row[source]) for row in rows], [first(row[target]) for row in rows])
+def _joined(row: dict, name: str, path, number: int) -> str:
+    """A source, or its sentences in a list."""
+    if isinstance(row.get(name), list) and row[name]:
+        return " ".join(" ".join(list_of(row, name, path, number, "a source")).split())
+    return text_of(row, name, path, number, "a source")

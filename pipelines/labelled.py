@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from .cells import is_missing
 from .tables import open_text, read_rows, suffix_of
 
 TEXT_NAMES = ("text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document")
@@ -55,9 +56,12 @@ def _from_rows(rows: list[dict], columns: Columns, path: str | Path) -> Labelled
     texts, labels = [], []
     for number, row in enumerate(rows, start=1):
         cells = {name: row.get(name) for name in (columns.text, columns.pair, columns.label) if name is not None}
-        empty = [name for name, value in cells.items() if value is None or value == ""]
-        if empty:
-            raise ValueError(f"Every row needs a text and a label. Received: {path} row {number} without {empty[0]!r}.")
+        wrong = [name for name, value in cells.items() if is_missing(value) or isinstance(value, (list, dict))]
+        if wrong and is_missing(cells[wrong[0]]):
+            raise ValueError(f"Every row needs a text and a label. Received: {path} row {number} without {wrong[0]!r}.")
+        if wrong and wrong[0] != columns.label:
+            value = cells[wrong[0]]
+            raise ValueError(f"Texts are strings. Received: {path} row {number}, column {wrong[0]!r}: {value!r:.60}.")
         text = str(cells[columns.text])
         texts.append(text if columns.pair is None else (text, str(cells[columns.pair])))
         labels.append(str(cells[columns.label]))

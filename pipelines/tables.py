@@ -49,6 +49,9 @@ def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) ->
     if not rows:
         return []
     names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(names):
             raise ValueError(f"{path} row {number} has {len(row)} cells. The table has {len(names)}: {names}.")
@@ -61,18 +64,25 @@ def open_text(path: Path, encoding: str = "utf-8") -> str:
     try:
         return data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"{path} is not valid {encoding}: byte {error.start} (0x{data[error.start]:02x}). Name the file's "
-            "encoding, such as --encoding latin-1."
+            f"{path} is not valid {encoding}: line {line}, byte {error.start} (0x{data[error.start]:02x}). Name the "
+            "file's encoding, such as --encoding latin-1; a file of several encodings must be converted first."
         ) from None
+    except LookupError:
+        raise ValueError(f"`encoding` must be one that Python knows, such as utf-8. Received: {encoding!r}.") from None
 
 
 def _json_rows(path: Path, text: str) -> list[dict]:
-    try:
-        whole = text.lstrip().startswith("[")
-        rows = json.loads(text) if whole else [json.loads(line) for line in text.split("\n") if line.strip()]
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}.") from None
+    lines = [text] if text.lstrip().startswith("[") else text.split("\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found = json.loads(line) if line.strip() else []
+        except json.JSONDecodeError as error:
+            where = "" if lines == [text] else f" line {number}"
+            raise ValueError(f"{path}{where} is not valid JSON: {error}.") from None
+        rows += found if isinstance(found, list) else [found]
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} must hold JSON objects, one an example.")
     return rows

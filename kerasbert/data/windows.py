@@ -24,14 +24,14 @@ def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
     The score of a window is the smaller of the tokens to the left and to the right, and a hundredth of the window.
     Devlin et al. 2018, official code.
     """
-    tokens = np.arange(length)
-    scores = np.full((len(starts), length), -np.inf)
+    best, best_score = np.zeros(length, np.int32), np.full(length, -np.inf)
     for window, start in enumerate(starts):
-        here = slice(start, min(start + size, length))
-        width = here.stop - here.start
-        inside = tokens[here]
-        scores[window, here] = np.minimum(inside - start, here.stop - 1 - inside) + 0.01 * width
-    return scores.argmax(axis=0).astype(np.int32) if length else np.zeros(0, np.int32)
+        stop = min(start + size, length)
+        inside = np.arange(start, stop)
+        score = np.minimum(inside - start, stop - 1 - inside) + 0.01 * (stop - start)
+        better = score > best_score[start:stop]
+        best[start:stop][better], best_score[start:stop][better] = window, score[better]
+    return best
 
 
 def right_padded_rows(facts: dict, rows: list[tuple], text: str = "A") -> tuple[dict, np.ndarray]:

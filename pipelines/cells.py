@@ -1,0 +1,55 @@
+"""Cells of rows, checked: every mistake is named by its file and its row."""
+
+import math
+
+
+def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str) -> str:
+    """The name of the column that holds `what`: the one given, or the first of those known."""
+    if given is not None and given not in row:
+        raise ValueError(f"{path} has no column {given!r}. It has: {', '.join(map(str, row))}.")
+    found = given or next((name for name in names if name in row), None)
+    if found is None:
+        raise ValueError(
+            f"Which column of {path} holds the {what} cannot be told from its name. Known are: {', '.join(names)}. "
+            f"It has: {', '.join(map(str, row))}. Rename it, or pass --columns.text, --columns.pair or --columns.label."
+        )
+    return found
+
+
+def is_missing(value) -> bool:
+    """Whether a cell has nothing: no value, NaN, or white space alone."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
+
+
+def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty: bool = False) -> str:
+    """A cell as text; numbers are written out. With `empty`, a text may have no letters."""
+    value = row.get(name)
+    if isinstance(value, (list, dict)) or (is_missing(value) and not (empty and isinstance(value, str))):
+        received = "without it" if is_missing(value) else f"with {value!r:.40}"
+        raise ValueError(
+            f"Every row needs {what} in {name!r}. Received: {path} row {number} {received}. Correct or drop the row."
+        )
+    return str(value)
+
+
+def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
+    """A cell that holds a list, its items as text."""
+    value = row.get(name)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(value, (list, tuple)) or any(item is None or isinstance(item, (list, dict)) for item in value):
+        raise ValueError(
+            f"Every row needs {what}, a list, in {name!r}. Received: {path} row {number} with {value!r:.60}. Correct "
+            "or drop the row."
+        )
+    return [str(item) for item in value]
+
+
+def number_of(columns, name: str, default: int, path) -> int:
+    """Which of the columns without names holds what a `Columns` says."""
+    given = getattr(columns, name)
+    try:
+        return default if given is None else int(given)
+    except ValueError:
+        raise ValueError(
+            f"Columns of {path} have no names. Received: --columns.{name} {given}. Give its number, from 0."
+        ) from None
