@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import kerasbert
-from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
+from kerasbert.objectives import MaskedLM
+from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
 from .command import command
@@ -82,7 +83,7 @@ def answerer(model, top: int, batch_size: int, max_new_tokens: int, num_beams: i
         (QuestionAnswerer, best),
         (MultipleChoice, lambda examples: model.choose(examples, batch_size=batch_size)),
         (TextEmbedder, lambda texts: [{"vector": v.tolist()} for v in model.embed(texts, batch_size=batch_size)]),
-        (CausalLM | Seq2SeqLM, lambda texts: [{"text": text} for text in model.generate(texts, **generation)]),
+        (NextToken, lambda texts: [{"text": text} for text in model.generate(texts, **generation)]),
     ):
         if isinstance(model, cls):
             return function
