@@ -13,7 +13,10 @@ def fused_attention(query, key, value, mask, bias, scale):
     if backend == "torch":
         return _torch_attention(query, key, value, mask, bias, scale)
     if backend == "jax":
-        return _jax_attention(query, key, value, mask, bias, scale)
+        if query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
+            return None
+        y = _jax_attention(query, key, value, mask, bias, scale)
+        return _jax_attention_in_pieces(query, key, value, mask, bias, scale) if y is None else y
     return None
 
 
@@ -72,3 +75,53 @@ def _jax_attention(query, key, value, mask, bias, scale):
         key_value_seq_lengths=lengths,
         implementation="cudnn",
     )
+
+
+PIECE = 256  # queries at a time
+LONG_ROW = 1_024  # tokens, from which on the scores of a head leave the cache of a CPU
+
+
+def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
+    """On a CPU, long rows by the head and a few queries at a time: scores stay in the cache, and are not kept."""
+    import jax
+    from jax import numpy as jnp
+
+    batch, length, heads, _ = query.shape
+    long = min(length, key.shape[1]) >= LONG_ROW
+    if not long or bias is not None or jax.default_backend() != "cpu":
+        return None
+    allowed = None if mask is None else mask.dense(length, key.shape[1])
+    count = -(-length // PIECE)
+    missing = count * PIECE - length
+    query = jnp.pad(query * scale, ((0, 0), (0, missing), (0, 0), (0, 0)))
+    query = query.reshape(batch, count, PIECE, heads, -1).transpose(0, 3, 1, 2, 4)
+    if allowed is not None and allowed.shape[2] > 1:
+        allowed = jnp.pad(allowed, ((0, 0), (0, 0), (0, missing), (0, 0)))
+
+    def of_head(inputs):
+        row, head, pieces, keys, values = inputs
+
+        @jax.checkpoint
+        def of_piece(inputs):
+            number, piece = inputs
+            scores = (piece @ keys.T).astype("float32")
+            if allowed is not None:
+                places = [
+                    place if size > 1 else 0 for place, size in zip((row, head, number), allowed.shape, strict=False)
+                ]
+                places[2] = places[2] * PIECE
+                shown = jax.lax.dynamic_slice(
+                    allowed, (*places, 0), (1, 1, min(PIECE, allowed.shape[2]), keys.shape[0])
+                )
+                scores = jnp.where(shown[0, 0], scores, -1e30)
+            weights, total = softmax_parts(scores)
+            return (weights.astype(values.dtype) @ values) / total.astype(values.dtype)
+
+        return jax.lax.map(of_piece, (jnp.arange(count), pieces))
+
+    def flat(x):
+        return x.reshape(batch * heads, *x.shape[2:])
+
+    rows, columns = jnp.repeat(jnp.arange(batch), heads), jnp.tile(jnp.arange(heads), batch)
+    y = jax.lax.map(of_head, (rows, columns, flat(query), *(flat(x.transpose(0, 2, 1, 3)) for x in (key, value))))
+    return y.reshape(batch, heads, count * PIECE, -1)[:, :, :length].transpose(0, 2, 1, 3)

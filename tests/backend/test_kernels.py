@@ -1,0 +1,52 @@
+"""Every way that attention is computed gives what the plain one gives; a dropout, even of nothing, leads to that."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from kerasbert.layers.attention import attend
+from kerasbert.layers.masks import AttentionMask
+from tests.models.reference import to_numpy
+
+LONG = 1_100
+REAL = np.arange(LONG) < np.array([LONG, 700])[:, None]
+MASKS = {
+    "none": lambda: None,
+    "causal": lambda: AttentionMask(causal=True),
+    "lengths": lambda: AttentionMask(lengths=ops.convert_to_tensor(np.array([LONG, 700], "int32"))),
+    "padding, causal": lambda: AttentionMask(padding_mask=ops.convert_to_tensor(REAL), causal=True),
+    "packed": lambda: AttentionMask(sequence_ids=ops.convert_to_tensor(1 + (np.arange(LONG) > [[400], [900]]) * 1)),
+}
+
+
+def arrays(dtype="float32"):
+    random = np.random.default_rng(0)
+    return [ops.convert_to_tensor(random.normal(size=(2, LONG, 2, 4)), dtype) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_long_rows(name):
+    found = attend(*arrays(), MASKS[name]())
+    expected = attend(*arrays(), MASKS[name](), dropout=lambda x: x)
+    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=2e-6)
+
+
+def test_long_rows_in_half_precision():
+    found, expected = (attend(*arrays("bfloat16"), dropout=dropout) for dropout in (None, lambda x: x))
+    difference = np.abs(to_numpy(ops.cast(found, "float32")) - to_numpy(ops.cast(expected, "float32")))
+    assert difference.max() < 0.03
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="written for JAX; others bring their own gradients")
+def test_gradients_of_long_rows():
+    import jax
+
+    mask = MASKS["padding, causal"]()
+
+    def loss(parts, dropout=None):
+        return (attend(*parts, mask, dropout=dropout)[:, :700] ** 2).sum()
+
+    found, expected = (jax.grad(loss)(arrays(), dropout) for dropout in (None, lambda x: x))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
