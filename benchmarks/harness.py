@@ -33,6 +33,7 @@ import numpy as np  # noqa: E402
 
 PACKAGES = ("jax", "tensorflow", "torch", "keras", "keras-hub", "transformers", "sentence-transformers", "onnxruntime")
 MATRIX = "matrix product"
+TOGETHER = 2  # processes that load at the same time
 # JAX keeps its programs: compiling is no part of what is timed, but takes longer than all of it.
 PROGRAMS = {
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / "runs" / "compilation_cache"),
@@ -199,11 +200,15 @@ class Process:
             text=True,
             cwd=ROOT,
         )
+        self.facts, self.outputs = {}, {}
+
+    def ready(self) -> "Process":
+        """Waits until it has loaded everything, and reads its outputs."""
         self.facts = self._answer()
-        self.outputs = {}
         if "pid" in self.facts:
-            with np.load(folder / f"{self.facts['pid']}.npz") as file:
+            with np.load(self.folder / f"{self.facts['pid']}.npz") as file:
                 self.outputs = dict(file)
+        return self
 
     def ask(self, question: str) -> dict:
         self.process.stdin.write(question + "\n")
@@ -261,35 +266,37 @@ def compare(
     times, facts, outputs, peaks = {}, {}, {}, {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        first = Process("prepare", Contender(prepare), folder, sys.executable, script)
+        first = Process("prepare", Contender(prepare), folder, sys.executable, script).ready()
         if "failed" in first.facts:
             raise RuntimeError(f"The folder could not be prepared:\n{first.facts['failed']}")
         first.stop()
 
-        def started(name: str) -> Process:
-            python = options.peer_python if contenders[name].peer else sys.executable
-            process = Process(name, contenders[name], folder, python, script)
-            facts[name], outputs[name], times[name] = process.facts, process.outputs, []
-            return process
-
-        names = [name for name in contenders if name in wanted]
-        if alone:
+        def started(names: list[str]) -> list[Process]:
+            found = []
             for name in names:
-                process = started(name)
-                if "pid" in process.facts:
-                    times[name] = [process.ask("run")["seconds"] for _ in range(options.rounds)]
-                    peaks[name] = process.ask("peak")["bytes"]
-                process.stop()
-        else:
-            processes = [started(name) for name in names]
+                python = options.peer_python if contenders[name].peer else sys.executable
+                found.append(Process(name, contenders[name], folder, python, script))
+                if len(found) >= TOGETHER:
+                    found[-TOGETHER].ready()
+            for process in found[max(0, len(found) - TOGETHER + 1) :]:
+                process.ready()
+            for process in found:
+                facts[process.name], outputs[process.name], times[process.name] = process.facts, process.outputs, []
+            return found
+
+        def measured(processes: list[Process]) -> None:
             running = [process for process in processes if "pid" in process.facts]
             for number in range(options.rounds):
                 for process in running[:: 1 if number % 2 == 0 else -1]:
                     times[process.name].append(process.ask("run")["seconds"])
+            for process in running:
+                peaks[process.name] = process.ask("peak")["bytes"]
             for process in processes:
-                if process in running:
-                    peaks[process.name] = process.ask("peak")["bytes"]
                 process.stop()
+
+        names = [name for name in contenders if name in wanted]
+        for group in [[name] for name in names] if alone else [names]:
+            measured(started(group))
     _print_contenders(title, names, facts, times, peaks, unit)
     rows = [_row(title, c, facts, times, outputs, peaks) for c in comparisons if {c.ours, c.theirs} <= set(names)]
     _print_rows(rows)
