@@ -10,10 +10,11 @@ operations of matrix products, BUDGET, gradients included. That is what equal co
 operations do not depend on what else the machine does, and a cell can be repeated. (An objective that predicts every
 token pays for its output layer: at this width that is a third of its compute, in a base model a tenth.)
 
-Two measures are the same for all of them: `punctuation`, nats a word after fine-tuning to say which sign follows
-each word of a text without signs (two sides are needed, 100 updates), and `reviews`, the accuracy of a linear
-classifier on frozen features (a sentence as a whole). Of an encoder-decoder the encoder is measured. Masked language
-models are compared by their held-out loss, too, all on the same kind of masks.
+Two measures are the same for all of them, both of frozen vectors of all layers, by a linear map that has one solution:
+`signs`, how much it explains of which sign follows each word of a text without signs (what comes behind a word decides,
+so both sides are needed), and `reviews`, its accuracy on sentences of film reviews (a sentence as a whole). Of an
+encoder-decoder the encoder is measured. Directions are compared after fine-tuning, too, with and without a BiLSTM on
+top; masked language models by their held-out loss as well, all on the same kind of masks.
 
 A cell is one setting and one seed, less than three minutes on one core; its row is appended to RESULTS once it is
 finished, and a cell that is there is not run again.
@@ -33,9 +34,10 @@ from benchmarks.study_parts import (  # noqa: E402
     SENTINELS,
     VOCABULARY,
     corpora,
+    fine_tuned,
     part_of,
-    punctuation,
     reviews,
+    signs,
     training_flops,
 )
 from benchmarks.study_report import report  # noqa: E402
@@ -134,6 +136,7 @@ SETTINGS = {
     "T5, 4 passes": denoised(),
     "T5, 64 passes": denoised(),
 }
+DIRECTIONS = ("MLM", "left to right")
 COMPUTE = {"1/4 compute": 0.25, "2x compute": 2.0}
 
 
@@ -163,12 +166,13 @@ def cell(name: str, seed: int, data: Path) -> dict:
     trained = time.process_time() - begin
     own = model.evaluate(evaluation_batches(recipe, held_out, 30), verbose=0, return_dict=True)
     leads = recipe.backbone.startswith(("bert", "electra"))
-    accuracy = reviews(model.backbone, data, training.tokenizer(), leads)
-    weights = model.backbone.get_weights()
-    signs = {"punctuation": punctuation(model.backbone, (training, held_out), leads, seed)}
-    if name == "left to right":
-        model.backbone.set_weights(weights)
-        signs["punctuation_lstm"] = punctuation(model.backbone, (training, held_out), leads, seed, recurrent=64)
+    both = (training, held_out)
+    measures = {"signs": signs(model.backbone, both, leads)}
+    measures["reviews"] = reviews(model.backbone, data, training.tokenizer(), leads)
+    for recurrent in (False, True) if name in DIRECTIONS else ():
+        measures["fine-tuned, BiLSTM" if recurrent else "fine-tuned"] = fine_tuned(
+            model.backbone, both, leads, seed, recurrent
+        )
     return {
         "cell": f"{name}, seed {seed}",
         "setting": name,
@@ -176,8 +180,7 @@ def cell(name: str, seed: int, data: Path) -> dict:
         "steps": steps,
         "teraflops": round(steps * once / 1e12, 3),
         "tokens": steps * recipe.batch_size * recipe.length,
-        "reviews": accuracy,
-        **signs,
+        **{key: round(value, 4) for key, value in measures.items()},
         "held_out": {key: round(float(value), 4) for key, value in own.items()},
         "pretraining_seconds": round(trained, 1),
         "seconds": round(time.process_time() - begin, 1),

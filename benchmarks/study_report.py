@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-MEASURES = {
-    "signs": lambda row: row["punctuation"]["nats"],
-    "signs, LSTM": lambda row: row["punctuation_lstm"]["nats"],
-    "F1": lambda row: row["punctuation"]["f1"],
-    "reviews": lambda row: row["reviews"],
-    "held out": lambda row: row["held_out"].get("mlm_loss") or math.log(row["held_out"]["perplexity"]),
+MEASURES = {  # of a row, and whether more is better
+    "signs": (lambda row: row["signs"], True),
+    "reviews": (lambda row: row["reviews"], True),
+    "fine-tuned": (lambda row: row["fine-tuned"], False),
+    "fine-tuned, BiLSTM": (lambda row: row["fine-tuned, BiLSTM"], False),
+    "held out": (lambda row: row["held_out"].get("mlm_loss") or math.log(row["held_out"]["perplexity"]), False),
 }
+UNITS = {"signs": "R2", "reviews": "accuracy", "fine-tuned": "nats a word", "held out": "nats a token"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +110,15 @@ COMPARISONS = (
     Comparison(
         "BERT: directions",
         ("MLM", "left to right"),
-        (("MLM", "left to right"), (("left to right", "signs, LSTM"), ("left to right", "signs"))),
+        (
+            ("MLM", "left to right"),
+            (("left to right", "fine-tuned, BiLSTM"), ("left to right", "fine-tuned")),
+            (("MLM", "fine-tuned"), ("left to right", "fine-tuned, BiLSTM")),
+        ),
         "The paper: MNLI two points, SQuAD ten points below, of which a BiLSTM on top brings seven back: tokens need"
         " both sides. A left-to-right model predicts every token, seven times as many targets an update, and so may"
         " learn faster at first; masks catch up once context is what is left to learn, 1e8 tokens or more.",
+        "fine-tuned",
     ),
 )
 
@@ -127,9 +133,9 @@ def report(rows: list[dict], path: Path) -> list[Path]:
         "# Objectives of pretraining at equal compute",
         "",
         f"{len(rows)} cells, {seeds} seeds, {minutes:.0f} minutes of one core in all; every cell {_budget(rows)} but",
-        "where its name says otherwise. Mean and standard deviation over seeds. `signs`: nats a word, less is better;",
-        "F1 of the same; `reviews`: accuracy; `held out`: nats of the objective's own targets (of ELECTRA, of the",
-        "generator's). `study.py` says what each measure is.",
+        "where its name says otherwise. Mean and standard deviation over seeds. `signs`: R2; `reviews`: accuracy;",
+        "`held out`: nats of the objective's own targets (of ELECTRA, of the generator's); `fine-tuned`: nats a word.",
+        "`study.py` says what each measure is.",
         "",
         f"![all comparisons]({picture.name})",
     ]
@@ -141,7 +147,8 @@ def report(rows: list[dict], path: Path) -> list[Path]:
 def values_of(rows: list[dict], setting: str, measure: str) -> np.ndarray:
     """The measure of every seed, in the order of the seeds."""
     found = sorted((row for row in rows if row["setting"] == setting), key=lambda row: row["seed"])
-    return np.array([MEASURES[measure](row) for row in found if measure != "held out" or row["steps"]])
+    usable = [row for row in found if (row["steps"] if measure == "held out" else measure in row)]
+    return np.array([MEASURES[measure][0](row) for row in usable])
 
 
 def verdict(better: np.ndarray, worse: np.ndarray) -> str:
@@ -159,24 +166,21 @@ def verdict(better: np.ndarray, worse: np.ndarray) -> str:
 
 
 def _section(comparison: Comparison, rows: list[dict]) -> list[str]:
-    names = ("updates", "tokens", "signs", "F1", "reviews", "held out")
+    measures = ["signs", "reviews", "held out"]
+    measures += ["fine-tuned", "fine-tuned, BiLSTM"] if comparison.measure == "fine-tuned" else []
+    names = ["updates", "tokens", *measures]
     lines = ["", f"## {comparison.title}", "", f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for setting in comparison.settings:
         found = [row for row in rows if row["setting"] == setting]
-        if not found:
-            continue
-        cells = [_shown(values_of(rows, setting, measure)) for measure in names[2:]]
-        lines.append(f"| {setting} | {found[0]['steps']:,} | {found[0]['tokens']:,} | {' | '.join(cells)} |")
-        if "punctuation_lstm" in found[0]:
-            values = values_of(rows, setting, "signs, LSTM")
-            lines.append(f"| {setting}, BiLSTM on top | {found[0]['steps']:,} | | {_shown(values)} | | | |")
+        if found:
+            cells = [_shown(values_of(rows, setting, measure)) for measure in measures]
+            lines.append(f"| {setting} | {found[0]['steps']:,} | {found[0]['tokens']:,} | {' | '.join(cells)} |")
     lines.append("")
     for claim in comparison.claims:
         sides = [(side, comparison.measure) if isinstance(side, str) else side for side in claim]
-        sign = -1 if comparison.measure == "reviews" else 1
-        values = [sign * values_of(rows, *side) for side in sides]
-        names = [side[0] if side[1] != "signs, LSTM" else f"{side[0]}, BiLSTM on top" for side in sides]
-        lines.append(f"- {names[0]} before {names[1]} ({comparison.measure}): {verdict(*values)}.")
+        values = [values_of(rows, *side) * (-1 if MEASURES[side[1]][1] else 1) for side in sides]
+        names = [f"{setting} ({measure})" for setting, measure in sides]
+        lines.append(f"- {names[0]} before {names[1]}: {verdict(*values)}.")
     return [*lines, "", comparison.scale]
 
 
@@ -198,19 +202,17 @@ def _draw(rows: list[dict], path: Path) -> None:
     figure, axes = plt.subplots(3, 3, figsize=(15, 11), layout="constrained")
     for axis, comparison in zip(axes.flat, COMPARISONS, strict=False):
         bars = [(setting, comparison.measure) for setting in comparison.settings]
-        bars += [(s, "signs, LSTM") for s in comparison.settings if s == "left to right"]
-        for place, (setting, measure) in enumerate(reversed(bars)):
-            if not any(row["setting"] == setting for row in rows):
-                continue
-            values = values_of(rows, setting, measure)
-            if len(values):
-                axis.plot(values, [place] * len(values), "o", color="tab:gray", markersize=4)
-                axis.errorbar(values.mean(), place, xerr=values.std(), fmt="D", color="tab:blue", capsize=3)
-        labels = [s if m != "signs, LSTM" else f"{s}, BiLSTM" for s, m in reversed(bars)]
+        if comparison.measure == "fine-tuned":
+            bars = [(setting, measure) for setting, _ in bars for measure in ("fine-tuned", "fine-tuned, BiLSTM")]
+        bars = [(setting, measure) for setting, measure in bars if len(values_of(rows, setting, measure))]
+        for place, bar in enumerate(reversed(bars)):
+            values = values_of(rows, *bar)
+            axis.plot(values, [place] * len(values), "o", color="tab:gray", markersize=4)
+            axis.errorbar(values.mean(), place, xerr=values.std(), fmt="D", color="tab:blue", capsize=3)
+        labels = [f"{setting}, BiLSTM" if "BiLSTM" in measure else setting for setting, measure in reversed(bars)]
         axis.set_yticks(range(len(bars)), labels, fontsize=8)
         axis.set_title(comparison.title, fontsize=10)
-        unit = {"signs": "nats a word", "held out": "nats a token", "reviews": "accuracy"}[comparison.measure]
-        axis.set_xlabel(f"{comparison.measure}, {unit}", fontsize=8)
+        axis.set_xlabel(f"{comparison.measure}, {UNITS[comparison.measure]}", fontsize=8)
     axis = axes.flat[len(COMPARISONS)]
     for name in ("MLM", "ELECTRA"):
         points = [
@@ -221,7 +223,7 @@ def _draw(rows: list[dict], path: Path) -> None:
         if found:
             means, spreads = ([f(values) for _, values in found] for f in (np.mean, np.std))
             axis.errorbar([share for share, _ in found], means, yerr=spreads, marker="o", capsize=3, label=name)
-    axis.set(xscale="log", xlabel="compute", ylabel="signs, nats a word")
+    axis.set(xscale="log", xlabel="compute", ylabel="signs, R2")
     axis.set_xticks([0.25, 1.0, 2.0], ["1/4", "1", "2"])
     axis.minorticks_off()
     axis.set_title("ELECTRA: efficiency curve", fontsize=10)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from benchmarks.study import SETTINGS, flops_of, left_to_right
-from benchmarks.study_parts import documents, names_in, rows_of, training_flops, without_punctuation
+from benchmarks.study_parts import documents, names_in, rows_of, signs, training_flops, without_punctuation
 from benchmarks.study_report import COMPARISONS, report, values_of, verdict
 from kerasbert.data import Corpus, Tokenizer
-from kerasbert.models import BertConfig
+from kerasbert.models import Bert, BertConfig
 
 TEXT = 'We met Mary Antony there. She was not at home, "Miss Brown said; why? I know of no Brown House at all.\n'
 
@@ -65,6 +65,16 @@ def test_rows_have_the_special_tokens_of_the_model(corpus):
     assert rows_of(bodies, tokenizer, False)["token_ids"][1].tolist() == [9, 9, 9, tokenizer.sep_id]
 
 
+def test_what_a_linear_map_explains(corpus):
+    """Which sign follows is known of every word here; the vectors of a new model hold which piece of one it is."""
+    _, corpus = corpus
+    size = dict(num_layers=1, hidden_dim=24, num_heads=2, feed_forward_dim=12, initializer_range=0.3, dropout=0.0)
+    backbone = Bert(BertConfig(**size, vocabulary_size=corpus.facts["vocabulary_size"]))
+    before = backbone.get_weights()
+    assert 0.1 < signs(backbone, (corpus, corpus), leads=True) <= 1
+    assert all((a == b).all() for a, b in zip(before, backbone.get_weights(), strict=True))
+
+
 def test_operations_are_those_of_the_matrix_products():
     config = BertConfig(num_layers=2, hidden_dim=8, feed_forward_dim=20, num_heads=2, vocabulary_size=50)
     x = {"token_ids": np.zeros((3, 10), int), "masked_positions": np.zeros((3, 4), int)}
@@ -109,8 +119,9 @@ def test_the_report_of_a_few_cells(tmp_path):
     rows = [
         {
             **{"setting": name, "seed": seed, "steps": 7, "tokens": 70, "teraflops": 1.6, "seconds": 30.0},
-            **{"reviews": 0.5 + seed / 100, "punctuation": {"nats": 0.3 + seed / 100, "f1": 0.2}},
+            **{"reviews": 0.5 + seed / 100, "signs": 0.3 + seed / 100},
             "held_out": {"mlm_loss": 5.0} if name == "ELECTRA" else {"perplexity": np.e**4},
+            **({"fine-tuned": 0.3, "fine-tuned, BiLSTM": 0.2} if name == "MLM" else {}),
         }
         for name in ("MLM", "ELECTRA")
         for seed in (1, 0)
@@ -119,6 +130,9 @@ def test_the_report_of_a_few_cells(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
     found = text.read_text()
     assert "4 cells, 2 seeds, 2 minutes" in found
-    assert "| MLM | 7 | 70 | 0.3050 +- 0.0071 | 0.2000 +- 0.0000 | 0.5050 +- 0.0071 | 4.0000 +- 0.0000 |" in found
+    row = "| MLM | 7 | 70 | 0.3050 +- 0.0071 | 0.5050 +- 0.0071 | 4.0000 +- 0.0000 |"
+    assert f"{row}\n" in found and f"{row} 0.3000 +- 0.0000 | 0.2000 +- 0.0000 |" in found
     assert "| ELECTRA | 7 | 70 |" in found and "5.0000" in found
+    assert "- MLM (fine-tuned) before left to right (fine-tuned, BiLSTM): not measured." in found
     assert values_of(rows, "MLM", "signs").tolist() == [0.3, 0.31]
+    assert len(values_of(rows, "ELECTRA", "fine-tuned")) == 0
