@@ -13,7 +13,7 @@ from ..models.trainable import Trainable
 
 
 def correct(logits, labels):
-    """1.0 where no token scores higher than the label: what `argmax` says, in a tenth of its time.
+    """1.0 where the label is the first of the tokens that score highest, which is what `argmax` finds.
 
     Call:
         logits: float (..., v).
@@ -21,8 +21,14 @@ def correct(logits, labels):
 
     Returns: float32 (...).
     """
-    chosen = ops.take_along_axis(logits, ops.cast(labels, "int32")[..., None], axis=-1)
-    return ops.cast(ops.squeeze(chosen, axis=-1) >= ops.max(logits, axis=-1), "float32")
+    labels = ops.cast(labels, "int32")
+    if keras.backend.backend() != "jax":
+        return ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels), "float32")
+    # XLA on a CPU takes a fifth of the time to compare every token with the label.
+    label = labels[..., None]
+    chosen = ops.take_along_axis(logits, label, axis=-1)
+    behind = ops.arange(logits.shape[-1]) >= label
+    return ops.cast(ops.all((logits < chosen) | ((logits == chosen) & behind), axis=-1), "float32")
 
 
 def weighted_mean(values, weights, normalizer=None):
