@@ -173,16 +173,17 @@ def without_punctuation(corpus: Corpus, count: int) -> tuple[np.ndarray, np.ndar
 
 
 def signs(backbone, corpora: tuple[Corpus, Corpus], leads: bool) -> float:
-    """How much of what sign follows each word of a text without signs a linear map of frozen vectors explains.
+    """How much of what sign stands between two words of a text without signs a linear map of their vectors explains.
 
-    R2 of the indicators of pauses and stops on held-out text: 0 is what their frequencies explain.
+    R2 of the indicators of pauses and stops on held-out text, vectors as they are: 0 is what frequencies explain.
     """
     sides = []
     for corpus, count in zip(corpora, (1_200, 400), strict=True):
         tokens, labels = without_punctuation(corpus, count)
         rows = rows_of(tokens, corpora[0].tokenizer(), leads)
         vectors = Reader(backbone).predict(rows, batch_size=100, verbose=0)[:, int(leads) : -1]
-        wanted = np.stack([labels == 1, labels == 2], axis=-1).reshape(-1, 2)
+        vectors = np.concatenate([vectors[:, :-1], vectors[:, 1:]], axis=-1)
+        wanted = np.stack([labels == 1, labels == 2], axis=-1)[:, :-1].reshape(-1, 2)
         sides.append((vectors.reshape(len(wanted), -1).astype("float64"), wanted.astype("float64")))
     (x, y), (unseen, expected) = sides
     mean, spread, share = x.mean(0), x.std(0) + 1e-6, y.mean(0)
