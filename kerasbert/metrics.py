@@ -59,6 +59,20 @@ def spearman(labels: Sequence[float], predictions: Sequence[float]) -> float:
     return float(spearmanr(labels, predictions).statistic) if np.ptp(labels) and np.ptp(predictions) else 0.0
 
 
+def minimal_pairs(acceptable: Sequence, unacceptable: Sequence) -> float:
+    """The share of pairs in which a language model finds the acceptable sentence likelier; a tie is no preference.
+
+    Papers: Marvin, Linzen 2018 (arXiv 1808.09031); Warstadt et al. 2019 (BLiMP, arXiv 1912.00582).
+
+    Args:
+        acceptable, unacceptable: the two sentences of each pair, as `score` of a `MaskedLM` or a `CausalLM` answers,
+            or the bare log probabilities.
+    """
+    sides = [[s["score"] if isinstance(s, Mapping) else s for s in side] for side in (acceptable, unacceptable)]
+    better, worse = _numbers(*sides)
+    return float(np.mean(better > worse))
+
+
 def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:
     if len(labels) != len(predictions) or not len(labels):
         raise ValueError(

@@ -188,6 +188,13 @@ class Tokenizer:
             rows.append((ids, trimmed(text, aligned(read, text)[offsets] if self.preparation else offsets)))
         return rows
 
+    def word_numbers(self, texts: Iterable[str], plain_text: bool = True) -> list[np.ndarray]:
+        """Of each text the number of the word that each piece is a part of, int32 (n,); punctuation is apart."""
+        backend = self._plain_backend if plain_text else self.backend
+        texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
+        encodings = backend.encode_batch(texts, add_special_tokens=False)
+        return [np.array(encoding.word_ids, dtype=np.int32) for encoding in encodings]
+
     def _pieces(self, encodings: list) -> list[np.ndarray]:
         rows = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
         if self.preparation:  # a step towards a piece that was not reached is no piece

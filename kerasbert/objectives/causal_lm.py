@@ -12,10 +12,11 @@ from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
 from .memory import StreamObjective
 from .next_token import NextToken
+from .scoring import CausalScoring
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class CausalLM(StreamObjective, NextToken):
+class CausalLM(CausalScoring, StreamObjective, NextToken):
     """Predicts every token from those before it (Radford et al. 2018, section 3.1), and so continues text.
 
     The targets are aligned in the data: y at a position is the token that follows it. What `prefix_mask` shows is no

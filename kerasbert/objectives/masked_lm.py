@@ -9,10 +9,11 @@ from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
 from .mask_filling import MaskFilling
 from .objective import Perplexity, check_labels, correct, cross_entropy, slot_weights
+from .scoring import MaskedScoring
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class MaskedLM(MaskFilling):
+class MaskedLM(MaskedScoring, MaskFilling):
     """Predicts hidden tokens from both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 
     Hidden states are gathered at `masked_positions` before they meet the vocabulary, and the output layer is the token

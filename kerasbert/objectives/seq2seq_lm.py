@@ -7,10 +7,11 @@ from keras import ops
 from ..data import Seq2SeqBatches
 from ..layers.masks import real_tokens
 from .next_token import NextToken
+from .scoring import Seq2SeqScoring
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class Seq2SeqLM(NextToken):
+class Seq2SeqLM(Seq2SeqScoring, NextToken):
     """Predicts every token of a target from the source and the tokens before it (Vaswani et al. 2017, section 3).
 
     The decoder reads the start token and then the targets; y at a position is the token that follows it.
