@@ -34,6 +34,8 @@ class GPT2Config:
     classifier_dropout: float = 0.1  # in front of the tagger
     choice_dropout: float = 0.1  # in front of the score of a choice
     activation: str = "gelu_new"
+    scale_attention: bool = True  # whether scores are multiplied by the size of a head ** -0.5
+    scale_by_layer: bool = False  # whether those of layer i, counted from 1, are also divided by i
     layer_norm_epsilon: float = 1e-5
     initializer_range: float = 0.02  # of the normal; half of it for positions
     pad_id: int | None = None
@@ -44,6 +46,11 @@ class GPT2Config:
     def __post_init__(self):
         if self.feed_forward_dim is None:
             object.__setattr__(self, "feed_forward_dim", 4 * self.hidden_dim)
+
+    def attention_scale(self, layer):
+        """What the scores of a layer, counted from 0, are multiplied by."""
+        scale = (self.hidden_dim // self.num_heads) ** -0.5 if self.scale_attention else 1.0
+        return scale / (layer + 1) if self.scale_by_layer else scale
 
     def kernel_initializer(self):
         return normal(self.initializer_range)
@@ -70,11 +77,12 @@ class GPT2Block(keras.layers.Layer):
 
     Args:
         config: a config with GPT-2's fields.
+        layer: its number, from 0.
 
     Call and returns: as `BertBlock`.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, layer=0, **kwargs):
         super().__init__(**kwargs)
         initializer, residual = config.kernel_initializer(), config.residual_initializer()
         own = dict(dtype=self.dtype_policy)
@@ -89,6 +97,7 @@ class GPT2Block(keras.layers.Layer):
             name="attention",
             **own,
         )
+        self.attention.scale = config.attention_scale(layer)
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
         self.feed_forward = FeedForward(
             config.hidden_dim,
@@ -146,7 +155,7 @@ class GPT2(Backbone):
             config.max_length, config.hidden_dim, normal(config.initializer_range / 2), name="position_embedding", **own
         )
         self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
-        self.blocks = [GPT2Block(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.blocks = [GPT2Block(config, i, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.final_norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="final_norm", **own)
         self.build_now()
 
@@ -221,6 +230,8 @@ HUGGINGFACE_CONFIG = {
     ),
     "choice_dropout": "summary_first_dropout",
     "activation": "activation_function",
+    "scale_attention": "scale_attn_weights",
+    "scale_by_layer": "scale_attn_by_inverse_layer_idx",
     "layer_norm_epsilon": "layer_norm_epsilon",
     "initializer_range": "initializer_range",
     "pad_id": "pad_token_id",
@@ -236,10 +247,8 @@ HUGGINGFACE_ALIASES = {
     "num_hidden_layers": "n_layer",
 }
 
+# `reorder_and_upcast_attn` may be either: scores are float32 here in any case.
 HUGGINGFACE_ONLY = {
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "reorder_and_upcast_attn": False,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
     "summary_type": "cls_index",

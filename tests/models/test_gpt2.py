@@ -99,8 +99,21 @@ def test_old_files_hold_causal_buffers_and_no_prefix(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "switch", ["scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"]
+    "scales",
+    [
+        dict(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),
+        dict(scale_attn_weights=False),
+        dict(scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False),
+    ],
 )
+def test_scales_of_the_scores_equal_transformers(scales, tmp_path):
+    theirs = their_model("GPT2LMHeadModel", their_config(**scales), tmp_path / "theirs")
+    ours = CausalLM.from_preset(tmp_path / "theirs")
+    check_outputs(ours, theirs, theirs.config, {"": "logits"}, "right")
+    check_way_back(ours, theirs, tmp_path / "ours")
+
+
+@pytest.mark.parametrize("switch", ["add_cross_attention"])
 def test_what_we_do_not_have_is_refused(switch, tmp_path):
     GPT2(GPT2Config(**TINY)).save_to_preset(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
