@@ -11,9 +11,10 @@ operations do not depend on what else the machine does, and a cell can be repeat
 token pays for its output layer: at this width that is a third of its compute, in a base model a tenth.)
 
 Two measures are the same for all of them, both of frozen vectors of all layers, by a linear map that has one solution:
-`signs`, how much it explains of which sign stood between two neighbouring words of a text without signs, and `reviews`, its accuracy on sentences of film reviews (a sentence as a whole). Of an
-encoder-decoder the encoder is measured. Directions are compared after fine-tuning, too, with and without a BiLSTM on
-top; masked language models by their held-out loss as well, all on the same kind of masks.
+`signs`, how much it explains of which sign stood between two neighbouring words of a text without signs, and `reviews`,
+its accuracy on sentences of film reviews (a sentence as a whole). Of an encoder-decoder the encoder is measured.
+Directions are compared after fine-tuning, too, with and without a BiLSTM on top; masked language models by their
+held-out loss as well, all on the same kind of masks.
 
 A cell is one setting and one seed, less than three minutes on one core; its row is appended to RESULTS once it is
 finished, and a cell that is there is not run again.
