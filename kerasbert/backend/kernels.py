@@ -15,8 +15,9 @@ def fused_attention(query, key, value, mask, bias, scale):
     if backend == "jax":
         if query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
             return None
-        y = _jax_attention(query, key, value, mask, bias, scale)
-        return _jax_attention_in_pieces(query, key, value, mask, bias, scale) if y is None else y
+        ways = (_jax_attention, _jax_attention_in_pieces, _jax_attention_by_heads)
+        found = (way(query, key, value, mask, bias, scale) for way in ways)
+        return next((y for y in found if y is not None), None)
     return None
 
 
@@ -75,6 +76,24 @@ def _jax_attention(query, key, value, mask, bias, scale):
         key_value_seq_lengths=lengths,
         implementation="cudnn",
     )
+
+
+def _jax_attention_by_heads(query, key, value, mask, bias, scale):
+    """On a CPU, as products of matrices that lie one behind the other, a head each."""
+    import jax
+    from jax import numpy as jnp
+
+    if jax.default_backend() != "cpu":
+        return None
+    query, key, value = (x.transpose(0, 2, 1, 3) for x in (query * scale, key, value))
+    scores = (query @ key.swapaxes(2, 3)).astype("float32")
+    if bias is not None:
+        scores = scores + jnp.asarray(bias).astype("float32")
+    allowed = None if mask is None else mask.dense(query.shape[2], key.shape[2])
+    scores = scores if allowed is None else jnp.where(allowed, scores, -1e30)
+    weights, total = softmax_parts(scores)
+    y = (weights.astype(value.dtype) @ value) / total.astype(value.dtype)
+    return y.transpose(0, 2, 1, 3)
 
 
 PIECE = 256  # queries at a time

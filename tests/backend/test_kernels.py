@@ -50,3 +50,13 @@ def test_gradients_of_long_rows():
     found, expected = (jax.grad(loss)(arrays(), dropout) for dropout in (None, lambda x: x))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(9, 9), (1, 9)])
+def test_short_rows_with_a_bias(queries, keys):
+    random = np.random.default_rng(1)
+    shapes = ((2, queries, 3, 4), (2, keys, 3, 4), (2, keys, 3, 5), (1, 3, queries, keys))
+    query, key, value, bias = (ops.convert_to_tensor(random.normal(size=shape), "float32") for shape in shapes)
+    mask = AttentionMask(lengths=ops.convert_to_tensor(np.array([9, 4], "int32")), causal=True)
+    found, expected = (attend(query, key, value, mask, bias, 0.3, dropout) for dropout in (None, lambda x: x))
+    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=2e-6)
