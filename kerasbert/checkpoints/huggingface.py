@@ -24,6 +24,9 @@ _LEAVES = {
 _IGNORED = re.compile(
     r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
 )
+# Parts of tasks for which no family's layout has a place: they are stored under their paths, in a file of their own.
+_OWN_PARTS = {"answer_network", "feature_head", "tasks"}
+_LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
 
 # === Configs ===
 
@@ -91,7 +94,10 @@ def named_variables(model):
     variables = list(backbone.weights)
     known = {id(variable) for variable in variables}
     variables += [variable for variable in model.weights if id(variable) not in known]
-    named = {variable.path.split("/", 1)[1]: variable for variable in variables}
+    named = {variable.path.split("/", 1)[1]: variable for variable in variables if id(variable) in known}
+    prefix = getattr(model, "HEADS_UNDER", None)  # of several heads, each is named by the model that it is in
+    for variable in variables[len(known) :]:
+        named[f"{prefix}/{variable.path}" if prefix else variable.path.split("/", 1)[1]] = variable
     passing = getattr(model, "TRAINING_ONLY", ())  # parts that no folder keeps
     kept = (path for path in named if path.split("/")[0] not in passing and "/lora_kernel_" not in path)
     return {path: named[path] for path in kept}
@@ -99,6 +105,9 @@ def named_variables(model):
 
 def stored_as(family, path):
     """(entry of the family's table, stored name) of one of our variables; (None, None) when the table lacks it."""
+    if path.split("/")[0] in _OWN_PARTS:
+        name = f"kerasbert.{path.replace('/', '.')}"
+        return Tensor(name), name
     layer, _, leaf = path.rpartition("/")
     for target, suffix in ((path, ""), (layer, "." + _LEAVES.get(leaf, leaf))):
         for ours, entry in family.HUGGINGFACE_NAMES.items():
@@ -117,7 +126,8 @@ def _match(pattern, path):
 
 def is_head(family, path):
     """Whether a path belongs to a head, the pooler or another optional part: those may be new, or be left over."""
-    return path.split("/")[0] in {*family.HEADS, "pooler", *getattr(family, "HUGGINGFACE_OPTIONAL", ())}
+    optional = getattr(family, "HUGGINGFACE_OPTIONAL", ())
+    return path.split("/")[0] in {*family.HEADS, "pooler", *optional, *_OWN_PARTS}
 
 
 def to_ours(entry, array, leaf):
@@ -169,6 +179,14 @@ class StoredWeights:
         name = name.removeprefix(self.prefix)
         name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+
+    def leave_out(self, kind):
+        """Forgets the tensors of a kind of head: they are for other labels."""
+        for path, entry in self.family.HUGGINGFACE_NAMES.items():
+            theirs = entry if isinstance(entry, str) else entry.name
+            if path.split("/")[0] == kind:
+                self.names = {n: s for n, s in self.names.items() if n != theirs and not n.startswith(f"{theirs}.")}
+        self.names = {n: s for n, s in self.names.items() if n.split(".")[:2] not in _LABELLED_PARTS}
 
     def __contains__(self, name):
         return name in self.names
@@ -245,6 +263,8 @@ def _not_implied(stored, implied):
 
 def _belongs_to_head(stored, name):
     """Whether a stored name is a head's or the pooler's by the family's table, or lies outside the backbone."""
+    if name.startswith(tuple(f"kerasbert.{part}." for part in _OWN_PARTS)):
+        return True
     for ours, entry in stored.family.HUGGINGFACE_NAMES.items():
         theirs = entry if isinstance(entry, str) else entry.name
         if is_head(stored.family, ours) and (name == theirs or name.startswith(f"{theirs}.")):
@@ -279,7 +299,7 @@ def export_weights(model):
         entry, name = stored_as(family, path)
         if name is None:
             raise ValueError(f"The layout of {family.HUGGINGFACE_PREFIX} has no name for {path}.")
-        name = name if path.split("/")[0] in family.HEADS else prefix + name
+        name = name if path.split("/")[0] in {*family.HEADS, *_OWN_PARTS} else prefix + name
         array = keras.ops.convert_to_numpy(merged.get(id(variable), variable))
         array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):

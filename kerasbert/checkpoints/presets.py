@@ -119,7 +119,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     folder, own = cls.open_folder(find_folder(path, revision, token), own)
     stored, open_files = _opened(folder)
     family = _family_class(None, stored, folder)
-    saved = _saved(folder)
+    saved, renewed = _saved(folder), cls.head_to_renew(stored, own)
     if saved.get("class") == cls.__name__:
         own = {**saved.get("arguments", {}), **own}
     own = cls.arguments_from_config(stored, own)
@@ -130,6 +130,8 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         rest["pooler"] = cls.needs_pooler(family.family(), own)
     arguments, fields = _split(family, rest)
     weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
+    if weights is not None and renewed is not None:
+        weights.leave_out(renewed)
     with zero_weights() if load_weights else contextlib.nullcontext():
         backbone = family(_config(family, stored, fields, weights), dtype=dtype, **arguments)
     model = cls(backbone, **own)

@@ -14,6 +14,7 @@ from .replaced_token import ReplacedTokenBatches
 from .seq2seq import Seq2SeqBatches
 from .skip_gram import SkipGramBatches
 from .span_boundary import SpanMaskBatches
+from .task_batches import TaskBatches
 from .tokenizers import Tokenizer
 from .translation_lm import TranslationLMBatches, parallel_documents
 
@@ -32,6 +33,7 @@ __all__ = [
     "SkipGramBatches",
     "SpanMaskBatches",
     "StreamBatches",
+    "TaskBatches",
     "Tokenizer",
     "TranslationLMBatches",
     "bidirectional_targets",

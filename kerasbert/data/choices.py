@@ -1,5 +1,6 @@
 """Multiple choice: one row for each choice."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -67,3 +68,31 @@ def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
     question = example[1]
     joined = [question.replace("_", choice) if "_" in question else f"{question} {choice}" for choice in choices]
     return example[0], joined, True
+
+
+def ranking_examples(
+    pairs: Sequence[tuple[str, str]], labels: Sequence, seed: int = 0
+) -> tuple[list[tuple[str, list[str]]], list[int]]:
+    """Pairs that follow each other with one question, as candidates to choose from; MT-DNN's QNLI.
+
+    Kept are questions with two or more candidates of which one is right; their order is random.
+
+    (q, a) 1, (q, b) 0, (r, c) 1, (r, d) 1 -> (q, [b, a]) with the choice 1
+
+    Args:
+        pairs: (question, candidate).
+        labels: of each pair, true (or 1) for a right one.
+
+    Returns: the examples of a `MultipleChoice`, and the number of the right choice of each.
+    """
+    generator = np.random.Generator(np.random.Philox(seed))
+    examples, right = [], []
+    numbered = zip(pairs, labels, strict=True)
+    for question, group in itertools.groupby(numbered, key=lambda item: item[0][0]):
+        candidates = [(pair[1], bool(label)) for pair, label in group]
+        if len(candidates) < 2 or sum(is_right for _, is_right in candidates) != 1:
+            continue
+        candidates = [candidates[i] for i in np.argsort(generator.random(len(candidates)))]
+        examples.append((question, [text for text, _ in candidates]))
+        right.append([is_right for _, is_right in candidates].index(True))
+    return examples, right

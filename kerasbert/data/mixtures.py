@@ -126,17 +126,15 @@ class MixtureBatches(Batches):
         update, micro = divmod(self._start + step, self.accumulation)
         first = micro * (self.batch_size // self.accumulation) + self._part * self.rows
         if self.by == "batches":
-            return [names[self._drawn(update // _BLOCK, _BLOCK)[1][update % _BLOCK]]] * self.rows
+            return [self._turn(update)[0]] * self.rows
         return [names[number] for number in self._drawn(update, self.batch_size)[1][first : first + self.rows]]
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         parts = list(self.parts.values())
         if self.by == "batches":
-            block, place = divmod(update, _BLOCK)
-            counts, order = self._drawn(block, _BLOCK)
-            number = order[place]
-            start = int(counts[number] + np.count_nonzero(order[:place] == number)) * self.batch_size
-            return _running(parts[number], start + first, start + last)
+            name, before = self._turn(update)
+            start = before * self.batch_size
+            return _running(self.parts[name], start + first, start + last)
         counts, order = self._drawn(update, self.batch_size)
         batch, here = None, order[first:last]
         for number in np.unique(here):
@@ -147,6 +145,13 @@ class MixtureBatches(Batches):
                 batch = _like(found, last - first)
             _put(batch, found, places)
         return batch
+
+    def _turn(self, update: int) -> tuple[str, int]:
+        """Whose turn an update is, and how many updates that part had before."""
+        block, place = divmod(update, _BLOCK)
+        counts, order = self._drawn(block, _BLOCK)
+        number = order[place]
+        return list(self.parts)[number], int(counts[number] + np.count_nonzero(order[:place] == number))
 
     def _drawn(self, block: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """How many rows (updates) of each part came before a block of them, and the parts of those in it, in order."""

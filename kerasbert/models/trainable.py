@@ -92,6 +92,11 @@ class Trainable(keras.Model):
         return own
 
     @classmethod
+    def head_to_renew(cls, stored, own):
+        """The kind of head that a folder has for other labels than those given (`own`), to be made new; or None."""
+        return None
+
+    @classmethod
     def open_folder(cls, folder, own):
         """(folder of the backbone, constructor arguments): a model's folder may be more than its backbone's."""
         return folder, own

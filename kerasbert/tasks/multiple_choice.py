@@ -59,8 +59,17 @@ class MultipleChoice(Task):
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """`x`: (context, choices) or (passage, question, choices); `y`: the number of the right choice of each."""
         encoded = encode_choices(self.require_tokenizer(), list(x), self.max_length)
-        y = None if y is None else np.asarray(y, "int32")
+        y = None if y is None else self.encode_labels(y)
         return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
+
+    def encode_labels(self, labels):
+        """The numbers of the right choices, int32 (n,)."""
+        labels = np.asarray(labels)
+        wrong = np.flatnonzero(~np.isfinite(labels) | (labels % 1 != 0)) if labels.dtype.kind in "iufb" else [0]
+        if labels.ndim != 1 or len(wrong):
+            received = f"{labels[wrong[0]]!r}, of example {wrong[0]}" if labels.ndim == 1 else f"shape {labels.shape}"
+            raise ValueError(f"The right choices must be whole numbers, one an example. Received: {received}.")
+        return labels.astype("int32")
 
     def choose(self, examples, batch_size=32):
         """The best choice of each example.

@@ -1,5 +1,7 @@
 """What fine-tuning tasks have in common: Keras losses and metrics, weighted so that padding rows never count."""
 
+import re
+
 import keras
 import numpy as np
 
@@ -17,27 +19,51 @@ class Task(Trainable):
         last batch of a pass is filled with rows of weight 0."""
         loss = self.default_loss() if loss is None else loss
         if not isinstance(loss, (dict, list, tuple)):
-            loss = keras.losses.get(loss)
-        if isinstance(loss, keras.losses.Loss) and loss.reduction == "sum_over_batch_size":
-            loss.reduction = "mean_with_sample_weight"
+            loss = weighted_loss(loss)
         if metrics is None and weighted_metrics is None:
             metrics = self.default_metrics()
         if metrics is not None and weighted_metrics is None:
             metrics, weighted_metrics = None, metrics
         super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
 
+    label_head = None  # the kind of head whose outputs are labels
+
+    @classmethod
+    def head_to_renew(cls, stored, own):
+        theirs = stored_labels(stored)
+        ours = ["score"] if own.get("problem") == "score" else own.get("labels")
+        if cls.label_head is None or ours is None or not theirs:
+            return None
+        unnamed = isinstance(ours, int) or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
+        if unnamed:
+            return None if (ours if isinstance(ours, int) else len(ours)) == len(theirs) else cls.label_head
+        return None if [str(name) for name in ours] == theirs else cls.label_head
+
     def longest_row(self):
         """Tokens that the backbone takes, up to 512."""
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
 
 
+def weighted_loss(loss):
+    """A Keras loss, or the name of one, as a mean over the sum of the weights; a function as it is."""
+    loss = keras.losses.get(loss)
+    if isinstance(loss, keras.losses.Loss) and loss.reduction == "sum_over_batch_size":
+        loss.reduction = "mean_with_sample_weight"
+    return loss
+
+
 def label_ids(names, labels):
     """Names or numbers of labels as int32 numbers."""
     ids = {name: i for i, name in enumerate(names)}
-    try:
-        return np.asarray([ids[label] if isinstance(label, str) else int(label) for label in labels], "int32")
-    except KeyError as error:
-        raise ValueError(f"Labels must be among {names}. Received: {error.args[0]!r}.") from None
+    found = np.zeros(len(labels), "int32")
+    for number, label in enumerate(labels):
+        try:
+            found[number] = ids[label] if isinstance(label, str) else int(label)
+        except (KeyError, ValueError, TypeError):
+            raise ValueError(
+                f"Labels must be among {names}, or their numbers. Received: {label!r}, as label {number}."
+            ) from None
+    return found
 
 
 def label_names(labels):
@@ -50,7 +76,11 @@ def label_names(labels):
 
 def with_stored_labels(stored, own):
     """Arguments with `labels` from a config.json that has them, unless they are given."""
+    names = stored_labels(stored)
+    return {**own, "labels": names} if "labels" not in own and names else own
+
+
+def stored_labels(stored):
+    """The names of labels in a config.json, in their order."""
     names = stored.get("id2label") or {}
-    if "labels" not in own and names:
-        return {**own, "labels": [names[key] for key in sorted(names, key=int)]}
-    return own
+    return [names[key] for key in sorted(names, key=int)]

@@ -5,6 +5,8 @@ import numpy as np
 
 from ..data.bucketing import BucketedBatches
 from ..data.examples import encode_texts
+from .answer_network import AnswerNetwork
+from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
 
 _PROBLEMS = {
@@ -23,6 +25,10 @@ class TextClassifier(Task):
         labels: the names of the labels in the order of the outputs, or how many there are.
         problem: `"classes"` (one of the labels), `"labels"` (any of them) or `"score"` (a number; one output).
         max_length: tokens to which text is cut; default: as many as the backbone takes, up to 512.
+        answer_steps: in place of the family's head, an answer network of so many steps for pairs (hypothesis, premise);
+            see `AnswerNetwork`. MT-DNN has 5.
+        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: freezes the backbone and
+            reads the mean of its hidden layers; see `FeatureHead`.
         tokenizer: for text.
 
     Call:
@@ -31,7 +37,19 @@ class TextClassifier(Task):
     Returns: logits, float (b, number of labels); (b, 1) of the score.
     """
 
-    def __init__(self, backbone, labels=2, problem="classes", max_length=None, tokenizer=None, **kwargs):
+    label_head = "classifier"
+
+    def __init__(
+        self,
+        backbone,
+        labels=2,
+        problem="classes",
+        max_length=None,
+        answer_steps=None,
+        features=None,
+        tokenizer=None,
+        **kwargs,
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         if problem not in _PROBLEMS:
             raise ValueError(f"`problem` must be one of {', '.join(_PROBLEMS)}. Received: {problem!r}.")
@@ -44,10 +62,34 @@ class TextClassifier(Task):
             raise ValueError(f"`labels` must be two or more different names. Received: {self.labels}.")
         self.problem = problem
         self.max_length = max_length or self.longest_row()
-        self.classifier = backbone.make_head("classifier", num_labels=len(self.labels))
+        if answer_steps and (problem != "classes" or features):
+            raise ValueError(
+                "An answer network gives probabilities of classes. Received: answer_steps with "
+                f"problem={problem!r}, features={features!r}. Leave out one of them."
+            )
+        self.answer_steps = answer_steps
+        self.features = feature_options(features) if features else None
+        own = dict(dtype=self.dtype_policy)
+        if answer_steps:
+            dropout, initializer = getattr(backbone.config, "dropout", 0.1), backbone.config.kernel_initializer()
+            sizes = (len(self.labels), backbone.config.hidden_dim, answer_steps, dropout, initializer)
+            self.answer_network = AnswerNetwork(*sizes, name="answer_network", **own)
+        elif self.features:
+            self.feature_head = FeatureHead(len(self.labels), pool=True, name="feature_head", **self.features, **own)
+            backbone.trainable = False
+        else:
+            self.classifier = backbone.make_head("classifier", num_labels=len(self.labels))
         self.build_now()
 
-    def call(self, inputs):
+    def example_inputs(self):
+        inputs = super().example_inputs()
+        return {**inputs, "segment_ids": np.array([[0, 1]], "int32")} if self.answer_steps else inputs
+
+    def call(self, inputs, training=None):
+        if self.answer_steps:
+            return self.answer_network(self.backbone(inputs)["sequence_output"], inputs, training=training)
+        if self.features:
+            return self.feature_head(*hidden_states(self.backbone, inputs, training))
         return self.classifier(self.backbone(inputs))
 
     # === Loss and metrics ===
@@ -129,7 +171,11 @@ class TextClassifier(Task):
     # === What this task says of itself ===
 
     def arguments(self):
-        return {"labels": self.labels, "problem": self.problem, "max_length": self.max_length}
+        names = ("labels", "problem", "max_length", "answer_steps", "features")
+        return {name: getattr(self, name) for name in names}
+
+    def variant(self):
+        return "Backbone" if self.answer_steps or self.features else super().variant()
 
     def config_extras(self):
         return {**label_names(self.labels), "problem_type": _PROBLEMS[self.problem]}
@@ -146,4 +192,5 @@ class TextClassifier(Task):
 
     @classmethod
     def needs_pooler(cls, family, own):
-        return "classifier" in family.POOLED_HEADS
+        own_head = own.get("answer_steps") or own.get("features")
+        return not own_head and "classifier" in family.POOLED_HEADS

@@ -5,6 +5,7 @@ import numpy as np
 
 from ..data.bucketing import BucketedBatches
 from ..data.tagging import TaggedRows, entities
+from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
 
 
@@ -17,6 +18,8 @@ class TokenClassifier(Task):
         labels: the names of the labels in the order of the outputs, or how many there are. For entities in a scheme
             such as BIO: O, B-PER, I-PER, ...
         max_length: tokens of a row; longer sentences are read in windows. Default: what the backbone takes, up to 512.
+        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: freezes the backbone and
+            reads its hidden layers; see `FeatureHead`.
         tokenizer: for text.
 
     Call:
@@ -25,14 +28,24 @@ class TokenClassifier(Task):
     Returns: logits, float (b, s, number of labels).
     """
 
-    def __init__(self, backbone, labels=2, max_length=None, tokenizer=None, **kwargs):
+    label_head = "tagger"
+
+    def __init__(self, backbone, labels=2, max_length=None, features=None, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
         self.max_length = max_length or self.longest_row()
-        self.tagger = backbone.make_head("tagger", num_labels=len(self.labels))
+        self.features = feature_options(features) if features else None
+        if self.features:
+            options = dict(name="feature_head", dtype=self.dtype_policy)
+            self.feature_head = FeatureHead(len(self.labels), **self.features, **options)
+            backbone.trainable = False
+        else:
+            self.tagger = backbone.make_head("tagger", num_labels=len(self.labels))
         self.build_now()
 
-    def call(self, inputs):
+    def call(self, inputs, training=None):
+        if self.features:
+            return self.feature_head(*hidden_states(self.backbone, inputs, training))
         return self.tagger(self.backbone(inputs))
 
     def default_loss(self):
@@ -54,7 +67,7 @@ class TokenClassifier(Task):
         options = dict(limit=self.max_length, tagged=True)
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
 
-    def _batches(self, x, y, sample_weight, *args, **kwargs):
+    def _batches(self, x, y, sample_weight, *args, class_weight=None, **kwargs):
         """As of every task; of arrays, tokens weigh 1 where they are real and have a label (-100 is none)."""
         if isinstance(x, dict) and y is not None:
             y = np.asarray(y)
@@ -64,7 +77,11 @@ class TokenClassifier(Task):
                 real = np.asarray(x.get("padding_mask", np.arange(y.shape[1]) < lengths[:, None]), bool)
                 sample_weight = (real & (y != -100)) * rows[:, None].astype("float32")
             y = np.where(np.asarray(sample_weight) > 0, y, 0)
-        return super()._batches(x, y, sample_weight, *args, **kwargs)
+        batches = super()._batches(x, y, sample_weight, *args, **kwargs)
+        if class_weight is not None:
+            of_label = np.array([class_weight.get(i, 1.0) for i in range(len(self.labels))], "float32")
+            batches.sample_weight = batches.sample_weight * of_label[batches.y]
+        return batches
 
     def encode_labels(self, labels):
         """Lists of names or numbers of labels as lists of int32 arrays; arrays as they are."""
@@ -127,7 +144,10 @@ class TokenClassifier(Task):
             )
 
     def arguments(self):
-        return {"labels": self.labels, "max_length": self.max_length}
+        return {"labels": self.labels, "max_length": self.max_length, "features": self.features}
+
+    def variant(self):
+        return "Backbone" if self.features else super().variant()
 
     def config_extras(self):
         return label_names(self.labels)

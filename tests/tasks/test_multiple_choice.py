@@ -44,6 +44,8 @@ def test_choices_that_are_not_there_change_nothing(model):
 def test_bad_input(model):
     with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
         model.fit(EXAMPLES, [0, 2, 0, 2], verbose=0)
+    with pytest.raises(ValueError, match="whole numbers, one an example. Received: .*nan.*, of example 1"):
+        model.fit(EXAMPLES, [0, np.nan, 0, 2], verbose=0)
     with pytest.raises(ValueError, match="two or more choices"):
         model.choose(("Ann", ["Bob"]))
     assert model.choose([]) == []

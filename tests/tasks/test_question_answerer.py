@@ -68,3 +68,14 @@ def test_bad_input(model):
     with pytest.raises(ValueError, match="must be a pair"):
         model.answer(["who ?"])
     assert model.answer([]) == []
+
+
+def test_every_answer_is_what_was_written(model):
+    """Untrained, so that anything may be an answer: 2,000 texts with accents, emoji, ideographs, blanks and tabs."""
+    rng = np.random.default_rng(0)
+    alphabet = [*"abcAnoRme", " ", "  ", "\t", "\n", "é", "e\u0301", "人", "👍🏽", "\x01", "\u200d", ",", "ß", "İ", "½"]
+    contexts = ["a" + "".join(rng.choice(alphabet, rng.integers(1, 60))) for _ in range(2_000)]
+    answers = model.answer([("who lives in Bonn ?", context) for context in contexts], batch_size=64)
+    for context, answer in zip(contexts, answers, strict=True):
+        assert answer["text"] == context[answer["start"] : answer["stop"]] == answer["text"].strip()
+    assert len({answer["text"] for answer in answers}) > 500

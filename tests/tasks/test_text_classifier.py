@@ -1,5 +1,7 @@
 """Text in, labels out: the classifier trains on str, answers on str, and says what is wrong with bad input."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -126,7 +128,9 @@ def test_fill_mask_names_the_tokens(tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.fit(TEXTS, ["good", "ugly"] * 4, verbose=0), "Labels must be among.*'ugly'"),
+        (lambda m: m.fit(TEXTS, ["good", "ugly"] * 4, verbose=0), "Labels must be among.*'ugly', as label 1"),
+        (lambda m: m.fit(TEXTS, [0.0, np.nan] * 4, verbose=0), "Labels must be among.*nan, as label 1"),
+        (lambda m: m.fit(TEXTS, [None] * 8, verbose=0), "Labels must be among.*None, as label 0"),
         (lambda m: m.fit(TEXTS, [0, 2] * 4, verbose=0), "Labels must be between 0 and 1.*Received: 2"),
         (lambda m: m.fit(TEXTS, LABELS[:-1], verbose=0), "same number of examples"),
         (lambda m: m.predict([], verbose=0), "at least one example"),
@@ -144,3 +148,31 @@ def test_text_without_a_tokenizer_says_so(tokenizer):
         TextClassifier(backbone(tokenizer)).predict(TEXTS)
     with pytest.raises(ValueError, match="a tokenizer of .* pieces"):
         TextClassifier(backbone(tokenizer, vocabulary_size=tokenizer.vocabulary_size - 1), tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_kept"),
+    [
+        (dict(labels=["bad", "good"]), True),
+        (dict(labels=2), True),
+        (dict(labels=["good", "bad"]), False),
+        (dict(labels=["no", "yes"]), False),
+        (dict(labels=["a", "b", "c"]), False),
+        (dict(problem="score"), False),
+    ],
+)
+def test_a_head_for_other_labels_is_made_new(tokenizer, tmp_path, arguments, is_kept):
+    model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
+    model.save_to_preset(tmp_path)
+    with contextlib.nullcontext() if is_kept else pytest.warns(UserWarning, match="classifier/dense: made new"):
+        again = TextClassifier.from_preset(tmp_path, **arguments)
+    kernels = [to_numpy(m.classifier.dense.kernel) for m in (model, again)]
+    assert (kernels[0].shape == kernels[1].shape and np.array_equal(*kernels)) == is_kept
+    np.testing.assert_array_equal(*(to_numpy(m.backbone.pooler.kernel) for m in (model, again)))
+
+
+def test_labels_without_names_take_any(tokenizer, tmp_path):
+    model = TextClassifier(backbone(tokenizer), labels=2, tokenizer=tokenizer)
+    model.save_to_preset(tmp_path)
+    again = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
+    np.testing.assert_array_equal(*(to_numpy(m.classifier.dense.kernel) for m in (model, again)))

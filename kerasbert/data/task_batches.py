@@ -1,0 +1,67 @@
+"""Batches of several tasks, one task a step, for a model with a head for each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .batches import Batches
+from .mixtures import MixtureBatches
+
+
+class TaskBatches(MixtureBatches):
+    """Steps of several tasks in random order, each with its share (Liu et al. 2019, arXiv 1901.11504, algorithm 1).
+
+    x is {"task": int32 (b,), the number of the task, "tasks": {name: the x of each task}}; y and the weights are
+    {name: those of each task}. The tasks whose turn it is not are there with 0 rows: all steps have one structure.
+
+    Args:
+        parts: of each task its `Batches`, with targets.
+        rates: shares of the steps, by name (see `mixing_rates`). Default: in proportion to the steps of the parts, so
+            that a run of as many steps as they have together goes through each of them once.
+        batch_size: rows of a step, those of the parts.
+        steps: of the run. Default: as many as the parts have together.
+        seed: of the order of the tasks.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Batches],
+        rates: Mapping[str, float] | None = None,
+        batch_size: int = 32,
+        steps: int | None = None,
+        seed: int = 0,
+    ):
+        sizes = {name: len(part) for name, part in parts.items()}
+        steps = sum(sizes.values()) if steps is None else steps
+        super().__init__(parts, rates or sizes, batch_size, steps, seed, by="batches")
+        self._pass, self._order = sum(sizes.values()), (None, None)
+        # TensorFlow learns from two steps which axes differ: the tasks without rows show it by their first two.
+        self._none = {
+            name: [_without_rows(part[min(step, len(part) - 1)]) for step in (0, 1)] for name, part in parts.items()
+        }
+
+    def _turn(self, update: int) -> tuple[str, int]:
+        block, place = divmod(update, self._pass)
+        if self._order[0] != block:
+            self._order = (block, self._drawn(block, self._pass))
+        counts, order = self._order[1]
+        return list(self.parts)[order[place]], int(
+            counts[order[place]] + np.count_nonzero(order[:place] == order[place])
+        )
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        name, _ = self._turn(update)
+        batch = super()._rows(update, first, last)
+        x, y, weight = (
+            {other: none[min(update, 1)][i] for other, none in self._none.items()} | {name: part}
+            for i, part in enumerate(batch)
+        )
+        task = np.full(last - first, list(self.parts).index(name), np.int32)
+        return {"task": task, "tasks": x}, y, weight
+
+
+def _without_rows(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple(map(_without_rows, part))
+    return {key: _without_rows(value) for key, value in part.items()} if isinstance(part, dict) else part[:0]

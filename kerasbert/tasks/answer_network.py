@@ -1,0 +1,101 @@
+"""The stochastic answer network: a pair of texts compared in several steps (Liu et al. 2018, arXiv 1804.07888)."""
+
+import keras
+from keras import ops
+
+from ..layers.masks import real_tokens
+
+KEPT = 0.9  # the share of the steps whose predictions count while training; one of them always does
+
+
+class AnswerNetwork(keras.layers.Layer):
+    """Reads the second text of a pair again and again, and averages what it thinks at each step (MT-DNN, section 3).
+
+    As in the official code of Liu et al. 2019 (arXiv 1901.11504) the first text, with the special tokens of its
+    segment, is the hypothesis and the second one the premise. A state begins as a weighted sum of the hypothesis; every
+    step attends from it to the premise, predicts, and goes on by a GRU.
+
+    Args:
+        num_labels: width of the output.
+        hidden_dim: width m of the hidden states.
+        steps: 5 in the paper.
+        dropout: rate at the input of every part, one mask for all tokens of a text.
+        kernel_initializer: of the dense layers.
+
+    Call:
+        x: float (b, s, m), hidden states.
+        inputs: the batch they come from; `segment_ids` tell the two texts.
+
+    Returns: float32 (b, num_labels), the logarithm of the mean probabilities. In training some steps are left out of
+        the mean at random, and probabilities do not add up to 1: a softmax, as losses on logits have it, mends that.
+    """
+
+    def __init__(self, num_labels, hidden_dim, steps=5, dropout=0.1, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        dense = dict(kernel_initializer=kernel_initializer, **own)
+        self.steps = steps
+        self.text_dropout = keras.layers.Dropout(dropout, noise_shape=(None, 1, hidden_dim), name="text_dropout", **own)
+        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.summary = keras.layers.Dense(1, name="summary", **dense)
+        self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
+        self.predict = keras.layers.Dense(num_labels, name="predict", **dense)
+        self.memory = keras.layers.GRUCell(hidden_dim, name="memory", **own)
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def call(self, x, inputs, training=None):
+        if inputs.get("segment_ids") is None:
+            raise ValueError(
+                "The answer network tells the two texts of a pair by `segment_ids`. Received a batch without them. "
+                "Use a family and a tokenizer with segments, such as BERT's, and pairs of texts."
+            )
+        second = ops.cast(inputs["segment_ids"], "bool")
+        real = real_tokens(inputs)
+        first = ops.logical_not(second) if real is None else ops.logical_and(real, ops.logical_not(second))
+        second = second if real is None else ops.logical_and(real, second)
+
+        scores = self.summary(self.text_dropout(x, training=training))[..., 0]
+        state = _attended(scores, first, x)
+        keys = self.text_dropout(x, training=training)
+        steps = []
+        for _ in range(self.steps):
+            scores = ops.einsum("bsm,bm->bs", keys, self.query(self.dropout(state, training=training)))
+            y = _attended(scores, second, x)
+            compared = ops.concatenate([y, state, ops.abs(y - state), y * state], axis=-1)
+            logits = ops.cast(self.predict(self.dropout(compared, training=training)), "float32")
+            steps.append(ops.log_softmax(logits, axis=-1))
+            state, _ = self.memory(y, self.dropout(state, training=training))
+        steps = ops.stack(steps, axis=1)
+        if training:
+            return averaged(steps, self._kept(ops.shape(x)[0]))
+        return averaged(steps)
+
+    def _kept(self, rows):
+        """bool (b, steps): the predictions that count."""
+        draws = keras.random.uniform((rows, self.steps), seed=self.seed_generator)
+        always = keras.random.randint((rows, 1), 0, self.steps, seed=self.seed_generator)
+        return ops.logical_or(draws < KEPT, ops.arange(self.steps) == always)
+
+
+def averaged(steps, kept=None):
+    """log of the mean of probabilities over the steps; with `kept` bool (b, k), of those kept, divided by 0.9 k.
+
+    (.7 .2 .1), (.5 .3 .2), (.6 .3 .1) -> log (.6 .2667 .1333); without the second one log (.4815 .1852 .0741)
+
+    Call:
+        steps: float32 (b, k, n), log probabilities.
+
+    Returns: float32 (b, n).
+    """
+    count = steps.shape[1]
+    if kept is None:
+        return ops.logsumexp(steps, axis=1) - ops.log(float(count))
+    steps = ops.where(kept[:, :, None], steps, -1e30)
+    return ops.logsumexp(steps, axis=1) - ops.log(count * KEPT)
+
+
+def _attended(scores, real, x):
+    """The real tokens of x (b, s, m), weighed by the softmax of their scores (b, s); zeros where there is none."""
+    scores = ops.where(real, ops.cast(scores, "float32"), -1e30)
+    shares = ops.where(real, ops.softmax(scores, axis=-1), 0.0)
+    return ops.einsum("bs,bsm->bm", ops.cast(shares, x.dtype), x)

@@ -1,0 +1,101 @@
+"""A frozen backbone as a source of features: its hidden layers, mixed or side by side, under a head of their own."""
+
+import inspect
+
+import keras
+from keras import ops
+
+from ..layers.masks import real_tokens
+
+COMBINATIONS = ("mix", "concatenate")
+
+
+def feature_options(features):
+    """What a task's `features` says, complete: {"combine", "layers", "lstm_dim"}.
+
+    "concatenate" -> {"combine": "concatenate", "layers": 4, "lstm_dim": 0}
+    """
+    given = {"combine": features} if isinstance(features, str) else dict(features)
+    options = {"combine": "mix", "layers": None, "lstm_dim": 0, **given}
+    if options["combine"] not in COMBINATIONS or len(options) > 3:
+        raise ValueError(
+            f"`features` must be one of {', '.join(COMBINATIONS)}, or a dict of combine, layers and lstm_dim. "
+            f"Received: {features!r}."
+        )
+    if options["layers"] is None and options["combine"] == "concatenate":
+        options["layers"] = 4
+    return options
+
+
+class FeatureHead(keras.layers.Layer):
+    """Scores of labels from hidden states that are not trained (Devlin et al. 2018, section 5.3; Peters et al. 2018).
+
+    "mix" is a sum weighted by a softmax of learned numbers, times a learned scale, as ELMo's; "concatenate" puts the
+    states side by side. BERT's best result has the last four side by side under two layers of LSTM of 768 a direction.
+
+    Args:
+        num_labels: width of the output.
+        combine: "mix" or "concatenate".
+        layers: how many of the hidden states are read, counted from the last. Default: all.
+        lstm_dim: width of each direction of two LSTM layers; 0 for none.
+        pool: whether the head reads the mean of the tokens, for labels of texts.
+        dropout: rate before the LSTM, and before the output layer.
+
+    Call:
+        states: hidden states, each float (b, s, m).
+        real: bool (b, s), the real tokens.
+
+    Returns: logits, float (b, s, num_labels), or (b, num_labels) with `pool`.
+    """
+
+    def __init__(self, num_labels, combine="mix", layers=None, lstm_dim=0, pool=False, dropout=0.1, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.combine = combine
+        self.num_layers = layers
+        self.pool = pool
+        self.input_dropout = keras.layers.Dropout(dropout, name="input_dropout", **own) if lstm_dim else None
+        self.recurrences = [
+            keras.layers.Bidirectional(
+                keras.layers.LSTM(lstm_dim, return_sequences=True, **own), name=f"lstm_{i}", **own
+            )
+            for i in range(2 if lstm_dim else 0)
+        ]
+        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dense = keras.layers.Dense(num_labels, name="dense", **own)
+
+    def build(self, states_shape, real_shape=None):
+        count = len(states_shape)
+        if self.num_layers is not None and not 0 < self.num_layers <= count:
+            raise ValueError(f"`layers` must be at most the {count} hidden states. Received: {self.num_layers}.")
+        if self.combine == "mix":
+            self.mix = self.add_weight(name="mix", shape=(self.num_layers or count,), initializer="zeros")
+            self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
+
+    def call(self, states, real):
+        states = states[-(self.num_layers or len(states)) :]
+        if self.combine == "concatenate":
+            x = ops.concatenate(states, axis=-1)
+        else:
+            shares = ops.softmax(ops.cast(self.mix, "float32"))
+            x = sum(ops.cast(shares[i], state.dtype) * state for i, state in enumerate(states))
+            x = ops.cast(self.scale, x.dtype) * x
+        if self.recurrences:
+            x = self.input_dropout(x)
+        for recurrence in self.recurrences:
+            x = recurrence(x, mask=real)
+        if self.pool:
+            weights = ops.cast(real, x.dtype)[:, :, None]
+            x = ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1)
+        return self.dense(self.dropout(x))
+
+
+def hidden_states(backbone, inputs, training=None):
+    """(every hidden state of a backbone, bool (b, s) of the real tokens). A frozen one does not drop anything out."""
+    options = {"hidden_states": True} if "hidden_states" in inspect.signature(backbone.call).parameters else {}
+    outputs = backbone(inputs, training=training and backbone.trainable, **options)
+    states = outputs.get("hidden_states") or [outputs["sequence_output"]]
+    states = states["encoder"] if isinstance(states, dict) else states
+    real = outputs.get("real_tokens")
+    real = real_tokens(inputs) if real is None else real
+    return list(states), ops.ones(ops.shape(states[0])[:2], "bool") if real is None else real

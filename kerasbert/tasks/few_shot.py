@@ -1,0 +1,116 @@
+"""In-context learning: a task told to a language model by a few examples in its prompt."""
+
+import numpy as np
+
+from ..models.trainable import Trainable
+
+
+class FewShot:
+    """Answers by what a language model says behind a prompt of examples; nothing is trained (Brown et al. 2020).
+
+    arXiv 2005.14165, section 2.4. `classify` compares the log probabilities of the labels, `answer` generates.
+
+        Review: warm and fine
+        Opinion: good
+
+        Review: dull
+        Opinion:
+
+    Args:
+        model: a `CausalLM`, which continues the prompt, or a `Seq2SeqLM`, which answers it.
+        examples: pairs (input, answer) that are shown. An input is a str, or a tuple of them for a template that has
+            as many places.
+        template: of an example: {} stands for each text of the input, and {answer} at the end for the answer.
+        labels: the answers that `classify` chooses from. Default: those of the examples.
+        instruction: what a prompt begins with.
+        separator: between examples; where it comes again, a generated answer ends.
+        shots: how many of the examples are shown, drawn by `seed`. Default: all, in their order.
+        seed: of the draw.
+    """
+
+    def __init__(
+        self,
+        model,
+        examples=(),
+        template="{}\n{answer}",
+        labels=None,
+        instruction="",
+        separator="\n\n",
+        shots=None,
+        seed=0,
+    ):
+        if not isinstance(model, Trainable) or not hasattr(model, "generate"):
+            raise ValueError(
+                f"In-context learning needs a CausalLM or a Seq2SeqLM. Received: a {type(model).__name__}."
+            )
+        if not template.endswith("{answer}"):
+            raise ValueError(f"`template` must end with {{answer}}. Received: {template!r}.")
+        examples = list(examples)
+        self.labels = list(dict.fromkeys(answer for _, answer in examples)) if labels is None else list(labels)
+        if shots is not None and shots > len(examples):
+            raise ValueError(f"`shots` must be at most the number of examples, {len(examples)}. Received: {shots}.")
+        if shots is not None:
+            order = np.random.Generator(np.random.Philox(seed)).permutation(len(examples))
+            examples = [examples[i] for i in order[:shots]]
+        self.model = model
+        self.separator = separator
+        # A token may begin with the blank in front of a word: the blank belongs to the answer.
+        self._question = template.removesuffix("{answer}")
+        self._blank = " " if self._question.endswith(" ") and self.model.continues else ""
+        self._question = self._question.removesuffix(self._blank) if self._blank else self._question
+        shown = [self._asked(text) + self._blank + answer for text, answer in examples]
+        self._start = separator.join([*([instruction] if instruction else []), *shown, ""])
+
+    def prompt(self, text):
+        """The prompt for an input, up to where its answer begins."""
+        return self._start + self._asked(text)
+
+    def classify(self, texts, normalize=True, batch_size=32):
+        """The likeliest label of each input.
+
+        Args:
+            texts: an input, or a list of them.
+            normalize: compare log probabilities a token; False compares their sums, which favour short labels.
+            batch_size: prompts a batch.
+
+        Returns: for each input {"label", "score", "scores"}: the best label and its share among the labels, and those
+            of all of them by name; for one input its dict alone.
+        """
+        if isinstance(texts, (str, tuple)):
+            return self.classify([texts], normalize, batch_size)[0]
+        if len(self.labels) < 2:
+            raise ValueError(f"Classes need two or more labels. Received: {self.labels}. Pass `labels`.")
+        prompts = [self.prompt(text) for text in texts for _ in self.labels]
+        wanted = [self._blank + label for _ in texts for label in self.labels]
+        found = self.model.score(wanted, prompts, batch_size=batch_size)
+        logits = np.array([row["score"] / (max(1, row["tokens"]) if normalize else 1) for row in found])
+        answers = []
+        for row in logits.reshape(len(texts), len(self.labels)):
+            scores = np.exp(row - np.logaddexp.reduce(row))
+            named = dict(zip(self.labels, scores.tolist(), strict=True))
+            best = max(named, key=named.get)
+            answers.append({"label": best, "score": named[best], "scores": named})
+        return answers
+
+    def answer(self, texts, **options):
+        """What the model writes behind each prompt, up to the separator.
+
+        Args:
+            texts: an input, or a list of them.
+            **options: of `generate`.
+
+        Returns: a str for each input; for one input its str alone.
+        """
+        if isinstance(texts, (str, tuple)):
+            return self.answer([texts], **options)[0]
+        prompts = [self.prompt(text) for text in texts]
+        if not self.model.continues:
+            return self.model.generate(prompts, **options)
+        tokenizer = self.model.require_tokenizer()
+        ids = tokenizer.encode(prompts, add_special_tokens=False)
+        found = self.model.generate(ids, **options)
+        answers = [tokenizer.decode(whole[len(start) :]) for start, whole in zip(ids, found, strict=True)]
+        return [answer.split(self.separator)[0].strip() for answer in answers]
+
+    def _asked(self, text):
+        return self._question.format(*([text] if isinstance(text, str) else text))

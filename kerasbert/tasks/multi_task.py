@@ -1,0 +1,198 @@
+"""Several tasks over one encoder, trained together."""
+
+import keras
+from keras import ops
+
+from ..data.batches import Batches
+from ..data.mixtures import mixing_rates
+from ..data.task_batches import TaskBatches
+from ..models.trainable import Trainable
+from .multiple_choice import MultipleChoice
+from .question_answerer import QuestionAnswerer
+from .task import weighted_loss
+from .text_classifier import TextClassifier
+from .token_classifier import TokenClassifier
+
+CLASSES = {cls.__name__: cls for cls in (TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice)}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class MultiTask(Trainable):
+    """MT-DNN: one encoder, a head for every task, batches of one task at a time (Liu et al. 2019, arXiv 1901.11504).
+
+    Every task is a model of its own that shares the backbone: `model.tasks["mnli"].classify(pairs)`, and
+    `model.tasks["mnli"].save_to_preset(path)` for its folder alone. Ranking, QNLI's candidates for a question, is a
+    `MultipleChoice`: a softmax over the scores of the candidates (see `data.choices.ranking_examples`).
+
+    All tasks weigh 1 unless told otherwise. Heads whose turn it is not get gradients of zero, as in the official code.
+
+    Args:
+        backbone: an encoder.
+        tasks: {name: {"task": class, **its arguments}}; the class is one of `CLASSES`, and TextClassifier by default.
+        tokenizer: for text.
+
+    Call:
+        inputs: {"tasks": {name: a batch of that task}}.
+
+    Returns: {name: what the model of that task returns}; batches without rows are left out.
+    """
+
+    HEADS_UNDER = "tasks"  # where their weights are in a folder
+
+    def __init__(self, backbone, tasks, tokenizer=None, **kwargs):
+        super().__init__(backbone, tokenizer, **kwargs)
+        if not tasks or any("/" in name or "." in name for name in tasks):
+            raise ValueError(f"`tasks` must be one or more, by names without / and dots. Received: {list(tasks)}.")
+        self.specs = {name: _complete(name, spec) for name, spec in tasks.items()}
+        self.tasks = {}
+        for name, (cls, arguments) in self.specs.items():
+            self.tasks[name] = CLASSES[cls](backbone, tokenizer=tokenizer, name=name, **arguments)
+        self.loss_weights = dict.fromkeys(self.tasks, 1.0)
+        losses = {name: task.default_loss() for name, task in self.tasks.items()}
+        self.task_losses = {n: loss if isinstance(loss, dict) else weighted_loss(loss) for n, loss in losses.items()}
+        self.loss_trackers = {name: keras.metrics.Mean(name=f"{name}_loss") for name in self.tasks}
+        self.task_metrics = {name: _renamed(name, task.default_metrics()) for name, task in self.tasks.items()}
+        self.build_now()
+
+    def example_inputs(self):
+        return {"tasks": {name: task.example_inputs() for name, task in self.tasks.items()}}
+
+    def call(self, inputs):
+        # On TensorFlow the number of rows is not known beforehand: there, batches without rows are gone through.
+        batches = {name: x for name, x in inputs["tasks"].items() if x["token_ids"].shape[0] != 0}
+        return {name: self.tasks[name](x) for name, x in batches.items()}
+
+    # === Losses ===
+
+    def compile(self, optimizer="adamw", loss=None, loss_weights=None, metrics=None, **kwargs):
+        """As Keras's `compile`; `loss_weights` by task, 1 by default. Losses and metrics are those of the tasks."""
+        unknown = set(loss_weights or {}) - set(self.tasks)
+        if unknown or loss is not None or metrics is not None:
+            raise ValueError(
+                f"Losses and metrics are those of the tasks, and `loss_weights` are theirs, {list(self.tasks)}. "
+                f"Received: loss={loss!r}, metrics={metrics!r}, loss_weights={loss_weights!r}."
+            )
+        self.loss_weights = {**dict.fromkeys(self.tasks, 1.0), **(loss_weights or {})}
+        super().compile(optimizer, loss_weights=dict(self.loss_weights), **kwargs)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        total = 0.0
+        for name, outputs in y_pred.items():
+            targets, weights = y[name], sample_weight[name]
+            loss = self._task_loss(name, targets, outputs, weights)
+            total = total + self.loss_weights[name] * loss
+            counted = weights["start"] if isinstance(weights, dict) else weights
+            self.loss_trackers[name].update_state(loss, sample_weight=ops.sum(counted))
+            parts = (targets, outputs, weights)
+            for target, metric in self.task_metrics[name]:
+                metric.update_state(*(parts if target is None else (part[target] for part in parts)))
+        if training:
+            total = total + sum(0.0 * ops.sum(variable) for variable in self._idle(y_pred))
+        return total
+
+    def _task_loss(self, name, y, y_pred, weights):
+        losses = self.task_losses[name]
+        if isinstance(losses, dict):
+            return sum(loss(y[key], y_pred[key], weights[key]) for key, loss in losses.items()) / len(losses)
+        return losses(y, y_pred, weights)
+
+    def _idle(self, active):
+        """Trainable variables that this step may not reach; Keras on torch complains of those without a gradient."""
+        shared = {id(variable) for variable in self.backbone.trainable_variables}
+        for name, task in self.tasks.items():
+            if name not in active:
+                yield from (v for v in task.trainable_variables if id(v) not in shared)
+        if getattr(self.backbone, "pooler", None) is not None:
+            yield from self.backbone.pooler.trainable_variables
+
+    # === Data ===
+
+    def fit(self, x=None, y=None, batch_size=32, epochs=1, exponent=1.0, limit=None, validation_data=None, **kwargs):
+        """Trains all tasks together.
+
+        Args:
+            x: {name: (x, y) or (x, y, sample_weight)}, as each task takes them, texts or arrays; or `TaskBatches`.
+            batch_size: rows of a step.
+            epochs: passes of all tasks together: as many steps as they have batches.
+            exponent: the tasks' shares of the steps are in proportion to their number of batches ** exponent; with 1,
+                every batch comes once a pass, and below it small tasks come more often.
+            limit: on the number of batches, in this proportion.
+            validation_data: of the form of x.
+            **kwargs: as for any model: `seed`, `callbacks`, `verbose`, ...
+
+        Returns: the Keras History, with loss and metrics by task.
+        """
+        if y is not None:
+            raise ValueError("Targets of several tasks come with their texts, {name: (x, y)}. Received: y.")
+        if not isinstance(x, Batches):
+            x = self.task_batches(x, batch_size, epochs, exponent, limit, kwargs.get("seed", 0), shuffle=True)
+            kwargs = {"steps_per_epoch": len(x) // epochs, **kwargs}
+        if isinstance(validation_data, dict):
+            validation_data = self.task_batches(validation_data, batch_size)
+        return super().fit(x, validation_data=validation_data, **kwargs)
+
+    def evaluate(self, x=None, batch_size=32, **kwargs):
+        """As Keras's `evaluate`; `x` as for `fit`."""
+        return super().evaluate(self.task_batches(x, batch_size) if isinstance(x, dict) else x, **kwargs)
+
+    def predict(self, x, batch_size=32, **kwargs):
+        """{name: outputs} for {name: x}."""
+        self._check_names(x)
+        return {name: self.tasks[name].predict(part, batch_size=batch_size, **kwargs) for name, part in x.items()}
+
+    def task_batches(self, data, batch_size=32, epochs=1, exponent=1.0, limit=None, seed=0, shuffle=False):
+        """The `TaskBatches` that `fit` makes of {name: (x, y)}."""
+        self._check_names(data)
+        if set(data) != set(self.tasks) and shuffle:
+            raise ValueError(f"Every task needs data: {list(self.tasks)}. Received: {list(data)}.")
+        parts = {}
+        for name, (x, y, *weights) in data.items():
+            weights = weights[0] if weights else None
+            parts[name] = self.tasks[name]._batches(x, y, weights, batch_size, 1, seed, shuffle)
+        sizes = {name: len(part) for name, part in parts.items()}
+        rates = dict(zip(parts, mixing_rates(list(sizes.values()), exponent, limit), strict=True))
+        return TaskBatches(parts, rates, batch_size, sum(sizes.values()) * epochs, seed)
+
+    def _check_names(self, data):
+        if not isinstance(data, dict) or not data or not set(data) <= set(self.tasks):
+            received = list(data) if isinstance(data, dict) else type(data).__name__
+            raise ValueError(f"Data must be a dict by task, of {list(self.tasks)}. Received: {received}.")
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        for name, rows in x["tasks"].items():
+            parts = (part and part[name] for part in (y, sample_weight))
+            if rows["token_ids"].shape[0] != 0:
+                self.tasks[name].check_batch(rows, *parts)
+
+    # === What this model says of itself ===
+
+    def arguments(self):
+        return {"tasks": {name: {"task": type(task).__name__, **task.arguments()} for name, task in self.tasks.items()}}
+
+    def variant(self):
+        return "Backbone"
+
+    @classmethod
+    def needs_pooler(cls, family, own):
+        specs = (_complete(name, spec) for name, spec in own.get("tasks", {}).items())
+        return any(CLASSES[name].needs_pooler(family, arguments) for name, arguments in specs)
+
+
+def _complete(name, spec):
+    """(name of the class, its arguments) of a task."""
+    arguments = dict(spec)
+    cls = arguments.pop("task", "TextClassifier")
+    cls = cls if isinstance(cls, str) else cls.__name__
+    if cls not in CLASSES:
+        raise ValueError(f"A task must be one of {', '.join(CLASSES)}. Received for {name!r}: {cls!r}.")
+    return cls, arguments
+
+
+def _renamed(name, metrics):
+    """[(key of the target or None, metric)], each metric with the task in its name."""
+    found = []
+    for target, several in (metrics if isinstance(metrics, dict) else {None: metrics}).items():
+        for metric in several:
+            own = "_".join(part for part in (name, target, metric.name) if part)
+            found.append((target, type(metric).from_config({**metric.get_config(), "name": own})))
+    return found
