@@ -6,18 +6,24 @@ python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/he
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import kerasbert
 from kerasbert.data import CausalLMBatches, Corpus, MaskedLMBatches
+from kerasbert.metrics import minimal_pairs
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from .command import command
-from .examples import read_examples
-from .finetune import score, write_answers
+from .examples import Examples, read_examples
+from .finetune import check_labels, label_names, score, write_answers
 from .labelled import Columns
 from .scores import language_model_scores
+from .splits import named_sources
+from .tables import read_rows
+from .tasks import TASKS
+from .text_to_text import Wording
 
 # Class -> kind of examples that it is measured on; a TextClassifier's is its problem.
 KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}
@@ -25,11 +31,12 @@ KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice:
 
 def evaluate(
     model: str,
-    data: str | None = None,
+    data: tuple[str, ...] = (),
     corpus: Path | None = None,
     output: Path | None = None,
     batch_size: int = 32,
     length: int = 128,
+    task: str | None = None,
     encoding: str = "utf-8",
     columns: Columns | None = None,
     answers: Path | None = None,
@@ -38,33 +45,83 @@ def evaluate(
 
     Args:
         model: folder of a model, or hf://org/name.
-        data: examples, for the model of a task; in the forms of `finetune`.
+        data: examples, for the model of a task; in the forms of `finetune`, and several by their names as there. For a
+            language model, minimal pairs: rows with `sentence_good` and `sentence_bad`.
         corpus: folder of `prepare_corpus`, for a masked language model.
         output: file for the scores.
         batch_size: texts or rows a step.
         length: tokens of a row of the corpus.
+        task: the task that a text-to-text model was trained for by `finetune --text-to-text`.
         encoding: of the data.
         columns: names of the columns of the data, where they cannot be guessed.
-        answers: file for the answers, a line an example.
+        answers: file for the answers, a line an example; of one data set.
     """
     loaded = kerasbert.load(model)
     kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
-    if kind is not None and data is not None:
-        examples = read_examples(kind, data, columns, encoding)
-        scores, found = score(loaded, examples, batch_size)
-        if answers:
-            write_answers(answers, examples, found)
+    if task is not None and (kind != "sequences" or task not in TASKS):
+        raise ValueError(
+            f"`task` is for text-to-text models, and must be one of {', '.join(TASKS)}. Received: {task!r} for a "
+            f"{type(loaded).__name__}."
+        )
+    sources = named_sources(data)
+    if kind is not None and sources:
+        scores = {}
+        for name, path in sources.items():
+            found, given, examples = score_task(loaded, kind, path, task, batch_size, encoding, columns)
+            scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
+            if answers:
+                write_answers(answers.with_stem(f"{answers.stem}_{name}") if name else answers, examples, given)
+    elif isinstance(loaded, MaskedLM | CausalLM) and sources:
+        scores = {}
+        for name, path in sources.items():
+            found = score_pairs(loaded, path, batch_size, encoding, columns or Columns())
+            scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
     elif isinstance(loaded, MaskedLM | CausalLM) and corpus is not None:
         scores = score_language_model(loaded, Corpus.open(corpus, loaded.require_tokenizer()), batch_size, length)
     else:
         raise ValueError(
-            "The model of a task is measured on --data, a MaskedLM or a CausalLM on --corpus. Received: a "
+            "The model of a task is measured on --data, a MaskedLM or a CausalLM on --corpus or --data. Received: a "
             f"{type(loaded).__name__} with data={data}, corpus={corpus}."
         )
     print(json.dumps(scores))
     if output:
         output.write_text(json.dumps(scores, indent=2))
     return scores
+
+
+def score_task(
+    model, kind: str, path: str, task: str | None, batch_size: int, encoding: str, columns: Columns | None
+) -> tuple[dict, list, Examples]:
+    """(scores, answers, examples) of the model of a task, or of a text-to-text model of `task`."""
+    if task is None:
+        examples = read_examples(kind, path, columns, encoding)
+        if kind in ("classes", "labels"):
+            check_labels(model.labels, examples, path)
+        return *score(model, examples, batch_size), examples
+    spec = TASKS[task] if columns is None else replace(TASKS[task], columns=columns)
+    examples = read_examples(spec.kind, path, spec.columns, encoding)
+    return *Wording(task, spec, label_names(spec.kind, examples, order=spec.labels)).score(
+        model, examples, batch_size
+    ), examples
+
+
+def score_pairs(
+    model: MaskedLM | CausalLM, path: str, batch_size: int, encoding: str, columns: Columns
+) -> dict[str, float]:
+    """How often a language model finds the acceptable sentence of a minimal pair likelier (BLiMP's form)."""
+    rows = read_rows(path, encoding)
+    if not rows:
+        raise ValueError(f"{path} has no rows.")
+    names = (columns.text or "sentence_good", columns.pair or "sentence_bad")
+    for number, row in enumerate(rows, start=1):
+        missing = [name for name in names if not isinstance(row.get(name), str) or not row[name]]
+        if missing:
+            raise ValueError(
+                f"A minimal pair has two sentences. Received: {path} row {number} without {missing[0]!r}. It has: "
+                f"{', '.join(map(str, row))}. Name the columns by --columns.text and --columns.pair."
+            )
+    good, bad = (model.score([row[name] for row in rows], batch_size=batch_size) for name in names)
+    return {"accuracy": minimal_pairs(good, bad), "pairs": len(rows)}
 
 
 def score_language_model(model: MaskedLM | CausalLM, corpus: Corpus, batch_size: int, length: int) -> dict[str, float]:

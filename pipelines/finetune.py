@@ -6,9 +6,11 @@ python -m pipelines.finetune --model saved_models/mine --task ner --data train.c
 
 import json
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from kerasbert.backend import seed_everything
@@ -21,7 +23,9 @@ from .examples import Examples, read_examples
 from .labelled import Columns
 from .model_card import write_card
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
+from .splits import named_sources, split_tenth
 from .tasks import TASKS, TaskSpec
+from .text_to_text import Wording
 
 TITLES = {
     "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
@@ -33,7 +37,7 @@ def finetune(
     model: str,
     data: str | None = None,
     output: Path = Path("saved_models/fine_tuned"),
-    held_out: str | None = None,
+    held_out: tuple[str, ...] = (),
     task: str = "classes",
     epochs: int = 3,
     batch_size: int = 32,
@@ -43,6 +47,9 @@ def finetune(
     layer_decay: float | None = None,
     max_length: int | None = None,
     seeds: tuple[int, ...] = (0,),
+    patience: int | None = None,
+    balanced: bool = False,
+    text_to_text: bool = False,
     from_scratch: bool = False,
     limit: int | None = None,
     dtype: str | None = None,
@@ -56,7 +63,8 @@ def finetune(
         data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's json, lines of `label text`, two
             parallel files `train.de,train.en`, or hf://name:configuration#split. Default: what the hub has.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
-        held_out: examples to measure on.
+        held_out: examples to measure on; several, perhaps in other languages, are measured one by one and reported by
+            their names: en=test.en.tsv de=test.de.tsv, or by those of their files.
         task: a kind (classes, labels, score, ner, questions, choices, sequences), or a data set by name: sst2, cola,
             mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy,
             translation, summarization, ...
@@ -68,6 +76,10 @@ def finetune(
         layer_decay: factor of the rate from a layer to the one below; ELECTRA's base model takes 0.8.
         max_length: tokens to which texts are cut, or of a window. Default: as many as the model takes, up to 512.
         seeds: one training each; the model of the first is saved.
+        patience: stop a training when the loss on a tenth of the examples, which are then kept out of it, has not
+            fallen for so many epochs, and go back to its best epoch.
+        balanced: weigh every class as if all were equally frequent.
+        text_to_text: train an encoder-decoder to write the labels or answers, in the format of T5.
         from_scratch: start from random weights, to compare.
         limit: use so many examples at most, of each side.
         dtype: such as mixed_bfloat16.
@@ -79,37 +91,52 @@ def finetune(
     spec = TASKS[task] if columns is None else replace(TASKS[task], columns=columns)
     if data is None:
         data, hub_held_out = spec.sources()
-        held_out = held_out or hub_held_out
+        held_out = held_out or (hub_held_out,)
     training = read(spec, data, encoding, limit, training=True)
-    testing = read(spec, held_out, encoding, limit) if held_out else None
-    labels = label_names(spec.kind, training, testing)
+    sources = named_sources(held_out)
+    testing = {name: read(spec, path, encoding, limit) for name, path in sources.items()}
+    labels = label_names(spec.kind, training, order=spec.labels)
+    if labels and spec.kind != "tags":  # of tags, an unknown one is a mistake as any other
+        for name, path in sources.items():
+            check_labels(labels, testing[name], path)
     print(f"{len(training):,} examples" + (f", labels {', '.join(labels)}" if labels else ""))
+    wording = Wording(task, spec, labels) if text_to_text else None
+    kind = "sequences" if wording else spec.kind
+    shown, validation = (training, None) if patience is None else split_tenth(training)
     runs = []
     for seed in seeds:
         seed_everything(seed)
-        trained = new_model(spec.kind, model, labels, max_length, load_weights=not from_scratch, dtype=dtype)
-        targets = encoded_targets(trained, spec.kind, training)
-        batches = trained.text_batches(training.x, targets, None, batch_size, epochs, seed, True)
+        trained = new_model(kind, model, labels, max_length, load_weights=not from_scratch, dtype=dtype)
+        batches = batches_of(trained, kind, shown, wording, balanced, batch_size, epochs, seed)
         steps = len(batches)
         options = dict(warmup=round(warmup_share * steps), weight_decay=weight_decay, layer_decay=layer_decay)
         trained.compile(adamw(learning_rate, steps=steps, **options))
         log = RunLog(output / "logs" / f"seed_{seed}")
-        history = trained.fit(batches, steps_per_epoch=steps // epochs, callbacks=[StopOnNaN(), log])
+        callbacks, watched = [StopOnNaN(), log], None
+        if validation is not None:
+            watched = batches_of(trained, kind, validation, wording, False, batch_size, shuffle=False)
+            callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True))
+        history = trained.fit(batches, steps_per_epoch=steps // epochs, callbacks=callbacks, validation_data=watched)
         scores = {"seed": seed, "train_loss": float(history.history["loss"][-1])}
-        answers = []
-        if testing:
-            found, answers = score(trained, testing, batch_size)
-            scores |= found
+        if validation is not None:
+            scores["epochs"] = len(history.history["loss"])
+        answers = {}
+        for name, examples in testing.items():
+            measure = wording.score if wording else score
+            found, answers[name] = measure(trained, examples, batch_size)
+            scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
         runs.append(scores)
         print(json.dumps(scores))
         if seed == seeds[0]:
             trained.save_to_preset(output)
-            write_answers(output / "predictions.jsonl", testing, answers)
+            for name, examples in testing.items():
+                file = f"predictions_{name}.jsonl" if name else "predictions.jsonl"
+                write_answers(output / file, examples, answers[name])
             plot_curves(log.folder)
     recipe = dict(
         model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
         warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
-        from_scratch=from_scratch,
+        patience=patience, balanced=balanced, text_to_text=text_to_text, from_scratch=from_scratch,
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))
@@ -119,6 +146,29 @@ def finetune(
 
 
 # === Parts ===
+
+
+def batches_of(
+    model,
+    kind: str,
+    examples: Examples,
+    wording: Wording | None = None,
+    balanced: bool = False,
+    batch_size: int = 32,
+    epochs: int = 1,
+    seed: int = 0,
+    shuffle: bool = True,
+):
+    """The run over examples, put into text first for a text-to-text model."""
+    weights = None
+    if balanced:
+        if kind != "classes":
+            raise ValueError(f"Classes are balanced where an example has one of them. Received: {kind}.")
+        names, numbers, counts = np.unique(examples.y, return_inverse=True, return_counts=True)
+        weights = (len(numbers) / (len(names) * counts))[numbers].astype("float32")
+    examples = wording(examples) if wording else examples
+    targets = encoded_targets(model, kind, examples)
+    return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
 
 
 def read(spec: TaskSpec, path: str, encoding: str, limit: int | None = None, training: bool = False) -> Examples:
@@ -154,28 +204,39 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
         return cls.from_preset(folder, **options)
 
 
-def label_names(kind: str, training: Examples, testing: Examples | None = None) -> list[str] | None:
-    """The labels of the training data: numbers in their order, names in alphabetical order; "O" of tags first.
+def label_names(kind: str, training: Examples, order: Sequence[str] = ()) -> list[str] | None:
+    """The labels of training data: numbers in their order, names in alphabetical order; "O" of tags first.
+
+    Names that all are in `order` have that one.
 
     Raises:
-        ValueError: held-out labels that training lacks, or fewer than two.
+        ValueError: fewer than two labels of which one is to be chosen.
     """
     if kind not in ("classes", "labels", "tags"):
         return None
-
-    def names_of(examples: Examples) -> set[str]:
-        many = kind != "classes"
-        return {name for label in examples.y for name in label} if many else set(examples.y)
-
-    names = names_of(training)
-    unknown = sorted(names_of(testing) - names) if testing and kind != "tags" else []
-    if unknown:
-        raise ValueError(f"Held-out labels must occur in the training data ({sorted(names)}). Received: {unknown}.")
+    names = {name for label in training.y for name in _names(label)}
     if len(names) < 2 and kind != "labels":
         raise ValueError(f"A classifier needs two or more labels. Received: {sorted(names)}.")
+    if names <= set(order):
+        return [name for name in order if name in names]
     if kind == "tags":
         return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
     return sorted(names, key=int) if all(name.lstrip("-").isdecimal() for name in names) else sorted(names)
+
+
+def check_labels(known: list[str], examples: Examples, where: str) -> None:
+    """Raises a ValueError for the first label of some examples that a model does not know."""
+    for number, label in enumerate(examples.y, start=1):
+        for name in _names(label):
+            if name not in known:
+                raise ValueError(
+                    f"Labels must be those of the training data, {known}. Received: {where} row {number}: {name!r}. "
+                    "Drop the row, or train on data that has this label."
+                )
+
+
+def _names(label: str | list) -> list[str]:
+    return [label] if isinstance(label, str) else label
 
 
 def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
@@ -204,10 +265,8 @@ def score(model, examples: Examples, batch_size: int = 32) -> tuple[dict[str, fl
     raise ValueError(f"A task is measured on examples. Received: a {type(model).__name__}.")
 
 
-def write_answers(path: Path, examples: Examples | None, answers: list) -> None:
+def write_answers(path: Path, examples: Examples, answers: list) -> None:
     """An example, what was expected and what was answered a line."""
-    if not examples:
-        return
     lines = [
         json.dumps({"input": x, "expected": y, "answer": answer}, ensure_ascii=False)
         for x, y, answer in zip(examples.x, examples.y, answers, strict=True)

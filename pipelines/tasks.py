@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from kerasbert.data.text_to_text import LABELS
+
 from .labelled import Columns
 
 
@@ -16,6 +18,7 @@ class TaskSpec:
         columns: where they cannot be guessed.
         prefix: put in front of the text for a text-to-text model (T5's names).
         impossible: questions may have no answer.
+        labels: of classes, in the order of the data set; of two, F1 is that of the second.
     """
 
     kind: str
@@ -24,6 +27,7 @@ class TaskSpec:
     columns: Columns = Columns()
     prefix: str = ""
     impossible: bool = False
+    labels: tuple[str, ...] = ()
 
     def sources(self) -> tuple[str, str]:
         """Of the hub, for training and for measuring."""
@@ -33,7 +37,8 @@ class TaskSpec:
 
 
 def _glue(name: str, first: str, second: str | None = None, kind: str = "classes", held_out: str = "validation"):
-    return TaskSpec(kind, f"nyu-mll/glue:{name}", ("train", held_out), Columns(first, second, "label"))
+    labels = LABELS.get(name, ("not_entailment", "entailment") if name == "wnli" else ())
+    return TaskSpec(kind, f"nyu-mll/glue:{name}", ("train", held_out), Columns(first, second, "label"), labels=labels)
 
 
 TASKS = {

@@ -119,5 +119,15 @@ def same_noun(answer: str, noun: str) -> bool:
     return bool(first) and bool(second) and (first <= second or second <= first)
 
 
+def span_of(answer: str, context: str) -> str:
+    """The first part of a context that is the answer but for white space; an answer that is nowhere stays as it is.
+
+    "Ann ' s cat", "It was Ann's cat." -> "Ann's cat"
+    """
+    pattern = r"\s*".join(map(re.escape, "".join(answer.split())))
+    found = re.search(pattern, context) if pattern else None
+    return found.group() if found else answer
+
+
 def _signs_apart(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(f"([{re.escape(string.punctuation)}])", r" \1 ", text))

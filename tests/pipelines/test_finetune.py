@@ -10,7 +10,7 @@ import pytest
 import kerasbert
 from pipelines.evaluate import evaluate
 from pipelines.examples import Examples
-from pipelines.finetune import finetune, label_names, summary
+from pipelines.finetune import check_labels, finetune, label_names, summary
 from pipelines.predict import predict
 from pipelines.scores import classification_scores, regression_scores
 
@@ -53,8 +53,8 @@ def test_evaluation_of_a_language_model(finished_run, corpora):
     scores = evaluate(str(run / "model"), corpus=corpora[1], batch_size=4, length=16)
     assert scores["token_loss"] == pytest.approx(np.log(last["val_perplexity"]), rel=0.1)
     assert scores["below_unigram"] == pytest.approx(scores["unigram_entropy"] - scores["token_loss"])
-    with pytest.raises(ValueError, match="a MaskedLM or a CausalLM on --corpus"):
-        evaluate(str(run / "model"), data=corpora[1])
+    with pytest.raises(ValueError, match="a MaskedLM or a CausalLM on --corpus or --data. Received: a MaskedLM"):
+        evaluate(str(run / "model"))
 
 
 def test_predictions_of_a_classifier(fine_tuned, tmp_path):
@@ -97,8 +97,8 @@ def test_labels_are_ordered_and_checked():
     assert label_names("classes", Examples(["a", "b"], ["yes", "no"])) == ["no", "yes"]
     with pytest.raises(ValueError, match="two or more labels. Received: \\['yes'\\]"):
         label_names("classes", Examples(["a"], ["yes"]))
-    with pytest.raises(ValueError, match="must occur in the training data .*Received: \\['maybe'\\]"):
-        label_names("classes", Examples(["a", "b"], ["yes", "no"]), Examples(["c"], ["maybe"]))
+    with pytest.raises(ValueError, match="those of the training data.*Received: test.csv row 2: 'maybe'"):
+        check_labels(["no", "yes"], Examples(["c", "d"], ["no", "maybe"]), "test.csv")
 
 
 def test_scores_against_worked_examples():

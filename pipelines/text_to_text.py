@@ -1,0 +1,91 @@
+"""Classes, scores and questions for a text-to-text model: every task as text in and text out, as in T5."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kerasbert import metrics
+from kerasbert.data import text_to_text
+
+from .examples import Examples
+from .scores import classification_scores, regression_scores
+from .tasks import TaskSpec
+
+KINDS = ("classes", "score", "questions")
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a task is put to a `Seq2SeqLM`, and what its answers are worth.
+
+    Args:
+        task: the name that texts begin with, such as rte.
+        spec: of the task.
+        labels: of classes, the names in the data. Numbers become T5's names of a task that it knows.
+    """
+
+    task: str
+    spec: TaskSpec
+    labels: list[str] | None = None
+
+    def __post_init__(self):
+        if self.spec.kind not in KINDS:
+            raise ValueError(
+                f"Tasks of {', '.join(KINDS)} have a form in text. Received: {self.task!r}, of {self.spec.kind}."
+            )
+
+    @property
+    def targets(self) -> list[str]:
+        """What is to be written for each label."""
+        names = {str(number): name for number, name in enumerate(text_to_text.LABELS.get(self.task, ()))}
+        return [names.get(label, label) for label in self.labels]
+
+    def __call__(self, examples: Examples) -> Examples:
+        """The examples with texts as x and y."""
+        word = {"classes": self._classified, "score": self._scored, "questions": self._asked}[self.spec.kind]
+        pairs = [word(x, y) for x, y in zip(examples.x, examples.y, strict=True)]
+        return replace(examples, x=[source for source, _ in pairs], y=[target for _, target in pairs])
+
+    def _classified(self, text: str | tuple, label: str) -> tuple[str, str]:
+        names = (self.spec.columns.text, self.spec.columns.pair)
+        if isinstance(text, str):
+            text, defaults = (text,), ("sentence",)
+        else:
+            defaults = ("sentence1", "sentence2")
+        features = {name or default: part for name, default, part in zip(names, defaults, text, strict=False)}
+        return text_to_text.classification_text(
+            self.task, {**features, "label": self.labels.index(label)}, self.targets
+        )
+
+    def _scored(self, pair: tuple, label: str) -> tuple[str, str]:
+        return text_to_text.similarity_text(dict(sentence1=pair[0], sentence2=pair[1], label=_number(label)), self.task)
+
+    def _asked(self, pair: tuple, answer: tuple | None) -> tuple[str, str]:
+        answers = [answer[0] if answer else ""]
+        return text_to_text.question_text(dict(question=pair[0], context=pair[1], answers=answers))
+
+    def score(self, model, examples: Examples, batch_size: int = 32, **options) -> tuple[dict, list]:
+        """The scores of the task for what a model writes (options are those of `generate`), and what it writes.
+
+        A text that is no label, or no number, is wrong whatever was asked.
+        """
+        answers = model.generate(self(examples).x, batch_size=batch_size, **options)
+        if self.spec.kind == "questions":
+            answers = [text_to_text.span_of(text, pair[1]) for text, pair in zip(answers, examples.x, strict=True)]
+            ids = [q["id"] for article in examples.dataset for p in article["paragraphs"] for q in p["qas"]]
+            scores = metrics.squad(examples.dataset, dict(zip(ids, answers, strict=True)))
+            return {name: float(value) for name, value in scores.items() if name != "total"}, answers
+        if self.spec.kind == "score":
+            found = np.array([[text_to_text.score_of(answer)] for answer in answers])
+            return regression_scores(found, np.array([[_number(y)] for y in examples.y])), answers
+        right = np.array([self.labels.index(label) for label in examples.y])
+        found = np.array([text_to_text.label_of(answer, self.targets) for answer in answers])
+        found = np.where(found < 0, (right + 1) % len(self.labels), found)
+        return classification_scores(np.eye(len(self.labels))[found], right), answers
+
+
+def _number(label: str) -> float:
+    try:
+        return float(label)
+    except ValueError:
+        raise ValueError(f"Scores must be numbers. Received: {label!r}. For names use --task classes.") from None

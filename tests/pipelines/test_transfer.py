@@ -1,0 +1,199 @@
+"""Fine-tuning by options: other languages, restarts, early stopping, balance, and tasks as text in and text out."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from kerasbert.data import Tokenizer
+from kerasbert.models import T5, Bert, BertConfig, T5Config
+from kerasbert.objectives import MaskedLM, Seq2SeqLM
+from pipelines.evaluate import evaluate
+from pipelines.examples import Examples, read_examples
+from pipelines.finetune import finetune, label_names
+from pipelines.splits import named_sources, split_tenth
+from pipelines.tasks import TASKS
+from pipelines.text_to_text import Wording
+
+ENGLISH, GERMAN = {"good": "fine warm", "bad": "dull cold"}, {"good": "fein warm", "bad": "fad kalt"}
+
+
+def rows(words, count=20):
+    """A table of short reviews; `warm` is a word of both languages."""
+    draw = np.random.default_rng(0)
+    labels = ["good", "bad"] * (count // 2)
+    lines = [f"{' '.join(draw.choice(words[label].split(), 3))} film\t{label}" for label in labels]
+    return "text\tlabel\n" + "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables of two languages and a model that has read both."""
+    folder = tmp_path_factory.mktemp("languages")
+    (folder / "train.en.tsv").write_text(rows(ENGLISH, 40))
+    for language, words in (("en", ENGLISH), ("de", GERMAN)):
+        (folder / f"test.{language}.tsv").write_text(rows(words))
+    words = " ".join([*ENGLISH.values(), *GERMAN.values(), "film", "rte cola sentence question context : mnli"])
+    tokenizer = Tokenizer.train("wordpiece", [words] * 20, vocabulary_size=80)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=24, max_length=32, initializer_range=0.2)
+    model = MaskedLM(Bert(BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes)), tokenizer=tokenizer)
+    model.save_to_preset(folder / "model")
+    return folder
+
+
+def test_trained_on_one_language_measured_on_two(folder, tmp_path):
+    sources = (f"en={folder}/test.en.tsv", f"de={folder}/test.de.tsv")
+    metrics = finetune(
+        str(folder / "model"), str(folder / "train.en.tsv"), tmp_path, sources, epochs=30, batch_size=8,
+        learning_rate=5e-3, seeds=(0, 1), patience=3, balanced=True,
+    )  # fmt: skip
+    assert metrics["en_accuracy"] == 1.0
+    assert {"de_accuracy", "de_macro_f1", "de_accuracy_deviation", "en_accuracy_deviation"} <= set(metrics)
+    assert all(3 < run["epochs"] <= 30 for run in metrics["runs"])
+    answers = [json.loads(line) for line in (tmp_path / "predictions_de.jsonl").read_text().splitlines()]
+    assert len(answers) == 20
+    right = np.mean([line["expected"] == line["answer"] for line in answers])
+    assert right == metrics["runs"][0]["de_accuracy"]
+    card = (tmp_path / "README.md").read_text()
+    assert "de_accuracy" in card and "en_accuracy" in card
+    found = evaluate(str(tmp_path), data=sources, answers=tmp_path / "answers.jsonl")
+    assert found["de_accuracy"] == right and found["en_accuracy"] == 1.0
+    assert len((tmp_path / "answers_de.jsonl").read_text().splitlines()) == 20
+
+
+def test_early_stopping_goes_back_to_the_best_epoch(folder, tmp_path):
+    """A rate at which training falls apart: what is saved is the first epoch that was best."""
+    data = str(folder / "train.en.tsv")
+    metrics = finetune(str(folder / "model"), data, tmp_path, epochs=12, batch_size=8, learning_rate=0.5, patience=2)
+    assert metrics["runs"][0]["epochs"] < 12
+    rows = [json.loads(line) for line in (tmp_path / "logs/seed_0/log.jsonl").read_text().splitlines()]
+    losses = [row["val_loss"] for row in rows if "val_loss" in row]
+    shown, kept_out = split_tenth(read_examples("classes", data))
+    from kerasbert.tasks import TextClassifier
+
+    model = TextClassifier.from_preset(tmp_path)
+    model.compile("sgd")
+    assert len(shown) == 36 and len(kept_out) == 4
+    assert model.evaluate(kept_out.x, kept_out.y, verbose=0, return_dict=True)["loss"] == pytest.approx(
+        min(losses), rel=1e-4
+    )
+
+
+def test_balance_gives_every_class_the_same_weight(folder):
+    from pipelines.finetune import batches_of, new_model
+
+    model = new_model("classes", folder / "model", ["bad", "good"])
+    examples = Examples(["warm film"] * 6 + ["dull film"] * 2, ["good"] * 6 + ["bad"] * 2)
+    (batch,) = batches_of(model, "classes", examples, balanced=True, batch_size=8)
+    _, y, weights = batch
+    assert weights[y == 0].sum() == pytest.approx(4.0) and weights[y == 1].sum() == pytest.approx(4.0)
+    with pytest.raises(ValueError, match="Classes are balanced"):
+        batches_of(model, "score", examples, balanced=True)
+
+
+def test_names_of_held_out_data(tmp_path):
+    (tmp_path / "a=b.tsv").write_text("")
+    assert named_sources("test.tsv") == {"": "test.tsv"}
+    assert named_sources(["en=x/test.tsv"]) == {"en": "x/test.tsv"}
+    assert named_sources(("x/de.tsv", "hf://org/xnli:fr#test")) == {
+        "de": "x/de.tsv", "xnli:fr_test": "hf://org/xnli:fr#test",
+    }  # fmt: skip
+    assert named_sources([str(tmp_path / "a=b.tsv")]) == {"": str(tmp_path / "a=b.tsv")}
+    assert named_sources(["x/test.de,x/test.en"]) == {"": "x/test.de,x/test.en"}
+    with pytest.raises(ValueError, match="Received twice: 'test'. Write name=path"):
+        named_sources(["en/test.tsv", "de/test.tsv"])
+
+
+def test_labels_of_data_sets_keep_their_order():
+    examples = Examples(["a", "b"], ["not_equivalent", "equivalent"])
+    assert label_names("classes", examples, order=TASKS["mrpc"].labels) == ["not_equivalent", "equivalent"]
+    assert label_names("classes", examples) == ["equivalent", "not_equivalent"]
+
+
+# === Text to text ===
+
+
+@pytest.fixture(scope="module")
+def text_model(tmp_path_factory):
+    """A small T5 with a tokenizer over characters, which writes whatever it is taught."""
+    folder = tmp_path_factory.mktemp("t5")
+    words = "rte sentence1 sentence2 entailment not_entailment a b c d question context : ? . who what 0 1 2 3 4 5 stsb"
+    tokenizer = Tokenizer.train("unigram", [words] * 30, vocabulary_size=145, family="t5")
+    keras.utils.set_random_seed(0)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=32, head_dim=16, feed_forward_dim=48, dropout=0.0)
+    ids = dict(pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id, decoder_start_id=tokenizer.pad_id)
+    model = Seq2SeqLM(T5(T5Config(vocabulary_size=tokenizer.vocabulary_size, **sizes, **ids)), tokenizer=tokenizer)
+    model.save_to_preset(folder)
+    return str(folder)
+
+
+def test_a_task_of_glue_as_text(text_model, tmp_path):
+    lines = [f"{x} c\t{y} d\t{int(x != y)}" for x in "ab" for y in "ab"] * 4
+    (tmp_path / "rte.tsv").write_text("sentence1\tsentence2\tlabel\n" + "\n".join(lines))
+    source = str(tmp_path / "rte.tsv")
+    metrics = finetune(
+        text_model, source, tmp_path / "model", source, task="rte", text_to_text=True, epochs=25, batch_size=8,
+        learning_rate=1e-2,
+    )  # fmt: skip
+    answers = [json.loads(line) for line in (tmp_path / "model/predictions.jsonl").read_text().splitlines()]
+    assert metrics["accuracy"] == 1.0 and set(metrics) >= {"f1", "matthews", "train_loss"}
+    assert {(line["expected"], line["answer"]) for line in answers} == {("0", "entailment"), ("1", "not_entailment")}
+    assert evaluate(str(tmp_path / "model"), data=(source,), task="rte")["accuracy"] == 1.0
+    with pytest.raises(ValueError, match="`task` is for text-to-text models"):
+        evaluate(str(tmp_path / "model"), data=(source,), task="other")
+
+
+class Writer:
+    """Stands for a model: says what it is told, and keeps what it was asked."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def generate(self, texts, batch_size):
+        self.asked = texts
+        return self.answers
+
+
+def test_scores_of_what_is_written():
+    examples = Examples([("a", "b"), ("c", "d"), ("e", "f")], ["entailment", "not_entailment", "not_entailment"])
+    wording = Wording("rte", TASKS["rte"], ["entailment", "not_entailment"])
+    writer = Writer(["entailment", "hello", "not_entailment"])
+    scores, answers = wording.score(writer, examples)
+    assert writer.asked[0] == "rte sentence1: a sentence2: b" and answers == writer.answers
+    assert scores["accuracy"] == pytest.approx(2 / 3)  # no label is wrong whatever was asked
+
+    examples = Examples([("a", "b"), ("c", "d")], ["2.5", "5"])
+    writer = Writer(["2.4", "many"])
+    scores, _ = Wording("stsb", TASKS["stsb"]).score(writer, examples)
+    assert writer.asked[0] == "stsb sentence1: a sentence2: b"
+    assert Wording("stsb", TASKS["stsb"])(examples).y == ["2.4", "5.0"]
+    assert scores["mean_squared_error"] == pytest.approx((0.1**2 + 6**2) / 2)
+
+    context = "It was Ann's cat (Tom)."
+    dataset = [{"paragraphs": [{"context": context, "qas": [
+        {"id": "1", "question": "Whose cat?", "answers": [{"text": "Ann's", "answer_start": 7}]},
+        {"id": "2", "question": "Who?", "answers": [{"text": "Tom", "answer_start": 18}]},
+    ]}]}]  # fmt: skip
+    examples = Examples([("Whose cat?", context), ("Who?", context)], [("Ann's", 7), ("Tom", 18)], dataset)
+    writer = Writer(["Ann ' s", "( Tom )"])
+    scores, answers = Wording("squad", TASKS["squad"]).score(writer, examples)
+    assert writer.asked[0] == "question: Whose cat ? context: It was Ann ' s cat ( Tom ) . "
+    assert answers == ["Ann's", "(Tom)"] and scores == {"exact_match": 100.0, "f1": 100.0}
+    with pytest.raises(ValueError, match="Tasks of classes, score, questions have a form in text.*of tags"):
+        Wording("ner", TASKS["ner"])
+
+
+def test_minimal_pairs_by_a_language_model(folder, tmp_path):
+    lines = [
+        {"sentence_good": "warm film", "sentence_bad": "film dull"},
+        {"sentence_good": "fad", "sentence_bad": "fein"},
+    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = evaluate(str(folder / "model"), data=(str(tmp_path / "pairs.jsonl"),))
+    model = MaskedLM.from_preset(folder / "model")
+    good, bad = ([model.score(line[key])["score"] for line in lines] for key in ("sentence_good", "sentence_bad"))
+    assert found == {"accuracy": np.mean(np.array(good) > np.array(bad)), "pairs": 2}
+    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "a"}')
+    with pytest.raises(ValueError, match="row 1 without 'sentence_bad'"):
+        evaluate(str(folder / "model"), data=(str(tmp_path / "pairs.jsonl"),))

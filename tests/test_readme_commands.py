@@ -1,0 +1,95 @@
+"""The README's commands run as they stand, but for sizes and steps, on small files of the names that they use."""
+
+import importlib
+import io
+import json
+import random
+import re
+import shlex
+import sys
+
+import pytest
+import tyro
+
+from kerasbert.data import Tokenizer
+from kerasbert.models import Bert, BertConfig
+from kerasbert.objectives import MaskedLM
+from tests.test_readme import blocks
+
+WORDS = "the cat dog sat ran big small house tree red on mat ann bob rome bonn [MASK] .".split()
+# What a command has -> what it runs with: a smaller model, fewer steps.
+SMALLER = {
+    "--vocabulary-size": ["60"],
+    "--set": [
+        "steps=4", "batch_size=4", "length=16", "schedule.warmup=1", "config.num_layers=1", "config.hidden_dim=16",
+        "config.num_heads=2", "config.feed_forward_dim=24", "config.max_length=24", "data.dupe_factor=2",
+        "data.whole_words=true",
+    ],
+    "--epochs": ["1"],
+}  # fmt: skip
+
+
+def commands():
+    """(what is piped in, the pipeline, its arguments) of every command that runs one."""
+    found = []
+    for command in "\n".join(blocks("bash")).replace("\\\n", " ").split("\n"):
+        echo = re.match(r'echo "(.*)" \| ', command)
+        module = re.search(r"-m pipelines\.(\w+)(.*)", command)
+        if module:
+            found.append((echo and echo[1], module[1], shlex.split(module[2])))
+    return found
+
+
+def smaller(arguments):
+    """Arguments with the values of some options replaced."""
+    kept, option = [], None
+    for argument in arguments:
+        if argument.startswith("--"):
+            option = argument
+            kept += [option, *SMALLER.get(option, [])]
+        elif option not in SMALLER:
+            kept.append(argument)
+    return kept
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder with whatever the README's commands read."""
+    draw = random.Random(0)
+    sentences = [" ".join(draw.choices(WORDS[:-2], k=8)) + " ." for _ in range(1_600)]
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("\n\n".join("\n".join(sentences[i : i + 4]) for i in range(0, 1_600, 4)))
+    table = "text,label\n" + "".join(
+        f"the {animal} sat {place},{animal}\n" for animal in ("cat", "dog") for place in "abcd"
+    )
+    tagged = "Ann B-PER\nsat O\n\nin O\nRome B-LOC\n"
+    for side in ("train", "test"):
+        (tmp_path / f"{side}.csv").write_text(table)
+        (tmp_path / f"{side}.conll").write_text(tagged)
+        for language in ("en", "de"):
+            (tmp_path / f"{side}.{language}.csv").write_text(table)
+    (tmp_path / "texts.txt").write_text("the cat sat\nthe dog ran\n")
+    pairs = [{"sentence_good": "the cat sat", "sentence_bad": "the sat cat"}]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    tokenizer = Tokenizer.train("wordpiece", sentences, vocabulary_size=60, lowercase=True)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=24, max_length=32)
+    model = MaskedLM(Bert(BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes)), tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "saved_models" / "quickstart")
+    return tmp_path
+
+
+def test_commands_run_in_order(files, monkeypatch):
+    monkeypatch.chdir(files)
+    ran = set()
+    for piped, name, arguments in commands():
+        if name == "quickstart" or any("hf://" in argument for argument in arguments):
+            continue  # six minutes, and the network
+        function = getattr(importlib.import_module(f"pipelines.{name}"), name)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{piped}\n"))
+        tyro.cli(function, args=smaller(arguments))
+        ran.add(name)
+    assert ran >= {"train_tokenizer", "prepare_corpus", "pretrain", "finetune", "evaluate", "predict"}
+    assert (files / "runs/tiny/model/model.safetensors").exists()
+    assert (files / "saved_models/mine/metrics.json").exists()
+    answers = (files / "answers.jsonl").read_text().splitlines()
+    assert [json.loads(line)["input"] for line in answers] == ["the cat sat", "the dog ran"]
