@@ -22,7 +22,7 @@ SMALLER = {
     "--vocabulary-size": ["60"],
     "--set": [
         "steps=4", "batch_size=4", "length=16", "schedule.warmup=1", "config.num_layers=1", "config.hidden_dim=16",
-        "config.num_heads=2", "config.feed_forward_dim=24", "config.max_length=24", "data.dupe_factor=2",
+        "config.num_heads=2", "config.feed_forward_dim=24", "config.max_length=128", "data.dupe_factor=2",
         "data.whole_words=true",
     ],
     "--epochs": ["1"],
@@ -60,7 +60,7 @@ def files(tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("\n\n".join("\n".join(sentences[i : i + 4]) for i in range(0, 1_600, 4)))
     table = "text,label\n" + "".join(
-        f"the {animal} sat {place},{animal}\n" for animal in ("cat", "dog") for place in "abcd"
+        f"the {animal} sat {place},{animal}\n" for animal in ("cat", "dog") for place in "abcde"
     )
     tagged = "Ann B-PER\nsat O\n\nin O\nRome B-LOC\n"
     for side in ("train", "test"):
