@@ -28,6 +28,7 @@ from .t5_files import (  # noqa: F401, for the checkpoints
     load_activation,
     load_architecture,
     load_gated,
+    load_scale_output,
     save_feed_forward,
     save_model_type,
 )
@@ -89,6 +90,8 @@ class T5Config:
             )
         if self.gated and self.activation == "gelu":
             raise ValueError('The gated layers of T5 have the tanh form of gelu. Received: "gelu". Use "gelu_new".')
+        if self.model_type == "mt5" and self.scale_output:
+            raise ValueError("mT5 does not scale its outputs. Received: scale_output=True. Use scale_output=False.")
 
     @property
     def bias_every_block(self):
@@ -318,12 +321,7 @@ HUGGINGFACE_CONFIG = {
     "num_buckets": "relative_attention_num_buckets",
     "max_distance": "relative_attention_max_distance",
     "tied_output": "tie_word_embeddings",
-    # Before version 5 of transformers, what was not tied was not scaled.
-    "scale_output": Field(
-        "tie_word_embeddings",
-        lambda stored: stored.get("scale_decoder_outputs", stored["tie_word_embeddings"]),
-        lambda config: config.tied_output,
-    ),
+    "scale_output": Field("tie_word_embeddings", load_scale_output, lambda config: config.tied_output),
     "architecture": Field(
         "is_encoder_decoder", load_architecture, lambda config: config.architecture in ("encoder_decoder", "shared")
     ),
@@ -349,7 +347,7 @@ _DEFAULTS_V1_1 = dict(
 
 HUGGINGFACE_DEFAULTS = {
     "t5": _DEFAULTS,
-    "mt5": {**_DEFAULTS_V1_1, "scale_decoder_outputs": False},
+    "mt5": _DEFAULTS_V1_1,
     "umt5": _DEFAULTS_V1_1,
 }
 

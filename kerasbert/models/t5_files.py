@@ -14,6 +14,13 @@ def load_activation(stored):
     return "gelu_new" if stored["feed_forward_proj"] == "gated-gelu" else name
 
 
+def load_scale_output(stored):
+    """Version 5 of transformers never scales mT5; of others it says so; before, what was not tied was not scaled."""
+    if stored["model_type"].startswith("mt5"):
+        return False
+    return stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
+
+
 def save_feed_forward(config):
     name = "gelu" if config.gated and config.activation == "gelu_new" else config.activation
     return f"gated-{name}" if config.gated else name
