@@ -219,7 +219,7 @@ def names(steps: int = 800) -> None:
     folder = WORK / "names"
     if not (folder / "held_out" / "corpus.json").exists():
         documents = city_documents(1_500, 0)
-        tokenizer = Tokenizer.train("wordpiece", documents, 400, lowercase=True)
+        tokenizer = Tokenizer.train("wordpiece", documents, 178, lowercase=True)  # every word, and nothing is left
         Corpus.write(folder / "training", documents, tokenizer)
         Corpus.write(folder / "held_out", city_documents(100, 1), tokenizer)
     training, unseen = (Corpus.open(folder / name) for name in ("training", "held_out"))
