@@ -90,6 +90,10 @@ class Batches:
         rest._start += step
         return rest
 
+    def shape_steps(self) -> list[int]:
+        """Steps whose batches have, between them, every shape of the run; here the first two."""
+        return list(range(min(2, len(self))))
+
     def shard(self, index: int, count: int) -> "Batches":
         """One host's part: rows [index, index + 1) / count of every item."""
         if not 0 <= index < count or self.rows % count:

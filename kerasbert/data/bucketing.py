@@ -78,7 +78,7 @@ class BucketedBatches(ExampleBatches):
 
     What does not fill a batch of its width goes into the next wider one, so only one batch of a pass has rows of
     padding. The widest batch and the narrowest are the first two of a pass: what does not fit into memory shows at
-    once, and TensorFlow learns from them that widths differ.
+    once.
 
     Args:
         x: dict of arrays with "token_ids" (n, s) or (n, c, s), and "lengths" or "padding_mask"; all but "lengths" have
@@ -157,6 +157,13 @@ class BucketedBatches(ExampleBatches):
         if self._tagged and y is not None:
             y, weight = (resized(array, widths[step], self.pads_left) for array in (y, weight))
         return x, y, weight
+
+    def shape_steps(self) -> list[int]:
+        first: dict[int, int] = {}
+        for step in range(min(len(self), self.steps_per_epoch * self.accumulation)):
+            number, place = divmod((self._start + step) // self.accumulation, self.steps_per_epoch)
+            first.setdefault(self._pass(number)[1][place], step)
+        return sorted(first.values())
 
     def parts(self) -> Iterator[tuple["BucketedBatches", np.ndarray]]:
         """The batches of one width at a time, with the examples that their rows hold. Without `shuffle` only."""

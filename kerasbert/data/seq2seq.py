@@ -22,8 +22,7 @@ class Seq2SeqBatches(Batches):
 
     Pairs of like length form a bucket with widths of its own, and a batch comes from one bucket; the last batch of a
     bucket is filled up with rows of padding that weigh nothing. A pass begins with a batch of the widest bucket and one
-    of the narrowest: what does not fit into memory shows at once, and TensorFlow learns from them that widths differ.
-    What is too long loses its tail, but never its end.
+    of the narrowest: what does not fit into memory shows at once. What is too long loses its tail, but never its end.
 
     Args:
         sources: texts, or lists of token ids, which are taken as they are.
@@ -105,19 +104,29 @@ class Seq2SeqBatches(Batches):
             "shuffle": self.shuffle,
         }
 
-    def _rows(self, update: int, first: int, last: int) -> tuple:
+    def shape_steps(self) -> list[int]:
+        first: dict[int, int] = {}
+        for step in range(min(len(self), self.steps_per_epoch * self.accumulation)):
+            first.setdefault(self._place((self._start + step) // self.accumulation)[1], step)
+        return sorted(first.values())
+
+    def _place(self, update: int) -> tuple[int, int, int]:
+        """Of an update: the number of its first permutation, its bucket, and which batch of the bucket it is."""
         number, step = divmod(update, self.steps_per_epoch)
         number *= 1 + len(self._buckets)  # a pass has so many permutations: of its batches, and of each bucket's pairs
         if self.shuffle and self.steps_per_epoch > 2:
             inner = self.steps_per_epoch - 2
             step = 1 + int(shuffled(np.array([step - 2]), inner, self.seed, number)[0]) if step > 1 else step - 1
-        bucket, batch = self._plan[step]
+        return number, *map(int, self._plan[step])
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        number, bucket, batch = self._place(update)
         pairs = self._buckets[bucket]
         places = batch * self.batch_size + np.arange(first, last)
         real = places < len(pairs)
         places = places[real]
         if self.shuffle:
-            places = shuffled(places, len(pairs), self.seed, number + 1 + int(bucket))
+            places = shuffled(places, len(pairs), self.seed, number + 1 + bucket)
         chosen = np.full(len(real), -1)
         chosen[real] = pairs[places]
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from ..backend.datasets import tensorflow_dataset
 from ..data.batches import Batches
 
 
@@ -25,6 +26,12 @@ class Feed(keras.utils.PyDataset):
         self.first = first
         self._first_batch = self._checked(first) if first < len(self.batches) else None
 
+    def for_keras(self):
+        """What Keras is given: on TensorFlow a data set that knows every shape of the run."""
+        if keras.backend.backend() != "tensorflow":
+            return self
+        return tensorflow_dataset(self, [self._checked(step) for step in self.batches.shape_steps()])
+
     def __len__(self):
         return self.steps
 
@@ -34,7 +41,7 @@ class Feed(keras.utils.PyDataset):
     def _checked(self, step):
         batch = self.batches[step]
         self.check(*batch)
-        return batch if batch[1] is not None else batch[:1]  # TensorFlow takes no None
+        return tuple(part for part in batch if part is not None)  # TensorFlow takes no None
 
 
 class Epochs(keras.callbacks.Callback):

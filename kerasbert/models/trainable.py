@@ -226,7 +226,7 @@ class Trainable(keras.Model):
             callbacks.append(Progress(len(x)))
         with checked_inputs():
             return super().fit(
-                feed,
+                feed.for_keras(),
                 epochs=len(x) // steps_per_epoch,
                 initial_epoch=first // steps_per_epoch,
                 verbose=0 if verbose == "auto" else verbose,
@@ -300,7 +300,7 @@ class Trainable(keras.Model):
                 data = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
         if not isinstance(data, Batches):
             return data
-        return Feed(data, len(data), self.check_batch)
+        return Feed(data, len(data), self.check_batch).for_keras()
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         if class_weight is not None:

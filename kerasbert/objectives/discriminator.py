@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from ..data.examples import encode_texts
-from .objective import Objective, cross_entropy, token_weights
+from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 
 def binary_cross_entropy(logits, labels):
@@ -69,7 +69,7 @@ class Discriminator(Objective):
         super().__init__(backbone, tokenizer, **kwargs)
         self.replaced_token = backbone.make_head("replaced_token")
         self.masked_lm = backbone.make_head("masked_lm") if masked_lm else None
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.accuracy = WeightedMean(name="accuracy")
         self.auc = None if masked_lm else RankingQuality(name="auc")
         self.build_now()
 

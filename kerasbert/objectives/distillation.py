@@ -8,7 +8,7 @@ from ..layers.embeddings import gather_positions
 from ..models.backbone import Backbone
 from ..models.shared_embeddings import copy_value
 from .masked_lm import MaskedLM
-from .objective import PairObjective, as_objective, correct, cross_entropy, slot_weights, token_weights
+from .objective import PairObjective, WeightedMean, as_objective, correct, cross_entropy, slot_weights, token_weights
 
 
 def spread_layers(teacher_layers, student_layers):
@@ -183,10 +183,10 @@ class Distillation(FromTeacher):
             raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
         self.temperature, self.slots_only = temperature, slots_only
         self.soft_weight, self.mlm_weight, self.cosine_weight = soft_weight, mlm_weight, cosine_weight
-        self.soft_loss = keras.metrics.Mean(name="soft_loss")
-        self.mlm_loss = keras.metrics.Mean(name="mlm_loss")
-        self.cosine_loss = keras.metrics.Mean(name="cosine_loss")
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.soft_loss = WeightedMean(name="soft_loss")
+        self.mlm_loss = WeightedMean(name="mlm_loss")
+        self.cosine_loss = WeightedMean(name="cosine_loss")
+        self.accuracy = WeightedMean(name="accuracy")
         self.build_now()
 
     def call(self, inputs):

@@ -5,7 +5,7 @@ from keras import ops
 
 from ..layers.embeddings import gather_positions
 from .distillation import FromTeacher, soft_cross_entropy
-from .objective import correct, cross_entropy, slot_weights, token_weights
+from .objective import WeightedMean, correct, cross_entropy, slot_weights, token_weights
 
 STRATEGIES = ("auxiliary", "joint", "progressive")
 
@@ -92,12 +92,12 @@ class KnowledgeTransfer(FromTeacher):
         self.feature_weight, self.attention_weight = feature_weight, attention_weight
         self.mean_weight, self.variance_weight = mean_weight, variance_weight
         self.step = self.add_weight(name="step", shape=(), dtype="int32", initializer="zeros", trainable=False)
-        self.transfer_loss = keras.metrics.Mean(name="transfer_loss")
-        self.distillation_loss = keras.metrics.Mean(name="distillation_loss")
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.transfer_loss = WeightedMean(name="transfer_loss")
+        self.distillation_loss = WeightedMean(name="distillation_loss")
+        self.accuracy = WeightedMean(name="accuracy")
         self.sentence_pair_loss = None
         if self.student.sentence_pair is not None:
-            self.sentence_pair_loss = keras.metrics.Mean(name="sentence_pair_loss")
+            self.sentence_pair_loss = WeightedMean(name="sentence_pair_loss")
         self.build_now()
 
     def call(self, inputs):

@@ -8,7 +8,7 @@ from keras import ops
 from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
 from .mask_filling import MaskFilling
-from .objective import Perplexity, check_labels, correct, cross_entropy, slot_weights
+from .objective import Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_weights
 from .scoring import MaskedScoring
 
 
@@ -37,11 +37,11 @@ class MaskedLM(MaskedScoring, MaskFilling):
         super().__init__(backbone, tokenizer, **kwargs)
         self.masked_lm = backbone.make_head("masked_lm")
         self.sentence_pair = backbone.make_head("sentence_pair") if sentence_pair else None
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
         if sentence_pair:
-            self.sentence_pair_loss = keras.metrics.Mean(name="sentence_pair_loss")
-            self.sentence_pair_accuracy = keras.metrics.Mean(name="sentence_pair_accuracy")
+            self.sentence_pair_loss = WeightedMean(name="sentence_pair_loss")
+            self.sentence_pair_accuracy = WeightedMean(name="sentence_pair_accuracy")
         self.build_now()
 
     def call(self, inputs):

@@ -1,10 +1,9 @@
 """What objectives that predict the next token have in common: the loss of every position, and generation."""
 
-import keras
 import numpy as np
 from keras import ops
 
-from .objective import Objective, Perplexity, correct, cross_entropy
+from .objective import Objective, Perplexity, WeightedMean, correct, cross_entropy
 
 
 class NextToken(Objective):
@@ -18,7 +17,7 @@ class NextToken(Objective):
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):

@@ -49,7 +49,20 @@ def weighted_mean(values, weights, normalizer=None):
     return ops.where(some, mean, 0.0)
 
 
-class Perplexity(keras.metrics.Mean):
+class WeightedMean(keras.metrics.Mean):
+    """sum(w * values) / sum(w) over the whole epoch.
+
+    Keras's own averages every row first: tokens of narrow batches would count more than those of wide ones.
+    """
+
+    def update_state(self, values, sample_weight=None):
+        values = ops.convert_to_tensor(values)
+        if sample_weight is not None:
+            sample_weight = ops.reshape(ops.broadcast_to(sample_weight, ops.shape(values)), (-1,))
+        super().update_state(ops.reshape(values, (-1,)), sample_weight)
+
+
+class Perplexity(WeightedMean):
     """exp of the weighted mean of nats over the whole epoch."""
 
     def result(self):

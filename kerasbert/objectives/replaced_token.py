@@ -19,7 +19,16 @@ from .discriminator import (
     copy_cross_entropy,
 )
 from .masked_lm import MaskedLM
-from .objective import PairObjective, as_objective, check_labels, correct, cross_entropy, slot_weights, token_weights
+from .objective import (
+    PairObjective,
+    WeightedMean,
+    as_objective,
+    check_labels,
+    correct,
+    cross_entropy,
+    slot_weights,
+    token_weights,
+)
 
 # The discriminator's objective, and what its mean loss counts by default.
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
@@ -91,11 +100,11 @@ class ReplacedTokenDetection(PairObjective):
         self.seed = seed
         self.sampling_seed = keras.random.SeedGenerator(seed, name="sampling_seed")
         self.evaluation_seed = keras.random.SeedGenerator(seed, name="evaluation_seed")  # else it would change training
-        self.mlm_loss = keras.metrics.Mean(name="mlm_loss")
-        self.mlm_accuracy = keras.metrics.Mean(name="mlm_accuracy")
-        self.rtd_loss = keras.metrics.Mean(name="rtd_loss")
-        self.rtd_accuracy = keras.metrics.Mean(name="rtd_accuracy")
-        self.replaced_rate = keras.metrics.Mean(name="replaced_rate")
+        self.mlm_loss = WeightedMean(name="mlm_loss")
+        self.mlm_accuracy = WeightedMean(name="mlm_accuracy")
+        self.rtd_loss = WeightedMean(name="rtd_loss")
+        self.rtd_accuracy = WeightedMean(name="rtd_accuracy")
+        self.replaced_rate = WeightedMean(name="replaced_rate")
         self.rtd_auc = None
         if objective in ("replaced_tokens", "replaced_slots"):
             self.rtd_auc = RankingQuality(name="rtd_auc")

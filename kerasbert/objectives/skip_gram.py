@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from .objective import Objective
+from .objective import Objective, WeightedMean
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -29,7 +29,7 @@ class SkipGram(Objective):
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         self.skip_gram = backbone.make_head("skip_gram")
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.accuracy = WeightedMean(name="accuracy")
         self.build_now()
 
     def example_inputs(self):

@@ -9,7 +9,7 @@ from ..backend.compilation import concrete_array
 from ..data import SpanMaskBatches
 from ..data.corpora import Corpus
 from ..layers.embeddings import gather_positions
-from .objective import Objective, Perplexity, check_labels, correct, cross_entropy, slot_weights
+from .objective import Objective, Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_weights
 
 SPAN_KEYS = ("span_left", "span_right", "span_offset")
 
@@ -39,10 +39,10 @@ class SpanBoundary(Objective):
         self.masked_lm = backbone.make_head("masked_lm")
         self.span_boundary = backbone.make_head("span_boundary", max_targets=max_targets)
         self.max_targets, self.boundary_weight = max_targets, boundary_weight
-        self.accuracy = keras.metrics.Mean(name="accuracy")
+        self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
-        self.boundary_loss = keras.metrics.Mean(name="boundary_loss")
-        self.boundary_accuracy = keras.metrics.Mean(name="boundary_accuracy")
+        self.boundary_loss = WeightedMean(name="boundary_loss")
+        self.boundary_accuracy = WeightedMean(name="boundary_accuracy")
         self.build_now()
 
     def example_inputs(self):

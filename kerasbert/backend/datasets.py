@@ -1,0 +1,22 @@
+"""Batches in the form a backend's trainer takes."""
+
+import keras
+
+
+def tensorflow_dataset(feed, samples):
+    """A `tf.data.Dataset` of the items of `feed`, which has a length; sizes that differ among `samples` are free.
+
+    Keras looks at the first two items of a `PyDataset` alone, and a later one of another shape is an error.
+    """
+    import tensorflow as tf
+
+    def signature(*arrays):
+        shapes = zip(*(array.shape[1:] for array in arrays), strict=True)
+        free = [sizes[0] if len(set(sizes)) == 1 else None for sizes in shapes]
+        return tf.TensorSpec((None, *free), arrays[0].dtype)
+
+    dataset = tf.data.Dataset.from_generator(
+        lambda: (feed[index] for index in range(len(feed))),
+        output_signature=keras.tree.map_structure(signature, *samples),
+    )
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(feed))).prefetch(tf.data.AUTOTUNE)
