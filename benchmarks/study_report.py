@@ -135,7 +135,7 @@ def report(rows: list[dict], path: Path) -> list[Path]:
         f"{len(rows)} cells, {seeds} seeds, {minutes:.0f} minutes of one core in all; every cell {_budget(rows)} but",
         "where its name says otherwise. Mean and standard deviation over seeds. `signs`: R2; `reviews`: accuracy;",
         "`held out`: nats of the objective's own targets (of ELECTRA, of the generator's); `fine-tuned`: nats a word.",
-        "`study.py` says what each measure is.",
+        "`study.py` says what each measure is. How much text or how many passes an order would take is an estimate.",
         "",
         f"![all comparisons]({picture.name})",
     ]
