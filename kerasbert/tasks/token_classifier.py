@@ -2,11 +2,21 @@
 
 import keras
 import numpy as np
+from keras import ops
 
 from ..data.bucketing import BucketedBatches
 from ..data.tagging import TaggedRows, entities
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
+    """The share of tokens whose label is right; Keras's own averages every row first, whatever its width."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        labels, scores = ops.reshape(y_true, (-1,)), ops.reshape(y_pred, (-1, y_pred.shape[-1]))
+        super().update_state(labels, scores, None if sample_weight is None else ops.reshape(sample_weight, (-1,)))
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -52,7 +62,7 @@ class TokenClassifier(Task):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def default_metrics(self):
-        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        return [TokenAccuracy(name="accuracy")]
 
     # === Text ===
 

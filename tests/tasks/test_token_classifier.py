@@ -6,6 +6,7 @@ import pytest
 
 import kerasbert
 from kerasbert.tasks import TokenClassifier
+from kerasbert.tasks.token_classifier import TokenAccuracy
 from tests.data.mixed_text import MARKS, SCRIPTS
 
 LABELS = ["O", "B-PER", "B-LOC", "I-LOC"]
@@ -111,3 +112,12 @@ def test_class_weights_weigh_words(model):
     model.compile(keras.optimizers.Adam(1e-2))
     model.fit(WORDS, TAGS, batch_size=4, epochs=20, verbose=0, class_weight={1: 0.0, 2: 0.0, 3: 0.0})
     assert all(label == "O" for answer in model.tag(WORDS) for label in answer["labels"])
+
+
+def test_accuracy_counts_tokens_of_all_widths_alike():
+    """One of two right in a narrow batch, six of six in a wide one: 7 / 8."""
+    metric = TokenAccuracy()
+    scores = np.eye(2, dtype="float32")
+    metric.update_state(np.array([[0, 1]]), scores[[[0, 0]]], np.ones((1, 2), "float32"))
+    metric.update_state(np.array([[0, 1, 0, 1, 0, 1]]), scores[[[0, 1, 0, 1, 0, 1]]], np.ones((1, 6), "float32"))
+    assert float(metric.result()) == pytest.approx(7 / 8)
