@@ -20,15 +20,49 @@ from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes, label_he
 
 
 @dataclasses.dataclass(frozen=True)
-class ModernBertDecoderConfig(ModernBertConfig):
-    """The encoder's fields; a local layer sees `local_attention // 2` tokens, the last of them the token itself."""
-
-    classifier_pooling: str = "last"
+class ModernBertDecoderConfig:
+    vocabulary_size: int = 50_368
+    num_layers: int = 22
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int = 1_152  # of either half of the gated layer
+    max_length: int = 8_192  # of the training; nothing depends on it
+    local_attention: int = 128  # a local layer sees half of this, the last of them the token itself
+    global_every: int = 3  # layers 0, 3, 6, ... see the whole sequence, ...
+    global_layers: tuple[int, ...] | None = None  # ... unless this says which ones do
+    global_rope_theta: float = 160_000.0  # the paper's first stage has 10,000 here, too
+    local_rope_theta: float = 10_000.0
+    embedding_dropout: float = 0.0
+    attention_dropout: float = 0.0  # on the attention probabilities
+    attention_output_dropout: float = 0.1
+    feed_forward_dropout: float = 0.0
+    classifier_dropout: float = 0.0
+    attention_bias: bool = False
+    feed_forward_bias: bool = False
+    norm_bias: bool = False
+    head_bias: bool = False  # of the dense layer that heads begin with
+    vocabulary_bias: bool = True
+    activation: str = "gelu"
+    head_activation: str = "gelu"
+    classifier_pooling: str = "last"  # the last token, the only one that has seen all
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02  # of the normal before it is cut ...
+    initializer_cutoff: float = 2.0  # ... at so many standard deviations
+    pad_id: int | None = 50_283
+    bos_id: int | None = 50_281
+    eos_id: int | None = 50_282
+    cls_id: int | None = 50_281
+    sep_id: int | None = 50_282
     model_type: str = "modernbert-decoder"
     POOLINGS: ClassVar = ("last",)
 
+    is_global = ModernBertConfig.is_global
+    kernel_initializer = ModernBertConfig.kernel_initializer
+    residual_initializer = ModernBertConfig.residual_initializer
+    norm = ModernBertConfig.norm
+
     def __post_init__(self):
-        super().__post_init__()
+        ModernBertConfig.__post_init__(self)
         if self.local_attention < 2:
             raise ValueError(f"`local_attention` must be at least 2. Received: {self.local_attention}.")
 

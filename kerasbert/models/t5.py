@@ -90,7 +90,8 @@ class T5Config:
             )
         if self.gated and self.activation == "gelu":
             raise ValueError('The gated layers of T5 have the tanh form of gelu. Received: "gelu". Use "gelu_new".')
-        if self.model_type == "mt5" and self.scale_output:
+        never_scales = self.model_type == "mt5"
+        if never_scales and self.scale_output:
             raise ValueError("mT5 does not scale its outputs. Received: scale_output=True. Use scale_output=False.")
 
     @property

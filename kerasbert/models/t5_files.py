@@ -16,9 +16,8 @@ def load_activation(stored):
 
 def load_scale_output(stored):
     """Version 5 of transformers never scales mT5; of others it says so; before, what was not tied was not scaled."""
-    if stored["model_type"].startswith("mt5"):
-        return False
-    return stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
+    never = stored["model_type"].startswith("mt5")
+    return not never and stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
 
 
 def save_feed_forward(config):
