@@ -29,7 +29,7 @@ def batches_by_length(
     """Which examples go together, and in how many rows of what width; the longest come first.
 
     Narrow batches have more rows, up to `TOKENS` tokens. Only the last batch has rows of padding, to a power of two.
-    One of the `FINE_WIDTHS` is used where it saves padding in two batches or more.
+    One of the `FINE_WIDTHS` is used where it has examples for a batch or more.
 
     lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
 
@@ -42,7 +42,7 @@ def batches_by_length(
     order = np.argsort(-lengths, kind="stable")
     fine, counts = np.unique([bucket_width(int(n), limit, FINE_WIDTHS) for n in lengths], return_counts=True)
     rows_of = {int(width): max(batch_size, TOKENS // int(width)) for width in fine}
-    worth = {int(width) for width, count in zip(fine, counts, strict=True) if count >= 2 * rows_of[int(width)]}
+    worth = {int(width) for width, count in zip(fine, counts, strict=True) if count >= rows_of[int(width)]}
     start = 0
     while start < len(order):
         longest = int(lengths[order[start]])
