@@ -57,7 +57,7 @@ class FeatureHead(keras.layers.Layer):
         self.input_dropout = keras.layers.Dropout(dropout, name="input_dropout", **own) if lstm_dim else None
         self.recurrences = [
             keras.layers.Bidirectional(
-                keras.layers.LSTM(lstm_dim, return_sequences=True, **own), name=f"lstm_{i}", **own
+                keras.layers.LSTM(lstm_dim, return_sequences=True, name="lstm", **own), name=f"lstm_{i}", **own
             )
             for i in range(2 if lstm_dim else 0)
         ]

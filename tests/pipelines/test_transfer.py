@@ -31,7 +31,7 @@ def rows(words, count=20):
 def folder(tmp_path_factory):
     """Tables of two languages and a model that has read both."""
     folder = tmp_path_factory.mktemp("languages")
-    (folder / "train.en.tsv").write_text(rows(ENGLISH, 40))
+    (folder / "train.en.tsv").write_text(rows(ENGLISH, 80))
     for language, words in (("en", ENGLISH), ("de", GERMAN)):
         (folder / f"test.{language}.tsv").write_text(rows(words))
     words = " ".join([*ENGLISH.values(), *GERMAN.values(), "film", "rte cola sentence question context : mnli"])
@@ -46,7 +46,7 @@ def test_trained_on_one_language_measured_on_two(folder, tmp_path):
     sources = (f"en={folder}/test.en.tsv", f"de={folder}/test.de.tsv")
     metrics = finetune(
         str(folder / "model"), str(folder / "train.en.tsv"), tmp_path, sources, epochs=30, batch_size=8,
-        learning_rate=5e-3, seeds=(0, 1), patience=3, balanced=True,
+        learning_rate=3e-3, seeds=(0, 1), patience=6, balanced=True,
     )  # fmt: skip
     assert metrics["en_accuracy"] == 1.0
     assert {"de_accuracy", "de_macro_f1", "de_accuracy_deviation", "en_accuracy_deviation"} <= set(metrics)
@@ -74,7 +74,7 @@ def test_early_stopping_goes_back_to_the_best_epoch(folder, tmp_path):
 
     model = TextClassifier.from_preset(tmp_path)
     model.compile("sgd")
-    assert len(shown) == 36 and len(kept_out) == 4
+    assert len(shown) == 72 and len(kept_out) == 8
     assert model.evaluate(kept_out.x, kept_out.y, verbose=0, return_dict=True)["loss"] == pytest.approx(
         min(losses), rel=1e-4
     )
@@ -121,7 +121,7 @@ def text_model(tmp_path_factory):
     words = "rte sentence1 sentence2 entailment not_entailment a b c d question context : ? . who what 0 1 2 3 4 5 stsb"
     tokenizer = Tokenizer.train("unigram", [words] * 30, vocabulary_size=145, family="t5")
     keras.utils.set_random_seed(0)
-    sizes = dict(num_layers=1, num_heads=2, hidden_dim=32, head_dim=16, feed_forward_dim=48, dropout=0.0)
+    sizes = dict(num_layers=1, num_heads=4, hidden_dim=64, head_dim=16, feed_forward_dim=96, dropout=0.0)
     ids = dict(pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id, decoder_start_id=tokenizer.pad_id)
     model = Seq2SeqLM(T5(T5Config(vocabulary_size=tokenizer.vocabulary_size, **sizes, **ids)), tokenizer=tokenizer)
     model.save_to_preset(folder)
@@ -129,12 +129,12 @@ def text_model(tmp_path_factory):
 
 
 def test_a_task_of_glue_as_text(text_model, tmp_path):
-    lines = [f"{x} c\t{y} d\t{int(x != y)}" for x in "ab" for y in "ab"] * 4
+    lines = [f"{x} c\tc d\t{int(x == 'b')}" for x in "ab"] * 8
     (tmp_path / "rte.tsv").write_text("sentence1\tsentence2\tlabel\n" + "\n".join(lines))
     source = str(tmp_path / "rte.tsv")
     metrics = finetune(
-        text_model, source, tmp_path / "model", source, task="rte", text_to_text=True, epochs=25, batch_size=8,
-        learning_rate=1e-2,
+        text_model, source, tmp_path / "model", source, task="rte", text_to_text=True, epochs=40, batch_size=8,
+        learning_rate=5e-3,
     )  # fmt: skip
     answers = [json.loads(line) for line in (tmp_path / "model/predictions.jsonl").read_text().splitlines()]
     assert metrics["accuracy"] == 1.0 and set(metrics) >= {"f1", "matthews", "train_loss"}
@@ -178,7 +178,7 @@ def test_scores_of_what_is_written():
     examples = Examples([("Whose cat?", context), ("Who?", context)], [("Ann's", 7), ("Tom", 18)], dataset)
     writer = Writer(["Ann ' s", "( Tom )"])
     scores, answers = Wording("squad", TASKS["squad"]).score(writer, examples)
-    assert writer.asked[0] == "question: Whose cat ? context: It was Ann ' s cat ( Tom ) . "
+    assert writer.asked[0] == "question: Whose cat ?  context: It was Ann ' s cat ( Tom ) . "
     assert answers == ["Ann's", "(Tom)"] and scores == {"exact_match": 100.0, "f1": 100.0}
     with pytest.raises(ValueError, match="Tasks of classes, score, questions have a form in text.*of tags"):
         Wording("ner", TASKS["ner"])

@@ -81,7 +81,7 @@ def test_backbones_with_states_of_their_own_kind(make, tokenizer, tmp_path):
     model = TextClassifier(make(tokenizer.vocabulary_size), features="mix", tokenizer=tokenizer)
     assert not model.backbone.trainable_variables
     model.compile(keras.optimizers.Adam(5e-2))
-    model.fit(TEXTS, [0, 1, 1], batch_size=3, epochs=30, verbose=0)
+    model.fit(TEXTS, [0, 1, 1], batch_size=3, epochs=100, verbose=0)
     np.testing.assert_array_equal(model.predict(TEXTS, verbose=0).argmax(-1), [0, 1, 1])
     model.save_to_preset(tmp_path)
     again = kerasbert.load(tmp_path)
