@@ -129,7 +129,7 @@ def text_model(tmp_path_factory):
 
 
 def test_a_task_of_glue_as_text(text_model, tmp_path):
-    lines = [f"{x} c\tc d\t{int(x == 'b')}" for x in "ab"] * 8
+    lines = [f"{x} {x} {x} {x}\t{x} d\t{int(x == 'b')}" for x in "ab"] * 8
     (tmp_path / "rte.tsv").write_text("sentence1\tsentence2\tlabel\n" + "\n".join(lines))
     source = str(tmp_path / "rte.tsv")
     metrics = finetune(
