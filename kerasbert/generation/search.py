@@ -44,6 +44,7 @@ class Options:
                 raise ValueError(f"{rule} Received: {self}.")
 
 
+SMALLEST = float(np.finfo("float32").tiny)
 NUMBERS = ("length_penalty", "temperature", "top_p")
 
 
@@ -199,7 +200,8 @@ class BeamSearch:
 def filtered(logits, options):
     """Logits, 0 at most, after temperature, top-k and top-p, in this order; -inf where a token may not be drawn."""
     # From the largest: a tiny temperature makes infinities of the others only.
-    logits = (logits - ops.max(logits, axis=-1, keepdims=True)) / options.temperature
+    temperature = ops.maximum(options.temperature, SMALLEST)  # below it, some processors compute with 0
+    logits = (logits - ops.max(logits, axis=-1, keepdims=True)) / temperature
     if options.top_k is not None and options.top_k < logits.shape[-1]:
         least = ops.top_k(logits, options.top_k)[0][:, -1:]
         logits = ops.where(logits < least, -np.inf, logits)
