@@ -128,6 +128,12 @@ class Backbone(keras.Model):
     # === Calls ===
 
     def __call__(self, inputs, *args, **kwargs):
+        everywhere = [name for name in ("hidden_states", "attention_weights") if kwargs.get(name)]
+        if everywhere and kwargs.get("output_positions") is not None:
+            raise ValueError(
+                "With `output_positions` the last block computes these alone: there is nothing else to look at. "
+                f"Received: {', '.join(everywhere)} as well. Ask for one or the other."
+            )
         if not inputs_are_checked():
             self.check_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)

@@ -133,6 +133,12 @@ FAMILIES = {
 }
 
 
+def test_wanted_positions_leave_nothing_to_look_at():
+    inputs = {"token_ids": np.ones((1, 4), "int32")}
+    with pytest.raises(ValueError, match="Ask for one or the other"):
+        FAMILIES["bert"]()(inputs, output_positions=np.zeros((1, 1), "int32"), hidden_states=True)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("packed", [False, True])
 def test_wanted_positions_alone(family, packed):
