@@ -31,6 +31,14 @@ class Phases(Batches):
             step -= len(part)
         raise AssertionError("the parts are shorter than the run")
 
+    def shape_steps(self) -> list[int]:
+        steps, before = [], -self._start
+        for part in self.parts:
+            passed = min(max(-before, 0), len(part))
+            steps += [before + passed + step for step in part.starting_at(passed).shape_steps()]
+            before += len(part)
+        return steps
+
     def prefixes(self) -> list["Phases"]:
         """The run up to the end of each part, the whole run last: what `fit` gets one after the other."""
         return [Phases(self.parts[: number + 1]) for number in range(len(self.parts))]
@@ -63,6 +71,9 @@ class Mixed(Batches):
             counted = np.arange(x["token_ids"].shape[1], dtype=np.int32)
             x = {**x, "position_ids": np.broadcast_to(counted, x["token_ids"].shape).copy()}
         return x, y, weights
+
+    def shape_steps(self) -> list[int]:
+        return self.mixture.starting_at(self._start).shape_steps()
 
     def shard(self, index: int, count: int) -> "Mixed":
         part = super().shard(index, count)

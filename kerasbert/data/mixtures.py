@@ -1,5 +1,6 @@
 """Mixtures: batches out of several tasks or languages, in shares that a rule of the papers gives."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -120,6 +121,17 @@ class MixtureBatches(Batches):
         parts = {name: part.recipe() for name, part in self.parts.items()}
         return {**super().recipe(), "parts": parts, "rates": self.rates, "by": self.by}
 
+    def shape_steps(self) -> list[int]:
+        if self.by == "rows":
+            return super().shape_steps()
+        first: dict[tuple, int] = {}
+        for step in range(min(len(self), self._period * self.accumulation)):
+            name, before = self._turn((self._start + step) // self.accumulation)
+            start = before * self.batch_size
+            shape = _shapes(_running(self.parts[name], start, start + 1))
+            first.setdefault((name, *sorted(shape.items())), step)
+        return sorted(first.values())
+
     def part_of(self, step: int) -> list[str]:
         """Names of the parts that the rows of a step come from."""
         names = list(self.parts)
@@ -145,6 +157,11 @@ class MixtureBatches(Batches):
                 batch = _like(found, last - first)
             _put(batch, found, places)
         return batch
+
+    @property
+    def _period(self) -> int:
+        """Updates after which every part has had its turn, by="batches"."""
+        return _BLOCK + math.ceil(1 / float(self._shares.min()))
 
     def _turn(self, update: int) -> tuple[str, int]:
         """Whose turn an update is, and how many updates that part had before."""

@@ -36,10 +36,11 @@ class TaskBatches(MixtureBatches):
         steps = sum(sizes.values()) if steps is None else steps
         super().__init__(parts, rates or sizes, batch_size, steps, seed, by="batches")
         self._pass, self._order = sum(sizes.values()), (None, None)
-        # TensorFlow learns from two steps which axes differ: the tasks without rows show it by their first two.
-        self._none = {
-            name: [_without_rows(part[min(step, len(part) - 1)]) for step in (0, 1)] for name, part in parts.items()
-        }
+        self._none = {name: _without_rows(part[0]) for name, part in parts.items()}
+
+    @property
+    def _period(self) -> int:
+        return self._pass
 
     def _turn(self, update: int) -> tuple[str, int]:
         block, place = divmod(update, self._pass)
@@ -54,8 +55,7 @@ class TaskBatches(MixtureBatches):
         name, _ = self._turn(update)
         batch = super()._rows(update, first, last)
         x, y, weight = (
-            {other: none[min(update, 1)][i] for other, none in self._none.items()} | {name: part}
-            for i, part in enumerate(batch)
+            {other: none[i] for other, none in self._none.items()} | {name: part} for i, part in enumerate(batch)
         )
         task = np.full(last - first, list(self.parts).index(name), np.int32)
         return {"task": task, "tasks": x}, y, weight

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from kerasbert.backend import seed_everything
-from kerasbert.data import Seq2SeqBatches
+from kerasbert.data import MixtureBatches, Seq2SeqBatches, TaskBatches
 from kerasbert.data.bucketing import BucketedBatches
 from kerasbert.models import Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.training import Checkpoints, adamw
+from pipelines.phases import Phases
 
 SIZE = dict(vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16, dropout=0.0)
 RNG = np.random.default_rng(0)
@@ -49,18 +50,38 @@ class Stop(keras.callbacks.Callback):
         self.model.stop_training = self.left <= 0
 
 
-@pytest.mark.parametrize("make", [seq2seq, bucketed])
+def phases(shuffle):
+    """Two steps of each of three lengths, the last of several."""
+    return Phases([seq2seq(steps=2, length=3, num_buckets=1), seq2seq(steps=2, num_buckets=1), seq2seq(num_buckets=4)])
+
+
+RUNS = {
+    "seq2seq": lambda shuffle: seq2seq(shuffle=shuffle, num_buckets=4),
+    "bucketed": lambda shuffle: bucketed(shuffle=shuffle, epochs=2),
+    "phases": phases,
+    "mixture": lambda shuffle: MixtureBatches(
+        {"short": seq2seq(length=3, num_buckets=1), "long": seq2seq(num_buckets=1)},
+        dict(short=9, long=1),
+        batch_size=2,
+        steps=30,
+        by="batches",
+    ),
+    "tasks": lambda shuffle: TaskBatches({n: bucketed(shuffle=shuffle, seed=n) for n in (0, 1)}, batch_size=4),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_shape_steps_have_every_shape(make, shuffle):
-    batches = make(shuffle=shuffle, num_buckets=4) if make is seq2seq else make(shuffle=shuffle, epochs=2)
+def test_shape_steps_have_every_shape(run, shuffle):
+    batches = RUNS[run](shuffle)
 
     def shapes(part, steps):
-        return {tuple(array.shape for array in keras.tree.flatten(part[step])) for step in steps}
+        found = [[array.shape[1:] for array in keras.tree.flatten(part[step])] for step in steps]
+        return [set(sizes) for sizes in zip(*found, strict=True)]
 
-    for part in (batches, batches.starting_at(1)):
-        steps = part.shape_steps()
-        assert len(steps) == len(shapes(part, steps)) > 1
-        assert shapes(part, steps) == shapes(part, range(len(part)))
+    for part in (batches, batches.starting_at(1), batches.starting_at(3)):
+        assert shapes(part, part.shape_steps()) == shapes(part, range(len(part)))
+    assert any(len(sizes) > 1 for sizes in shapes(batches, batches.shape_steps()))
 
 
 def test_evaluation_over_buckets_is_that_of_padded_rows():
