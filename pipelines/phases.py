@@ -22,9 +22,7 @@ class Phases(Batches):
         self.length = parts[-1].length
 
     def __getitem__(self, step: int) -> tuple:
-        if not 0 <= step < len(self):
-            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
-        step += self._start
+        step = self._start + self._counted(step)
         for part in self.parts:
             if step < len(part):
                 return part[step]
@@ -64,9 +62,7 @@ class Mixed(Batches):
         self.mixture, self.length = mixture, mixture.length
 
     def __getitem__(self, step: int) -> tuple:
-        if not 0 <= step < len(self):
-            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
-        x, y, weights = self.mixture[step + self._start]
+        x, y, weights = self.mixture[self._start + self._counted(step)]
         if "position_ids" not in x:
             counted = np.arange(x["token_ids"].shape[1], dtype=np.int32)
             x = {**x, "position_ids": np.broadcast_to(counted, x["token_ids"].shape).copy()}

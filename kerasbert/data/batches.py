@@ -54,20 +54,24 @@ class Batches:
         return self._items - self._start
 
     def __getitem__(self, step: int) -> tuple:
-        step = operator.index(step)
-        step = step + len(self) if step < 0 else step
-        if not 0 <= step < len(self):
-            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
-        update, micro = divmod(self._start + step, self.accumulation)
+        update, micro = divmod(self._start + self._counted(step), self.accumulation)
         first = micro * (self.batch_size // self.accumulation) + self._part * self.rows
         if self.accumulation == 1:
             return self._rows(update, first, first + self.rows)
-        if self._latest[0] != update:  # the items of an update come one after the other
-            self._latest = (update, self._rows(update, 0, self.batch_size))
-        _, (x, y, weight) = self._latest
+        latest = self._latest  # read once: other threads may ask for other updates
+        if latest[0] != update:  # the items of an update come one after the other
+            latest = self._latest = (update, self._rows(update, 0, self.batch_size))
+        x, y, weight = latest[1]
         normalizer = _map(lambda w: np.full(self.rows, w.sum(dtype=np.float64) / self.batch_size, np.float32), weight)
         x, y, weight = (_map(lambda value: value[first : first + self.rows], part) for part in (x, y, weight))
         return {**x, "loss_normalizer": normalizer}, y, weight
+
+    def _counted(self, step: int) -> int:
+        """A step of this run, counted from its beginning; negative ones count from the end."""
+        step = operator.index(step)
+        if not -len(self) <= step < len(self):
+            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
+        return step % len(self)
 
     def __iter__(self) -> Iterator[tuple]:
         return (self[step] for step in range(len(self)))

@@ -73,10 +73,10 @@ class DenoisingBatches(PassBatches):
         accumulation: int = 1,
     ):
         facts = facts_of(corpus, "pad")
-        self._check(objective, layout, rate, mean_span, packed)
+        self._check(objective, layout, rate, mean_span, packed, group)
         self.corpus, self.length, self.objective = corpus, length, objective
         self.layout, self.packed = layout, packed
-        self.group = group or (1 if objective in ("prefix_lm", "deshuffling") else 128)
+        self.group = (1 if objective in ("prefix_lm", "deshuffling") else 128) if group is None else group
         self.targets_only = layout != "causal" if targets_only is None else targets_only
         self._pad = facts["pad_id"]
         self._start_id = self._pad if start_id is None else start_id
@@ -106,7 +106,7 @@ class DenoisingBatches(PassBatches):
                 f"{spans} spans in {self.room} tokens. Use longer spans, a lower rate, or shorter rows."
             )
         self._make_plan(seed)
-        self.target_length = target_length or self._widest_target(targets)
+        self.target_length = self._widest_target(targets) if target_length is None else target_length
         if self.target_length < 2 and layout == "encoder_decoder":
             raise ValueError(f"`target_length` must be at least 2. Received: {target_length}.")
         super().__init__(batch_size, (0, len(self._plan)), seed, steps, accumulation)
@@ -131,7 +131,7 @@ class DenoisingBatches(PassBatches):
     # ------------------------------------------------------------------ plan
 
     @staticmethod
-    def _check(objective: str, layout: str, rate: float, mean_span: float, packed: bool) -> None:
+    def _check(objective: str, layout: str, rate: float, mean_span: float, packed: bool, group: int | None) -> None:
         for name, value, known in (("objective", objective, OBJECTIVES), ("layout", layout, LAYOUTS)):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r}.")
@@ -139,6 +139,8 @@ class DenoisingBatches(PassBatches):
             raise ValueError(f"`rate` must be between 0 and 1. Received: {rate}. To hide all, use deshuffling or lm.")
         if mean_span < 1:
             raise ValueError(f"`mean_span` must be at least 1. Received: {mean_span}.")
+        if group is not None and group < 1:
+            raise ValueError(f"`group` must be at least 1. Received: {group}.")
         if objective == "lm" and layout != "causal":
             raise ValueError('"lm" has no inputs. Use layout="causal", or objective="prefix_lm".')
         if packed and objective == "replace_spans":

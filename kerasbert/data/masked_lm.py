@@ -79,7 +79,7 @@ class MaskedLMBatches(PassBatches):
             raise ValueError(f"`rows` must be one of {', '.join(ROWS)}. Received: {rows!r}.")
         if not 0 < mask_rate < 1:
             raise ValueError(f"`mask_rate` must be between 0 and 1. Received: {mask_rate}.")
-        if dupe_factor < 1 or (max_predictions or 1) < 1:
+        if dupe_factor < 1 or (max_predictions is not None and max_predictions < 1):
             raise ValueError(
                 f"`dupe_factor` and `max_predictions` must be at least 1. Received: {dupe_factor}, {max_predictions}."
             )
@@ -106,7 +106,7 @@ class MaskedLMBatches(PassBatches):
             ngrams=ngram_shares(ngrams) if isinstance(ngrams, int) else ngrams,
             token_weights=None if rare_exponent is None else self._token_weights(rare_exponent),
         )
-        self.max_predictions = self._masking.slots
+        self.max_predictions, self._spares_first = self._masking.slots, self._masking.skip_first
         self._options = {"rows": rows, "rule": rule, "ngrams": ngrams, "lone_sentences": lone_sentences}
         self._options |= {"rare_exponent": rare_exponent, "language": language}
         super().__init__(batch_size, self._layout.bounds, seed, steps, accumulation)
@@ -130,7 +130,9 @@ class MaskedLMBatches(PassBatches):
         else:
             draws = row_draws(self.seed, update, DYNAMIC, first, last - first, draws)
         left = "padding_mask" in x
-        x["masked_positions"], targets = self._masking(x["token_ids"], token_counts(x), draws, left)
+        # Rules that spare the first token of a row spare those of all sequences in it.
+        never = x["position_ids"] == 0 if self._spares_first and "position_ids" in x else None
+        x["masked_positions"], targets = self._masking(x["token_ids"], token_counts(x), draws, left, never)
         if self.language is not None:
             x["language_ids"] = np.full_like(x["token_ids"], self.language)
         weights = (x["masked_positions"] >= 0).astype(np.float32)
@@ -147,5 +149,8 @@ class MaskedLMBatches(PassBatches):
         return albert_word_starts(tokenizer.tokens) if unigram else self.corpus.word_starts
 
     def _token_weights(self, exponent: float) -> np.ndarray:
-        counts = self.corpus.counts()
-        return rare_first_weights(np.pad(counts, (0, self.corpus.facts["vocabulary_size"] - len(counts))), exponent)
+        counts, facts = self.corpus.counts(), self.corpus.facts
+        counts = np.pad(counts, (0, facts["vocabulary_size"] - len(counts)))
+        if facts["unk_id"] is not None:
+            counts[facts["unk_id"]] = 0  # a token that stands for many is nothing to learn
+        return rare_first_weights(counts, exponent)

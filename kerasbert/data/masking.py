@@ -76,17 +76,9 @@ class TokenMasking:
 
         Returns: positions and targets, int32 (b, slots).
         """
-        length = token_ids.shape[1]
-        columns = np.arange(length, dtype=np.int32)
-        candidates = columns >= length - lengths[:, None] if left_padding else columns < lengths[:, None]
-        if self.skip_first:
-            candidates &= columns != (length - lengths[:, None] if left_padding else 0)
-        if never is not None:
-            candidates &= ~never
-        for special in self.special_ids:
-            candidates &= token_ids != special
+        candidates = self.candidates(token_ids, lengths, left_padding, never)
         positions = self._chosen(token_ids, candidates, lengths, draws)
-        place = self._place_draws(length)
+        place = self._place_draws(token_ids.shape[1])
         choices, further = draws[:, place : place + self.slots], None
         if self._decides_by_word:  # the draw of a word's first piece holds for all of it
             word = np.cumsum(self.word_starts.take(token_ids), axis=1)
@@ -97,6 +89,19 @@ class TokenMasking:
             choices = np.take_along_axis(choices, lead, axis=1)
         kinds = self.mask_id, self.vocabulary_size, self.shares, self.random_from
         return positions, corruption.replace_tokens(token_ids, positions, choices, *kinds, further)
+
+    def candidates(self, token_ids: np.ndarray, lengths: np.ndarray, left_padding: bool, never: np.ndarray | None):
+        """bool (b, s): the tokens that may be hidden. Arguments as those of a call."""
+        length = token_ids.shape[1]
+        columns = np.arange(length, dtype=np.int32)
+        candidates = columns >= length - lengths[:, None] if left_padding else columns < lengths[:, None]
+        if self.skip_first:
+            candidates &= columns != (length - lengths[:, None] if left_padding else 0)
+        if never is not None:
+            candidates &= ~never
+        for special in self.special_ids:
+            candidates &= token_ids != special
+        return candidates
 
     def _chosen(self, token_ids: np.ndarray, candidates: np.ndarray, lengths: np.ndarray, draws: np.ndarray):
         slots = self.slots

@@ -108,8 +108,7 @@ class MixtureBatches(Batches):
         self.length = max(part.length for part in parts.values())
         self._shares = np.array(list(self.rates.values()))
         super().__init__(batch_size, steps, seed, accumulation)
-        if by == "rows":
-            self._check_shapes()
+        self._check_shapes()
 
     @property
     def tokens_per_step(self) -> int:
@@ -191,7 +190,12 @@ class MixtureBatches(Batches):
         shapes = {name: _shapes(_running(part, 0, 1)) for name, part in self.parts.items()}
         first = next(iter(shapes))
         for name, shape in shapes.items():
-            if shape != shapes[first]:
+            if "x.stream_start" in shape:
+                raise ValueError(
+                    "Rows of a stream must go on from step to step, which those of a mixture do not. Received: "
+                    f"{name!r}, rows for a memory. Write one corpus of all the text."
+                )
+            if self.by == "rows" and shape != shapes[first]:
                 different = sorted(key for key in {*shape, *shapes[first]} if shape.get(key) != shapes[first].get(key))
                 raise ValueError(
                     f"Parts that are mixed inside a batch must have the same keys and shapes. {name!r} and {first!r} "

@@ -38,10 +38,9 @@ class DrawnMasking:
     def num_draws(self, length: int) -> int:
         return 2 * self.rule.slots
 
-    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray, left_padding: bool = False):
-        rule, columns = self.rule, np.arange(token_ids.shape[1], dtype=np.int32)
-        candidates = columns >= len(columns) - lengths[:, None] if left_padding else columns < lengths[:, None]
-        candidates &= ~np.isin(token_ids, rule.special_ids)
+    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray, left_padding=False, never=None):
+        rule = self.rule
+        candidates = rule.candidates(token_ids, lengths, left_padding, never)
         counts = num_to_predict(lengths, rule.rate, rule.slots)
         positions = draw_tokens(candidates, counts, rule.slots, draws)
         shares = draws[:, rule.slots : 2 * rule.slots]
@@ -80,10 +79,15 @@ class ReplacedTokenBatches(MaskedLMBatches):
     ):
         if not 0 <= mask_share <= 1:
             raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")
-        if with_replacement and options.get("whole_words"):
-            raise ValueError("Slots drawn with replacement are pieces. Received: whole_words=True. Choose one.")
+        others = [name for name in ("whole_words", "ngrams", "rare_exponent") if options.get(name)]
+        others += ["rule"] if options.get("rule", "bert") != "bert" else []
+        if with_replacement and others:
+            raise ValueError(
+                "Slots drawn with replacement are pieces, all as likely, by BERT's rule. Received: "
+                f"{', '.join(others)}, too. Choose one."
+            )
         self.mask_share, self.with_replacement = mask_share, with_replacement
-        slots = max_predictions or max(1, int((mask_rate + 0.005) * length))
+        slots = max(1, int((mask_rate + 0.005) * length)) if max_predictions is None else max_predictions
         super().__init__(corpus, batch_size, length, mask_rate=mask_rate, max_predictions=slots, **options)
         if self.sentence_pairs:
             raise ValueError("Replaced token detection has no second target. Received: rows of labelled pairs.")

@@ -204,6 +204,8 @@ def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
         ({"objective": "replace_spans", "packed": True}, "does not know beforehand"),
         ({"sentinels": [299, 298]}, "a sentinel for every span. Received: 2 sentinels for 3 spans"),
         ({"target_length": 1}, "`target_length` must be at least 2"),
+        ({"target_length": 0}, "`target_length` must be at least 2"),
+        ({"group": 0}, "`group` must be at least 1"),
     ],
 )
 def test_bad_arguments(corpus, options, message):

@@ -249,6 +249,7 @@ def test_recipe(corpus):
         ({"mask_rate": 15}, "`mask_rate` must be between 0 and 1"),
         ({"dupe_factor": 0}, "must be at least 1"),
         ({"max_predictions": -1}, "must be at least 1"),
+        ({"max_predictions": 0}, "must be at least 1"),
         ({"accumulation": 3}, "multiple of `accumulation`"),
         ({"accumulation": 0}, "`accumulation` must be an integer of at least 1"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
@@ -258,6 +259,23 @@ def test_recipe(corpus):
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
         MaskedLMBatches(corpus, **{"batch_size": 8, "length": 32, "steps": 2, **options})
+
+
+def test_the_unknown_token_is_no_rare_token(documents, wordpiece, tmp_path):
+    text = [*documents, "§ § ¶."]  # nothing that the tokenizer knows
+    corpus = Corpus.write(tmp_path, text, wordpiece)
+    assert 0 < corpus.counts()[wordpiece.unk_id] < 5
+    batches = MaskedLMBatches(corpus, 8, 32, rare_exponent=0.7)
+    assert not any((y[weight > 0] == wordpiece.unk_id).any() for _, y, weight in batches)
+
+
+def test_packed_rows_spare_the_first_token_of_every_sequence(corpus):
+    x, _, _ = MaskedLMBatches(corpus, 64, 64, rows="packed", rule="xlm", mask_rate=0.9)[0]
+    assert x["sequence_ids"].max() > 1
+    firsts = np.take_along_axis(x["position_ids"], np.maximum(x["masked_positions"], 0), axis=1) == 0
+    assert not firsts[x["masked_positions"] >= 0].any()
+    lasts = x["token_ids"][x["position_ids"] > 0]
+    assert (lasts == corpus.facts["mask_id"]).mean() > 0.5
 
 
 def test_bad_corpora(corpus, documents, tmp_path):

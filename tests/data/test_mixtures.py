@@ -10,6 +10,7 @@ from kerasbert.data import (
     MaskedLMBatches,
     MixtureBatches,
     Seq2SeqBatches,
+    StreamBatches,
     Tokenizer,
     mixing_rates,
 )
@@ -193,6 +194,10 @@ def test_bad_mixtures(parts, corpus):
     by_batch = MixtureBatches(other, batch_size=4, steps=50, by="batches")
     shapes = {tuple(sorted(x)) for x, _, _ in by_batch}
     assert len(shapes) == 2
+    stream = {"en": StreamBatches(corpus, 4, 24)}
+    for by in ("rows", "batches"):
+        with pytest.raises(ValueError, match="must go on from step to step.*Received: 'en'"):
+            MixtureBatches(stream, {"en": 1}, batch_size=4, steps=1, by=by)
     with pytest.raises(ValueError, match='`by` must be "rows" or "batches"'):
         MixtureBatches(parts, batch_size=4, steps=1, by="tokens")
 

@@ -88,7 +88,9 @@ def test_packed_rows_weigh_all_their_tokens(corpus):
         (dict(mask_share=1.5), "`mask_share` must be between 0 and 1"),
         (dict(sentence_pairs=True), "no second target"),
         (dict(rows="sentence_order"), "no second target"),
-        (dict(with_replacement=True, whole_words=True), "Choose one"),
+        (dict(with_replacement=True, whole_words=True), "Received: whole_words, too. Choose one"),
+        (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: ngrams, rule, too"),
+        (dict(max_predictions=0), "must be at least 1"),
         (dict(mask_rate=1.0), "`mask_rate` must be between 0 and 1"),
     ],
 )

@@ -117,5 +117,8 @@ def test_phases_are_one_run(corpora):
     np.testing.assert_array_equal(batches.shard(1, 2)[4][0]["token_ids"], batches[4][0]["token_ids"][2:])
     assert [len(prefix) for prefix in batches.prefixes()] == [3, 5]
     assert batches.recipe()["parts"][1]["length"] == 20
-    with pytest.raises(IndexError, match="outside this run of 5 steps"):
-        batches[5]
+    np.testing.assert_array_equal(batches[-1][0]["token_ids"], batches[4][0]["token_ids"])
+    np.testing.assert_array_equal(rest[-2][0]["token_ids"], batches[3][0]["token_ids"])
+    for step in (5, -6):
+        with pytest.raises(IndexError, match="outside this run of 5 steps"):
+            batches[step]
