@@ -10,6 +10,7 @@ Every training is a cell: its row is appended to RESULTS once it is finished, a 
 a cell that was cut off continues from its checkpoint. `plot` draws the accuracy by length and the learned alignments.
 """
 
+import itertools
 import json
 import sys
 import time
@@ -34,6 +35,7 @@ from kerasbert.objectives import Seq2SeqLM  # noqa: E402
 from kerasbert.training import Checkpoints, Progress, adamw  # noqa: E402
 
 RESULTS = Path(__file__).with_name("reversal.jsonl")
+PICTURE = Path(__file__).with_name("reversal.png")
 RUNS = Path("runs/reversal")
 END, FIRST, SYMBOLS = 1, 2, 8  # ids: 0 pads and starts, 1 ends
 LONGEST = 60
@@ -104,6 +106,10 @@ def finished() -> dict:
     return {row["cell"]: row for row in map(json.loads, lines)}
 
 
+def folder_of(key: str) -> str:
+    return key.replace(", ", "_").replace(" ", "_")
+
+
 def cell(task: str, name: str, steps: int) -> dict:
     """One training; its row of RESULTS."""
     key = f"{task}, {name}, {steps} steps"
@@ -112,7 +118,7 @@ def cell(task: str, name: str, steps: int) -> dict:
     seed_everything(0)
     model = make_model(name)
     model.compile(adamw(5e-3 if name == "transformer" else 3e-3, warmup=steps // 10, steps=steps, weight_decay=0.0))
-    folder = RUNS / key.replace(", ", "_").replace(" ", "_")
+    folder = RUNS / folder_of(key)
     clock = folder / "seconds.json"  # spent before an interruption
     before, begin = json.loads(clock.read_text()) if clock.exists() else 0.0, time.perf_counter()
     write = keras.callbacks.LambdaCallback(
@@ -146,33 +152,41 @@ def train(
             print(f"{row['cell']:44} {row['seconds']:5} s  {shown}", flush=True)
 
 
-def plot(folder: Path = RUNS) -> None:
-    """Draws `accuracy.png` and `alignments.png` from the cells that are there."""
+def plot(runs: Path = RUNS) -> None:
+    """Draws the accuracy by length of the cells that are there, and the alignments that their models learned."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = [(*key.split(", ")[:1], ", ".join(key.split(", ")[1:-1]), key, row) for key, row in finished().items()]
-    figure, axes = plt.subplots(1, len(TASKS), figsize=(11, 4), sharey=True, squeeze=False)
-    for axis, task in zip(axes[0], TASKS, strict=True):
-        for _, name, _, row in (found for found in rows if found[0] == task):
-            axis.plot(*zip(*((p["length"], p["symbols"]) for p in row["by_length"]), strict=True), label=name)
+    rows = finished()
+    names = {key: key.rpartition(",")[0] for key in rows}  # without the steps
+    found = {}
+    for key, name in names.items():
+        model = Seq2SeqLM.from_preset(runs / folder_of(key) / "model")
+        weights = alignment(model, name.partition(", ")[0])
+        if weights is not None:
+            found[name] = weights
+    figure = plt.figure(figsize=(11, 8), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(4, 4))
+    for axis, task in zip(above.subplots(1, len(TASKS), sharey=True), TASKS, strict=True):
+        for key, name in names.items():
+            if name.startswith(f"{task}, "):
+                lengths, right = zip(*((p["length"], p["symbols"]) for p in rows[key]["by_length"]), strict=True)
+                axis.plot(lengths, right, label=name.partition(", ")[2])
         axis.set(title=task, xlabel="length", ylabel="symbols that are right", ylim=(0, 1.02))
-    axes[0, -1].legend()
-    figure.savefig(folder / "accuracy.png", bbox_inches="tight", dpi=120)
-
-    found = []
-    for task, name, key, _ in rows:
-        model = Seq2SeqLM.from_preset(folder / key.replace(", ", "_").replace(" ", "_") / "model")
-        weights = alignment(model, task)
-        found += [] if weights is None else [(f"{task}, {name}", weights)]
-    figure, axes = plt.subplots(1, len(found), figsize=(3 * len(found), 3.2), squeeze=False)
-    for axis, (title, weights) in zip(axes[0], found, strict=True):
+        axis.legend()
+    columns = -(-len(found) // 2)
+    axes = below.subplots(2, columns, squeeze=False).flat
+    for axis, (name, weights) in itertools.zip_longest(axes, found.items(), fillvalue=(None, None)):
+        if name is None:
+            axis.remove()
+            continue
         axis.imshow(weights, cmap="gray_r", vmin=0, vmax=1)
-        axis.set(title=title, xlabel="source", ylabel="target")
-    figure.savefig(folder / "alignments.png", bbox_inches="tight", dpi=120)
-    print(f"{folder / 'accuracy.png'}, {folder / 'alignments.png'}")
+        axis.set_title(name, fontsize=8)
+        axis.set(xlabel="source", ylabel="target", xticks=[], yticks=[])
+    figure.savefig(PICTURE, dpi=120)
+    print(PICTURE)
 
 
 if __name__ == "__main__":
