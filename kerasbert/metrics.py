@@ -142,7 +142,8 @@ def squad(
 ) -> dict[str, float]:
     """Exact match and F1 of SQuAD, percent, to the last digit of the official scripts.
 
-    A data set whose questions say `is_impossible` is scored by version 2.0, any other by version 1.1.
+    A data set of which a question says `is_impossible`, or has no answers, is scored by version 2.0, any other by
+    version 1.1.
 
     Args:
         dataset: a SQuAD file, its content, or the list under "data" in it.
@@ -156,7 +157,7 @@ def squad(
         with `null_odds` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
     """
     questions = [q for article in _articles(dataset) for p in article["paragraphs"] for q in p["qas"]]
-    if not any("is_impossible" in question for question in questions):
+    if not any("is_impossible" in question or not question["answers"] for question in questions):
         return _squad_1(questions, predictions)
     missing = [question["id"] for question in questions if question["id"] not in predictions]
     if missing:

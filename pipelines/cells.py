@@ -1,17 +1,20 @@
 """Cells of rows, checked: every mistake is named by its file and its row."""
 
+import ast
 import math
 
 
-def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str) -> str:
-    """The name of the column that holds `what`: the one given, or the first of those known."""
+def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str, number: int | None = None) -> str:
+    """The name of the column that holds `what`: the one given, or the first of those known, in whatever case."""
+    has = f"It has{'' if number is None else f' in row {number}'}: {', '.join(map(str, row))}."
     if given is not None and given not in row:
-        raise ValueError(f"{path} has no column {given!r}. It has: {', '.join(map(str, row))}.")
-    found = given or next((name for name in names if name in row), None)
+        raise ValueError(f"{path} has no column {given!r}. {has}")
+    lower = {str(name).strip().lower(): name for name in reversed(row)}
+    found = given or next((lower[name] for name in names if name in lower), None)
     if found is None:
         raise ValueError(
             f"Which column of {path} holds the {what} cannot be told from its name. Known are: {', '.join(names)}. "
-            f"It has: {', '.join(map(str, row))}. Rename it, or pass --columns.text, --columns.pair or --columns.label."
+            f"{has} Rename it, or pass --columns.text, --columns.pair or --columns.label."
         )
     return found
 
@@ -42,6 +45,17 @@ def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
             "or drop the row."
         )
     return [str(item) for item in value]
+
+
+def written_out(value):
+    """A list or a dict that a table holds as text, "['a', 'b']"; anything else as it is."""
+    if not isinstance(value, str) or not value.strip().startswith(("[", "{")):
+        return value
+    try:
+        found = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+    return found if isinstance(found, (list, dict)) else value
 
 
 def number_of(columns, name: str, default: int, path) -> int:

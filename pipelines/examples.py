@@ -1,15 +1,14 @@
 """Examples of every kind of task out of files: texts with labels, tagged words, questions, choices, pairs of texts."""
 
-import json
 import math
-import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .cells import column, is_missing, list_of, number_of, text_of
+from .cells import column, is_missing, list_of, text_of, written_out
+from .choices import read_choices
 from .labelled import Columns, read_labelled
-from .tables import open_text, read_rows, suffix_of
+from .tables import open_text, read_rows, suffix_of, whole_json
+from .tagged import read_tags
 
 KINDS = ("classes", "labels", "score", "tags", "questions", "choices", "sequences")
 
@@ -43,9 +42,8 @@ def read_examples(
 
     Args:
         kind: one of `KINDS`.
-        path: "classes", "labels", "score": see `read_labelled`; several labels stand in one cell, with "|" between.
-            "tags": columns of words and tags with blank lines between sentences, or rows with lists.
-            "questions": SQuAD's json, or rows. "choices": rows in the form of SWAG, RACE or ARC.
+        path: "classes", "labels", "score": see `read_labelled`. "tags": columns of words and tags with blank lines
+            between sentences, or rows with lists. "questions": SQuAD's json, or rows. "choices": see `choices`.
             "sequences": rows, or two files of as many lines, `train.de,train.en`.
         columns: names, where they cannot be guessed.
         encoding: of the files.
@@ -53,13 +51,11 @@ def read_examples(
     """
     columns = columns or Columns()
     if kind in ("classes", "labels", "score"):
-        found = read_labelled(path, columns, encoding)
-        if kind == "score":
-            _check_scores(found.labels, path)
-        labels = [[n for n in label.split("|") if n] for label in found.labels] if kind == "labels" else found.labels
-        return Examples(found.texts, labels)
-    reader = {"tags": _tags, "questions": _questions, "choices": _choices, "sequences": _sequences}[kind]
-    examples = reader(path, columns, encoding)
+        found = read_labelled(path, columns, encoding, several=kind == "labels")
+        _check_numbers(found.labels, path, kind)
+        return Examples(found.texts, found.labels)
+    readers = {"tags": read_tags, "questions": _questions, "choices": read_choices, "sequences": _sequences}
+    examples = Examples(*readers[kind](path, columns, encoding))
     if kind == "questions" and not impossible:
         kept = [i for i, answer in enumerate(examples.y) if answer is not None]
         examples = Examples([examples.x[i] for i in kept], [examples.y[i] for i in kept], examples.dataset)
@@ -68,8 +64,13 @@ def read_examples(
     return examples
 
 
-def _check_scores(labels: list[str], path) -> None:
+def _check_numbers(labels: list, path, kind: str) -> None:
+    """Scores must be finite, and NaN is no name of a class."""
     for number, label in enumerate(labels, start=1):
+        if kind != "score":
+            if "nan" in (name.lower() for name in ([label] if kind == "classes" else label)):
+                raise ValueError(f"A label is a name. Received: {path} row {number}: {label!r}. Drop the row.")
+            continue
         try:
             finite = math.isfinite(float(label))
         except ValueError:
@@ -80,83 +81,34 @@ def _check_scores(labels: list[str], path) -> None:
             raise ValueError(f"Scores must be finite. Received: {path} row {number}: {label!r}. Drop the row.")
 
 
-# === Tagged words ===
-
-
-def _tags(path, columns: Columns, encoding: str) -> Examples:
-    if suffix_of(path) not in ("", ".json", ".jsonl", ".ndjson", ".parquet"):
-        return _tag_columns(Path(path), columns, encoding)
-    rows = read_rows(path, encoding)
-    if not rows:
-        return Examples([], [])
-    words = column(rows[0], ("tokens", "words", "sentence"), columns.text, path, "words")
-    tags = column(rows[0], ("ner_tags", "tags", "labels", "pos_tags"), columns.label, path, "tags")
-    x = [list_of(row, words, path, number, "words") for number, row in enumerate(rows, start=1)]
-    y = [list_of(row, tags, path, number, "tags") for number, row in enumerate(rows, start=1)]
-    for number, (sentence, labels) in enumerate(zip(x, y, strict=True), start=1):
-        if len(sentence) != len(labels):
-            raise ValueError(
-                f"Every word must have a tag. Received: {path} row {number} of {len(sentence)} words with "
-                f"{len(labels)} tags."
-            )
-    return Examples(x, y)
-
-
-def _tag_columns(path: Path, columns: Columns, encoding: str) -> Examples:
-    """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence."""
-    word, tag = number_of(columns, "text", 0, path), number_of(columns, "label", -1, path)
-    x: list[list[str]] = [[]]
-    y: list[list[str]] = [[]]
-    for number, line in enumerate(open_text(path, encoding).split("\n"), start=1):
-        line = line.rstrip("\r")
-        # Words may be any character but the one that separates columns, such as a no-break space.
-        cells = line.split("\t") if "\t" in line else line.split(" ")
-        cells = [cell for cell in cells if cell]
-        if not cells or cells[0] == "-DOCSTART-":
-            if x[-1]:
-                x.append([])
-                y.append([])
-            continue
-        if len(cells) < max(2, word + 1, tag + 1):
-            wanted = "a word and a tag" if max(word, tag) < 2 else f"{max(word, tag) + 1} columns"
-            raise ValueError(f"A line must have {wanted}. Received: {path} line {number}: {line[:60]!r}.")
-        x[-1].append(cells[word])
-        y[-1].append(cells[tag])
-    return Examples(x, y) if x[-1] else Examples(x[:-1], y[:-1])
-
-
 # === Questions ===
 
 
-def _questions(path, columns: Columns, encoding: str) -> Examples:
+def _questions(path, columns: Columns, encoding: str) -> tuple[list, list, list]:
     if suffix_of(path) == ".json":
-        text = open_text(Path(path), encoding)
-        try:
-            content = json.loads(text)
-        except json.JSONDecodeError:
-            content = None  # lines of JSON, or a mistake that `read_rows` tells
-        if isinstance(content, dict) and "data" in content:
-            return _squad(content["data"], path)
-    rows = read_rows(path, encoding)
+        content = whole_json(open_text(Path(path), encoding))
+        if isinstance(content, dict) and isinstance(content.get("data"), list):
+            if not any(isinstance(entry, dict) and "question" in entry for entry in content["data"]):
+                return _squad(content["data"], path)
     articles = []
-    for number, row in enumerate(rows, start=1):
-        question = text_of(row, column(row, ("question",), columns.text, path, "questions"), path, number, "a question")
-        name = column(row, ("context", "passage"), columns.pair, path, "contexts")
+    for number, row in enumerate(read_rows(path, encoding), start=1):
+        names = columns.among(row)
+        name = column(row, ("question",), names.text, path, "questions", number)
+        question = text_of(row, name, path, number, "a question")
+        name = column(row, ("context", "passage"), names.pair, path, "contexts", number)
         context = text_of(row, name, path, number, "a context")
-        answers = _answers(row, column(row, ("answers", "answer"), columns.label, path, "answers"), path, number)
+        name = column(row, ("answers", "answer"), names.label, path, "answers", number)
+        answers = _answers(row, name, path, number)
         entry = {"id": str(row.get("id", number - 1)), "question": question, "answers": answers}
-        entry["is_impossible"] = not answers
         articles.append({"paragraphs": [{"context": context, "qas": [entry]}]})
-    entries = [article["paragraphs"][0]["qas"][0] for article in articles]
-    if all(entry["answers"] for entry in entries):  # version 1.1 does not say of any that it is possible
-        for entry in entries:
-            del entry["is_impossible"]
     return _squad(articles, path)
 
 
 def _answers(row: dict, name: str, path, number: int) -> list[dict]:
     """A cell of answers: one text, a list of them, SQuAD's list of dicts, or a dict of lists as the hub has it."""
     value = row[name]
+    if isinstance(value, str) and value.lstrip().startswith(("{'", '{"')):
+        value = written_out(value)
     if is_missing(value) or value == []:
         return []
     if isinstance(value, dict):
@@ -170,9 +122,10 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
     return [answer if isinstance(answer, dict) else dict(text=str(answer), answer_start=None) for answer in value]
 
 
-def _squad(articles: list, path) -> Examples:
-    x, y, seen = [], [], set()
-    for paragraph, question in _entries(articles, path):
+def _squad(articles: list, path) -> tuple[list, list, list]:
+    """(pairs, answers, articles): of version 1.1 where every question has an answer, else of version 2.0."""
+    x, y, seen, entries = [], [], set(), list(_entries(articles, path))
+    for paragraph, question in entries:
         key = question.get("id")
         where = f"{path} question {key}"
         if key is None or key in seen:
@@ -182,24 +135,35 @@ def _squad(articles: list, path) -> Examples:
         for part, name in ((question, "question"), (paragraph, "context")):
             if not isinstance(part.get(name), str) or not part[name].strip():
                 raise ValueError(f"A question needs a {name}. Received: {where} without it. Drop it.")
-        answers, context = question.get("answers") or [], paragraph["context"]
-        x.append((question["question"], context))
-        y.append(None)
-        for number, answer in enumerate(answers):
-            if not isinstance(answer.get("text"), str) or not answer["text"].strip():
-                raise ValueError(
-                    f"An answer needs a text. Received: {where} with {answer!r:.60}. Give it, or an empty list of "
-                    "answers where there is none."
-                )
-            if number == 0 and answer["text"] not in context:
-                raise ValueError(
-                    f"An answer must be a part of its context. Received: {where}: {answer['text']!r:.60}. Drop the "
-                    "question, or correct the answer."
-                )
-        if answers:
-            text, start = answers[0]["text"], answers[0].get("answer_start")
-            y[-1] = (text, context.find(text) if start is None else start)
-    return Examples(x, y, articles)
+        answers = question["answers"] = question.get("answers") or []
+        x.append((question["question"], paragraph["context"]))
+        y.append(_first_answer(answers, paragraph["context"], where))
+    if None in y:
+        for (_, question), answer in zip(entries, y, strict=True):
+            question["is_impossible"] = answer is None
+    return x, y, articles
+
+
+def _first_answer(answers: list, context: str, where: str) -> tuple[str, int] | None:
+    """(text, first character) of the first of some answers, which all need a text."""
+    for answer in answers if isinstance(answers, list) else [answers]:
+        if not isinstance(answer, dict) or not isinstance(answer.get("text"), str) or not answer["text"].strip():
+            raise ValueError(
+                f"An answer needs a text. Received: {where} with {answer!r:.60}. Give it, or an empty list of answers "
+                "where there is none."
+            )
+    if not answers:
+        return None
+    text, start = answers[0]["text"], answers[0].get("answer_start")
+    if text not in context:
+        raise ValueError(
+            f"An answer must be a part of its context. Received: {where}: {text!r:.60}. Drop the question, or correct "
+            "the answer."
+        )
+    try:
+        return text, context.find(text) if start is None else int(start)
+    except (TypeError, ValueError):
+        raise ValueError(f"`answer_start` counts characters. Received: {where}: {start!r:.60}.") from None
 
 
 def _entries(articles: list, path):
@@ -208,104 +172,25 @@ def _entries(articles: list, path):
         if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
             raise ValueError(f"An article has a list of paragraphs. Received: {path} article {number} without it.")
         for paragraph in article["paragraphs"]:
-            if not isinstance(paragraph.get("qas"), list):
+            questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+            if not isinstance(questions, list) or not all(isinstance(question, dict) for question in questions):
                 raise ValueError(
                     f"A paragraph has a list of questions, qas. Received: {path} article {number} with one without it."
                 )
-            yield from ((paragraph, question) for question in paragraph["qas"])
-
-
-# === Choices ===
-
-
-class IncompleteRow(ValueError):
-    """A row without the choice that is said to be right: tables of ARC have some that lost their choices."""
-
-
-def _choices(path, columns: Columns, encoding: str) -> Examples:
-    is_table = suffix_of(path) in (".csv", ".tsv")
-    rows = read_rows(path, encoding, header=not is_table)
-    if is_table and rows and _choice_columns(rows[0].values()):  # the first row is a header
-        rows = read_rows(path, encoding)
-    x, y, incomplete = [], [], []
-    for number, row in enumerate(rows, start=1):
-        try:
-            context, choices, answer = _choice_row(row, path, number, columns)
-        except IncompleteRow as error:
-            incomplete.append(error)
-            continue
-        x.append((*context, choices))
-        y.append(answer)
-    if incomplete and not x:
-        raise incomplete[0]
-    if incomplete:
-        warnings.warn(f"{len(incomplete)} of {len(rows)} rows are left out. {incomplete[0]}", stacklevel=4)
-    return Examples(x, y)
-
-
-def _choice_columns(names: Iterable[str]) -> bool:
-    return any(name in names for name in ("ending0", "ending_0", "options", "choices", "choice1", "answerKey"))
-
-
-def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], int]:
-    """(context or (passage, question), the choices, the number of the right one) of SWAG, RACE, ARC or a bare table."""
-    names = list(row)
-    letters = None
-    if "ending0" in row:  # SWAG: the choices go on with the second sentence
-        context = (row["sent1"],) if "sent1" in row else (row.get("ctx") or row["startphrase"],)
-        second = row.get("sent2", "")
-        choices = [f"{second} {row[name]}".strip() for name in names if name.startswith("ending")]
-    elif "options" in row:  # RACE
-        context, choices = (row["article"], row["question"]), list(row["options"])
-    elif isinstance(row.get("choices"), dict):  # ARC as the hub has it
-        context, choices, letters = (row["question"],), list(row["choices"]["text"]), list(row["choices"]["label"])
-    elif isinstance(row.get("choices"), list):
-        context, choices = (row[column(row, ("context", "question"), columns.text, path, "contexts")],), row["choices"]
-    elif "choice1" in row:  # COPA
-        context = (row[column(row, ("premise", "context", "question"), columns.text, path, "contexts")],)
-        choices = [row[name] for name in names if name.startswith("choice")]
-    elif names[0] == "0" and len(names) > 3:  # a table without a header: context, choices, answer
-        context, choices = (row["0"],), [row[name] for name in names[1:-1] if row[name] != ""]
-    else:
-        raise ValueError(
-            "A row must have choices in the form of SWAG (ending0...), RACE (options), ARC (choices) or COPA "
-            f"(choice1...). Received: {path} with {', '.join(map(str, names))}."
-        )
-    for text in (*context, *choices):
-        if text is None or isinstance(text, (list, dict)):
-            raise ValueError(f"Contexts and choices are texts. Received: {path} row {number} with {text!r:.60}.")
-    if columns.label is not None and columns.label not in row:
-        raise ValueError(f"{path} has no column {columns.label!r}. It has: {', '.join(map(str, names))}.")
-    key = columns.label or next((n for n in ("label", "answerKey", "answer", "gold", names[-1]) if n in row), None)
-    value = row[key]
-    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    answer = _choice_number(said, len(choices), letters)
-    if answer is None:
-        lost = len(choices) < 2 or said in ("C", "D", "E")
-        raise (IncompleteRow if lost else ValueError)(
-            f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {path} "
-            f"row {number}: {said!r}."
-        )
-    return tuple(map(str, context)), [str(choice) for choice in choices], answer
-
-
-def _choice_number(answer: str, count: int, letters: list | None) -> int | None:
-    if letters and answer in letters:
-        return letters.index(answer)
-    number = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
-    return number if 0 <= number < count else None
+            yield from ((paragraph, question) for question in questions)
 
 
 # === Pairs of texts ===
 
 
-def _sequences(path, columns: Columns, encoding: str) -> Examples:
-    if "," in str(path) and not str(path).startswith("hf://"):
+def _sequences(path, columns: Columns, encoding: str) -> tuple[list[str], list[str]]:
+    if "," in str(path) and not str(path).startswith("hf://") and not Path(path).is_file():
         files = [Path(part) for part in str(path).split(",")]
         for file in files:
             if not file.is_file():
                 raise FileNotFoundError(f"There is no file {file}.")
-        sides = [open_text(file, encoding).removesuffix("\n").split("\n") for file in files]
+        texts = [open_text(file, encoding).removesuffix("\n") for file in files]
+        sides = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ValueError(
                 "Sources and targets are two files of as many lines. Received: "
@@ -315,16 +200,18 @@ def _sequences(path, columns: Columns, encoding: str) -> Examples:
             empty = next((number for number, line in enumerate(side, start=1) if not line.strip()), None)
             if empty is not None:
                 raise ValueError(f"Every line needs a text. Received: {file} line {empty} without it. Drop the pair.")
-        return Examples(*sides)
+        return tuple(sides)
     rows = read_rows(path, encoding)
     if not rows:
-        return Examples([], [])
+        return [], []
     if isinstance(rows[0].get("translation"), dict):
-        first, second = list(rows[0]["translation"])[:2]
         rows = [row.get("translation") or {} for row in rows]
+        first, second = (*rows[0], None, None)[:2]
+        columns = columns.among(rows[0])
         columns = Columns(text=columns.text or first, label=columns.label or second)
     sources = ("source", "document", "article", "text", "input", "dialogue")
     targets = ("target", "summary", "highlights", "output", "abstract")
+    columns = columns.among(rows[0])
     source = column(rows[0], sources, columns.text, path, "sources")
     target = column(rows[0], targets, columns.label, path, "targets")
     x, y = [], []
@@ -332,7 +219,7 @@ def _sequences(path, columns: Columns, encoding: str) -> Examples:
         x.append(_joined(row, source, path, number))
         several = isinstance(row.get(target), list) and row[target]
         y.append(text_of({target: row[target][0]} if several else row, target, path, number, "a target"))
-    return Examples(x, y)
+    return x, y
 
 
 def _joined(row: dict, name: str, path, number: int) -> str:

@@ -1,14 +1,20 @@
 """Labelled texts out of tables and plain files, with their columns guessed where the names allow it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from .cells import is_missing
 from .tables import open_text, read_rows, suffix_of
 
-TEXT_NAMES = ("text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document")
-PAIR_NAMES = ("text_pair", "pair", "sentence2", "hypothesis", "sentence", "question2", "passage", "answer")
-LABEL_NAMES = ("label", "labels", "class", "category", "target", "sentiment", "score", "stars", "gold_label")
+TEXT_NAMES = (
+    "text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document", "#1 string",
+)  # fmt: skip
+PAIR_NAMES = ("text_pair", "pair", "sentence2", "hypothesis", "sentence", "question2", "passage", "answer", "#2 string")
+LABEL_NAMES = (
+    "label", "labels", "class", "category", "target", "sentiment", "score", "stars", "gold_label", "is_duplicate",
+    "quality",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -19,24 +25,40 @@ class Columns:
     pair: str | None = None
     label: str | None = None
 
+    def among(self, names: Iterable[str]) -> "Columns":
+        """What is asked of a table with these names."""
+        return self
+
+
+class UsualColumns(Columns):
+    """What a data set calls its columns: a file of it that calls them otherwise is guessed at."""
+
+    def among(self, names: Iterable[str]) -> Columns:
+        return Columns(*(name if name in names else None for name in (self.text, self.pair, self.label)))
+
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts (or pairs of texts) with their labels."""
+    """Texts (or pairs of texts) with their labels: a name each, or a list of names."""
 
     texts: list[str | tuple[str, str]]
-    labels: list[str]
+    labels: list[str] | list[list[str]]
 
     def __len__(self):
         return len(self.texts)
 
 
-def read_labelled(path: str | Path, columns: Columns | None = None, encoding: str = "utf-8") -> Labelled:
-    """Reads labelled examples.
+def read_labelled(
+    path: str | Path, columns: Columns | None = None, encoding: str = "utf-8", several: bool = False
+) -> Labelled:
+    """Reads labelled examples. White space around labels is no part of them, and a whole number is written as one.
 
     A data set of the hub is `hf://name`, or `hf://name#split`; its split is "train" unless named. A `.txt` file has a
     label, white space and the text in each line. Tables (`.csv`, `.tsv`, `.json`, `.jsonl`, `.parquet`; `.gz` allowed)
     have named columns, or numbered ones when `columns` gives numbers.
+
+    Args:
+        several: a text has any number of labels, in a list or with "|" between them.
 
     Raises:
         FileNotFoundError: nothing is there.
@@ -44,36 +66,61 @@ def read_labelled(path: str | Path, columns: Columns | None = None, encoding: st
     """
     columns = columns or Columns()
     if suffix_of(path) == ".txt":
-        return _plain_lines(Path(path), encoding)
+        return _plain_lines(Path(path), encoding, several)
     numbered = any(name is not None and name.isdecimal() for name in vars(columns).values())
-    return _from_rows(read_rows(path, encoding, header=not numbered), columns, path)
+    return _from_rows(read_rows(path, encoding, header=not numbered), columns, path, several)
 
 
-def _from_rows(rows: list[dict], columns: Columns, path: str | Path) -> Labelled:
+def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bool) -> Labelled:
     if not rows:
         raise ValueError(f"{path} has no rows.")
     columns = _found(columns, list(rows[0]), path)
     texts, labels = [], []
     for number, row in enumerate(rows, start=1):
-        cells = {name: row.get(name) for name in (columns.text, columns.pair, columns.label) if name is not None}
-        wrong = [name for name, value in cells.items() if is_missing(value) or isinstance(value, (list, dict))]
-        if wrong and is_missing(cells[wrong[0]]):
-            raise ValueError(f"Every row needs a text and a label. Received: {path} row {number} without {wrong[0]!r}.")
-        if wrong and wrong[0] != columns.label:
-            value = cells[wrong[0]]
-            raise ValueError(f"Texts are strings. Received: {path} row {number}, column {wrong[0]!r}: {value!r:.60}.")
-        text = str(cells[columns.text])
-        texts.append(text if columns.pair is None else (text, str(cells[columns.pair])))
-        labels.append(str(cells[columns.label]))
+        parts = []
+        for name in filter(None, (columns.text, columns.pair)):
+            value = row.get(name)
+            if is_missing(value):
+                raise ValueError(f"Every row needs a text and a label. Received: {path} row {number} without {name!r}.")
+            if isinstance(value, (list, dict)):
+                raise ValueError(f"Texts are strings. Received: {path} row {number}, column {name!r}: {value!r:.60}.")
+            parts.append(str(value))
+        texts.append(parts[0] if columns.pair is None else tuple(parts))
+        value = row.get(columns.label)
+        names = (_split(value) if several else [value]) if not isinstance(value, (list, tuple)) else list(value)
+        names = [_name(name) for name in names]
+        if None in names:
+            raise ValueError(
+                f"Every row needs a text and a label. Received: {path} row {number} without {columns.label!r}."
+            )
+        if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not several):
+            raise ValueError(
+                f"A label is one name. Received: {path} row {number}, column {columns.label!r}: {value!r:.60}. Several "
+                "labels of a text are --task labels."
+            )
+        labels.append(names if several else names[0])
     return Labelled(texts, labels)
+
+
+def _split(cell) -> list:
+    """The names in a cell, which may be empty; a cell that is not there is one name that is not there."""
+    return [name for name in cell.split("|") if name.strip()] if isinstance(cell, str) else [cell]
+
+
+def _name(value) -> str | None:
+    """A label as it is written, or None where there is none: " good" -> "good", 1.0 -> "1"."""
+    if is_missing(value):
+        return None
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
 def _found(columns: Columns, names: list[str], path: str | Path) -> Columns:
     """Completes the columns by their names; a table of two columns needs only one of them to be known."""
+    columns = columns.among(names)
     for name in vars(columns).values():
         if name is not None and name not in names:
             raise ValueError(f"{path} has no column {name!r}. It has: {', '.join(map(str, names))}.")
-    lower = {str(name).lower(): name for name in names}
+    lower = {str(name).strip().lower(): name for name in names}
     taken = {name for name in vars(columns).values() if name is not None}
 
     def guess(known: tuple[str, ...], given: str | None) -> str | None:
@@ -97,7 +144,7 @@ def _found(columns: Columns, names: list[str], path: str | Path) -> Columns:
     return Columns(text, pair, label)
 
 
-def _plain_lines(path: Path, encoding: str) -> Labelled:
+def _plain_lines(path: Path, encoding: str, several: bool) -> Labelled:
     texts, labels = [], []
     for number, line in enumerate(open_text(path, encoding).split("\n"), start=1):
         parts = line.split(maxsplit=1)
@@ -105,7 +152,7 @@ def _plain_lines(path: Path, encoding: str) -> Labelled:
             continue
         if len(parts) == 1:
             raise ValueError(f"A line must read `label text`. Received: {path} line {number}: {line.strip()[:60]!r}.")
-        labels.append(parts[0])
+        labels.append(_split(parts[0]) if several else parts[0])
         texts.append(parts[1].strip())
     if not texts:
         raise ValueError(f"{path} has no lines.")

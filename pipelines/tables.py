@@ -1,9 +1,12 @@
 """Rows of tables in every format, and the text of files."""
 
+import codecs
 import csv
 import gzip
 import io
 import json
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
@@ -45,7 +48,7 @@ def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) ->
         return _json_rows(Path(path), text)
     csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))
     dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if suffix == ".tsv" else {}
-    rows = [row for row in csv.reader(io.StringIO(text, newline=""), **dialect) if row]
+    rows = [row for row in cells_of(text, path, **dialect) if row]
     if not rows:
         return []
     names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
@@ -58,34 +61,62 @@ def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) ->
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+def cells_of(text: str, path: str | Path, **dialect) -> Iterator[list[str]]:
+    """The cells of every line of a CSV; a blank line has none."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise ValueError(
+            f"{path} is not valid CSV: {error}, at line {reader.line_num}. A quote inside a cell that is quoted must "
+            "be doubled, and a quote that opens a cell must be closed."
+        ) from None
+
+
 def open_text(path: Path, encoding: str = "utf-8") -> str:
     """The whole text of a file, gzipped or not."""
-    data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a whole gzip file: {error}.") from None
     try:
         return data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
+        likely = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
         raise ValueError(
             f"{path} is not valid {encoding}: line {line}, byte {error.start} (0x{data[error.start]:02x}). Name the "
-            "file's encoding, such as --encoding latin-1; a file of several encodings must be converted first."
+            f"file's encoding, such as --encoding {likely}; a file of several encodings must be converted first."
         ) from None
     except LookupError:
         raise ValueError(f"`encoding` must be one that Python knows, such as utf-8. Received: {encoding!r}.") from None
 
 
 def _json_rows(path: Path, text: str) -> list[dict]:
-    lines = [text] if text.lstrip().startswith("[") else text.split("\n")
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            found = json.loads(line) if line.strip() else []
-        except json.JSONDecodeError as error:
-            where = "" if lines == [text] else f" line {number}"
-            raise ValueError(f"{path}{where} is not valid JSON: {error}.") from None
-        rows += found if isinstance(found, list) else [found]
+    whole = whole_json(text) if text.lstrip().startswith("{") else None
+    if isinstance(whole, dict):  # one object over several lines, perhaps with the rows under "data"
+        rows = whole["data"] if isinstance(whole.get("data"), list) else [whole]
+    else:
+        rows = []
+        lines = [text] if text.lstrip().startswith("[") else text.split("\n")
+        for number, line in enumerate(lines, start=1):
+            try:
+                found = json.loads(line) if line.strip() else []
+            except json.JSONDecodeError as error:
+                where = "" if lines == [text] else f" line {number}"
+                raise ValueError(f"{path}{where} is not valid JSON: {error}.") from None
+            rows += found if isinstance(found, list) else [found]
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} must hold JSON objects, one an example.")
     return rows
+
+
+def whole_json(text: str):
+    """What a file holds that is one JSON value; None for lines of JSON, and for mistakes."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
 
 
 def _parquet(path: Path) -> list[dict]:

@@ -50,6 +50,14 @@ def test_squad_2_with_thresholds():
         metrics.squad(data, {"a": "cat", "b": "", "c": ""})
 
 
+def test_squad_2_without_its_flag():
+    """A question without answers makes a data set one of version 2.0, whatever it says."""
+    data = article(question("a", "cat"), question("b"))
+    scores = metrics.squad(data, {"a": "cat", "b": ""})
+    assert (scores["exact"], scores["HasAns_total"], scores["NoAns_total"]) == (100, 1, 1)
+    assert metrics.squad(data, {"a": "cat", "b": "dog"})["NoAns_exact"] == 0
+
+
 def test_entities_equal_conlleval(shared_data):
     folder = shared_data / "metric_oracles" / "conlleval"
     blocks = (folder / "output.txt").read_text().strip().split("\n\n")

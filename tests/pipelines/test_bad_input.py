@@ -27,6 +27,15 @@ LINES = {
         ('{"text": "x", "label": "1"}\n{"text": "x"}', "file.jsonl row 2 without 'label'"),
         ('{"text": ["x"], "label": "1"}', "Texts are strings. Received: .*row 1, column 'text'"),
         ('{"text": "x", "label": "1"}\n{"text"', "file.jsonl line 2 is not valid JSON"),
+        ('{"text": "x", "label": ["a", "b"]}', "A label is one name. Received: .*row 1.*--task labels"),
+        ('label,text\n1,"a\n0,b\n', "file.csv is not valid CSV: unexpected end of data, at line 3. .*closed"),
+        ('label,text\n1,"a" b\n', "file.csv is not valid CSV: .*, at line 2. .*doubled"),
+        ("text,label\nx,1\ny,nan\n", "A label is a name. Received: .*file.csv row 2: 'nan'"),
+        ("text,label\nx,1\n".encode("utf-16"), "file.csv is not valid utf-8: .*--encoding utf-16"),
+    ],
+    "labels": [
+        ('{"text": "x", "labels": ["a", null]}', "row 1 without 'labels'"),
+        ('{"text": "x", "labels": ["a"]}\n{"text": "x"}', "row 2 without 'labels'"),
     ],
     "score": [
         ("text,score\nx,1\ny,nan\n", "Scores must be finite. Received: .*file.csv row 2: 'nan'"),
@@ -51,10 +60,19 @@ LINES = {
         ('{"question": "q", "context": null, "answer": "a"}', "needs a context in 'context'.*row 1 without it"),
         ('{"question": "q", "context": "a", "answers": {"answer_start": [0]}}', "texts of answers.*row 1"),
         ('{"question": "q", "context": "a", "answers": {"text": ["a"], "answer_start": [0, 1]}}', "a start, or none"),
+        (squad(question(answers="Ann")), "An answer needs a text. Received: .*question 7 with 'Ann'"),
+        (squad(question(answers=[{"text": "Ann", "answer_start": "x"}])), "counts characters. Received: .*7: 'x'"),
+        (json.dumps({"data": [{"paragraphs": ["x"]}]}), "list of questions, qas. Received: .*article 0"),
+        (squad("who"), "list of questions, qas. Received: .*article 0"),
     ],
     "choices": [
         ('{"question": null, "choices": ["a", "b"], "label": 0}', "are texts. Received: .*file.jsonl row 1 with None"),
         ('{"question": "q", "choices": ["a", "b"], "label": NaN}', "a number from 0.*row 1: 'nan'"),
+        ('{"article": "p", "question": "q", "options": "a, b", "answer": "A"}', "Choices are a list. .*row 1 with 'a"),
+        ('{"ending0": "x", "ending1": "y", "label": 0}', "Which column of .* holds the contexts.* in row 1: end"),
+        ('{"question": "q", "choices": ["a", "b"]}', "holds the right choices.*--columns.label"),
+        ('{"question": "q", "choices": ["a", "b"], "label": 0}\n{"question": "q", "label": 0}', "form of SWAG.* row 2"),
+        ('{"question": "q", "choices": {"text": ["a", "b"], "label": ["A"]}, "label": "A"}', "has a label.*row 1"),
     ],
     "sequences": [
         ('{"source": "a", "target": "b"}\n{"source": "a"}', "needs a target in 'target'.*row 2 without it"),
@@ -77,6 +95,18 @@ def written(folder, text):
 def test_files(tmp_path, kind, text, message):
     with pytest.raises(ValueError, match=message):
         read_examples(kind, written(tmp_path, text))
+
+
+def test_lines_of_other_widths(tmp_path):
+    (tmp_path / "a.conll").write_text("Ann B-PER\nNew York B-LOC\n")
+    with pytest.raises(ValueError, match="as many columns. Received: .*a.conll line 2: 'New York B-LOC', of 3 among"):
+        read_examples("tags", tmp_path / "a.conll")
+
+
+def test_files_that_are_not_gzip(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(b"text,label")
+    with pytest.raises(ValueError, match="a.csv.gz is not a whole gzip file"):
+        read_examples("classes", tmp_path / "a.csv.gz")
 
 
 def test_columns_that_are_not_there(tmp_path):

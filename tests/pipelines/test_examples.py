@@ -49,6 +49,20 @@ def test_tags_from_columns_and_rows(tmp_path):
         read_examples("tags", write(tmp_path, "c.conll", "\n\n"))
 
 
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.conll", "\ufeffAnn\tB-PER\r\n#\tO\r\n \r\nBob B-PER\r\n"),
+        ("a.conll", "# id 1\tdomain=en\nAnn\t_\t_\tB-PER\n#\t_\t_\tO\n\n# id 2\tdomain=en\nBob\t_\t_\tB-PER\n"),
+        ("a.csv", 'Tag,Word\nB-PER,Ann\nO,"#"\n\nB-PER,Bob\n'),
+        ("a.tsv", "token\tpos\tner_tag\nAnn\tX\tB-PER\n#\tX\tO\n\nBob\tX\tB-PER\n"),
+    ],
+)
+def test_columns_with_names_and_comments(tmp_path, name, text):
+    found = read_examples("tags", write(tmp_path, name, text))
+    assert (found.x, found.y) == ([["Ann", "#"], ["Bob"]], [["B-PER", "O"], ["B-PER"]])
+
+
 def test_questions_from_squad_and_rows(tmp_path):
     found = read_examples("questions", write(tmp_path, "a.json", squad(ANSWERED, OPEN)))
     assert found.x == [("who sat", "the cat sat"), ("who ran", "the cat sat")] and found.y == [("cat", 4), None]
@@ -63,6 +77,14 @@ def test_questions_from_squad_and_rows(tmp_path):
     assert found.y == [("cat", 4)] and "is_impossible" not in json.dumps(found.dataset)
     found = read_examples("questions", write(tmp_path, "b.jsonl", {"question": "q", "context": "a b", "answer": "b"}))
     assert found.y == [("b", 2)]
+    bare = squad(
+        {"id": "a", "question": "q", "answers": [{"text": "cat"}]}, {"id": "b", "question": "q", "answers": []}
+    )
+    found = read_examples("questions", write(tmp_path, "b.json", bare))
+    assert found.y == [("cat", 4), None]
+    assert [q["is_impossible"] for q in found.dataset[0]["paragraphs"][0]["qas"]] == [False, True]
+    table = write(tmp_path, "a.csv", "question,context,answers\nq,a b,\"{'text': ['b'], 'answer_start': [2]}\"\nr,c,\n")
+    assert read_examples("questions", table).y == [("b", 2), None]
     wrong = squad({**ANSWERED, "answers": [{"text": "dog", "answer_start": 0}]})
     with pytest.raises(ValueError, match="part of its context. Received: .* question a: 'dog'"):
         read_examples("questions", write(tmp_path, "c.json", wrong))
@@ -88,6 +110,22 @@ def test_questions_from_squad_and_rows(tmp_path):
         ),
         ("a.jsonl", {"premise": "P", "choice1": "x", "choice2": "y", "label": 0}, ("P", ["x", "y"]), 0),
         ("a.csv", "premise,choice1,choice2,label\nP,x,y,1\n", ("P", ["x", "y"]), 1),
+        ("a.csv", "article,question,options,answer\nP,Q,\"['x', 'y']\",B\n", ("P", "Q", ["x", "y"]), 1),
+        ("a.csv", "question,A,B,C,answer\nQ,x,y,,B\n", ("Q", ["x", "y"]), 1),
+        ("a.jsonl", {"ctx": "C", "endings": ["x", "y"], "label": "1"}, ("C", ["x", "y"]), 1),
+        (
+            "a.jsonl",
+            {"question_stem": "Q", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "B"},
+            ("Q", ["x", "y"]),
+            1,
+        ),
+        ("a.jsonl", {"question": "Q", "options": {"A": "x", "B": "y"}, "answer": "B"}, ("Q", ["x", "y"]), 1),
+        (
+            "a.jsonl",
+            {"context": "P", "question": "Q", "choices": ["x", "y"], "label": 1},
+            ("P", "Q", ["x", "y"]),
+            1,
+        ),
     ],
 )
 def test_choices_of_every_form(tmp_path, name, text, example, answer):
@@ -115,6 +153,10 @@ def test_sequences(tmp_path):
     sources, targets = write(tmp_path, "a.txt", "ein Hund\neine Katze\n"), write(tmp_path, "b.txt", "a dog\na cat\n")
     found = read_examples("sequences", f"{sources},{targets}")
     assert (found.x, found.y) == (["ein Hund", "eine Katze"], ["a dog", "a cat"])
+    for side in ("x.de", "x.en"):
+        write(tmp_path, side, "ja\r\nno")
+    assert read_examples("sequences", f"{tmp_path}/x.de,{tmp_path}/x.en").y == ["ja", "no"]
+    assert read_examples("sequences", write(tmp_path, "a,b.csv", "source,target\na,b\n")).x == ["a"]
     rows = write(tmp_path, "a.jsonl", {"source": ["One.\n", "Two."], "target": ["first", "second"]})
     assert (read_examples("sequences", rows).x, read_examples("sequences", rows).y) == (["One. Two."], ["first"])
     pairs = write(tmp_path, "b.jsonl", {"translation": {"de": "ja", "en": "yes"}})
@@ -129,6 +171,10 @@ def test_sequences(tmp_path):
 def test_several_labels_and_lists_of_the_hub(tmp_path, monkeypatch):
     found = read_examples("labels", write(tmp_path, "a.csv", "text,label\nfine,good|new\nold,new\n"))
     assert found.y == [["good", "new"], ["new"]]
+    found = read_examples("labels", write(tmp_path, "b.csv", "text,labels\nfine,good | new\nold,\n"))
+    assert found.y == [["good", "new"], []]
+    lists = write(tmp_path, "a.jsonl", '{"text": "a", "labels": ["good", "new"]}\n{"text": "b", "labels": []}')
+    assert read_examples("labels", lists).y == found.y
 
     class Found(list):
         features = {"ner_tags": SimpleNamespace(feature=SimpleNamespace(names=["O", "B-X"])), "tokens": object()}

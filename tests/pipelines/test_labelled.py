@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.labelled import Columns, read_labelled
+from pipelines.labelled import Columns, UsualColumns, read_labelled
 
 
 def write(folder, name, text, encoding="utf-8"):
@@ -29,6 +29,32 @@ def test_encodings(tmp_path):
     with pytest.raises(ValueError, match="byte 5 .0xe9.. Name the file's encoding"):
         read_labelled(path)
     assert read_labelled(path, encoding="latin-1").texts == ["caf\u00e9"]
+
+
+def test_labels_as_they_are_written(tmp_path):
+    """White space is no part of labels or names of columns, and a whole number is one."""
+    csv = write(tmp_path, "a.csv", "text, Label\r\n a , good\r\n\r\nb,good \r\n")
+    assert (read_labelled(csv).texts, read_labelled(csv).labels) == ([" a ", "b"], ["good", "good"])
+    lines = write(tmp_path, "a.jsonl", '{"text": "a", "label": 1.0}\n{"text": "b", "label": 1}\n')
+    assert read_labelled(lines).labels == ["1", "1"]
+
+
+def test_json_over_several_lines(tmp_path):
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    for content, count in ((rows, 2), ({"version": 1, "data": rows}, 2), (rows[0], 1)):
+        path = write(tmp_path, "a.json", json.dumps(content, indent=2))
+        assert read_labelled(path).labels == ["x", "y"][:count]
+
+
+def test_usual_columns_give_way(tmp_path):
+    """What a data set calls its columns is taken where a file has it, and guessed where it has not."""
+    usual = UsualColumns("premise", "hypothesis", "label")
+    theirs = write(tmp_path, "a.tsv", "sentence1\tsentence2\tgold_label\na\tb\tneutral\n")
+    assert read_labelled(theirs, usual).texts == [("a", "b")] and read_labelled(theirs, usual).labels == ["neutral"]
+    own = write(tmp_path, "b.tsv", "text\thypothesis\tpremise\tlabel\nx\tb\ta\tneutral\n")
+    assert read_labelled(own, usual).texts == [("a", "b")]
+    with pytest.raises(ValueError, match="has no column 'premise'"):
+        read_labelled(theirs, Columns("premise", "hypothesis", "label"))
 
 
 def test_tables_with_guessed_columns(tmp_path):

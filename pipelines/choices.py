@@ -1,0 +1,120 @@
+"""Multiple choice out of files, in the forms of SWAG, RACE, ARC, COPA and HellaSwag, and bare tables."""
+
+import re
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+from .cells import column, is_missing, written_out
+from .labelled import Columns
+from .tables import read_rows, suffix_of
+
+# Columns that hold all choices of a row, as a list or as a dict. RACE: options. HellaSwag: endings.
+TOGETHER = ("choices", "options", "endings")
+PASSAGES = ("article", "passage", "context")
+CONTEXTS = (*PASSAGES, "premise", "question", "question_stem", "sent1", "ctx", "startphrase", "query", "text")
+APART = re.compile(r"(choice|ending|option)_?\d+|[A-Z]")
+ANSWERS = ("label", "answerkey", "answer", "gold", "correct")
+
+
+class IncompleteRow(ValueError):
+    """A row without the choice that is said to be right: tables of ARC have some that lost their choices."""
+
+
+def read_choices(path: str | Path, columns: Columns, encoding: str) -> tuple[list[tuple], list[int]]:
+    """((context, choices) or (passage, question, choices) of every row, the number of the right choice)."""
+    is_table = suffix_of(path) in (".csv", ".tsv")
+    rows = read_rows(path, encoding, header=not is_table)
+    if is_table and rows and _names_choices(rows[0].values()):  # the first row is a header
+        rows = read_rows(path, encoding)
+    x, y, incomplete = [], [], []
+    for number, row in enumerate(rows, start=1):
+        try:
+            context, choices, answer = _choice_row(row, path, number, columns.among(row))
+        except IncompleteRow as error:
+            incomplete.append(error)
+            continue
+        x.append((*context, choices))
+        y.append(answer)
+    if incomplete and not x:
+        raise incomplete[0]
+    if incomplete:
+        warnings.warn(f"{len(incomplete)} of {len(rows)} rows are left out. {incomplete[0]}", stacklevel=4)
+    return x, y
+
+
+def _names_choices(names: Iterable) -> bool:
+    names = {str(name).strip() for name in names}
+    return bool(names & {"answerKey", *TOGETHER}) or sum(APART.fullmatch(name) is not None for name in names) > 1
+
+
+def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], int]:
+    """(context or (passage, question), the choices, the number of the right one) of a row."""
+    names, letters, where = list(row), None, f"{path} row {number}"
+    is_bare = names[0] == "0" and len(names) > 3
+    together = next((name for name in TOGETHER if name in row), None)
+    apart = [name for name in names if APART.fullmatch(str(name))]
+    if is_bare:  # a table without a header: context, choices, answer
+        choices, found = _without_tail([row[name] for name in names[1:-1]]), [row["0"]]
+    elif together:
+        choices, letters = _listed(written_out(row[together]), where)
+    elif len(apart) > 1:
+        choices = _without_tail([row[name] for name in apart])
+    else:
+        raise ValueError(
+            "A row must have choices in the form of SWAG (ending0...), RACE (options), ARC (choices) or COPA "
+            f"(choice1...), or as A, B... Received: {where} with {', '.join(map(str, names))}."
+        )
+    if not is_bare:
+        found = [row[name] for name in _context_names(row, columns, path, number)]
+    if apart and row.get("sent2") is not None:  # SWAG: the choices go on with the second sentence
+        choices = [f"{row['sent2']} {choice}".strip() for choice in choices]
+    for text in (*found, *choices):
+        if text is None or isinstance(text, (list, dict)):
+            raise ValueError(f"Contexts and choices are texts. Received: {where} with {text!r:.60}.")
+    given = columns.label or (names[-1] if is_bare else None)
+    value = row[column(row, ANSWERS, given, path, "right choices", number)]
+    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    answer = _choice_number(said, len(choices), letters)
+    if answer is None:
+        lost = len(choices) < 2 or said in ("C", "D", "E")
+        raise (IncompleteRow if lost else ValueError)(
+            f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {where}: "
+            f"{said!r}."
+        )
+    return tuple(map(str, found)), [str(choice) for choice in choices], answer
+
+
+def _context_names(row: dict, columns: Columns, path, number: int) -> list[str]:
+    """The column of the context, or those of a passage and its question."""
+    passage = next((name for name in PASSAGES if name in row), None)
+    if columns.text is None and columns.pair is None and passage and "question" in row:
+        return [passage, "question"]
+    context = column(row, CONTEXTS, columns.text, path, "contexts", number)
+    return [context] if columns.pair is None else [context, column(row, (), columns.pair, path, "questions", number)]
+
+
+def _without_tail(choices: list) -> list:
+    """Choices up to the last that is there: rows of one table may have different numbers of them."""
+    return choices[: max((i for i, choice in enumerate(choices, start=1) if not is_missing(choice)), default=0)]
+
+
+def _listed(value, where: str) -> tuple[list, list | None]:
+    """(choices, their letters) out of a list, a dict by letter, or ARC's dict of two lists."""
+    if isinstance(value, list):
+        return value, None
+    if not isinstance(value, dict):
+        raise ValueError(f"Choices are a list. Received: {where} with {value!r:.60}.")
+    if not isinstance(value.get("text"), list):
+        return list(value.values()), [str(name) for name in value]
+    letters = value.get("label")
+    if letters is not None and len(letters) != len(value["text"]):
+        raise ValueError(f"Every choice has a label. Received: {where} with {value!r:.80}.")
+    return value["text"], None if letters is None else [str(letter) for letter in letters]
+
+
+def _choice_number(answer: str, count: int, letters: list | None) -> int | None:
+    if letters and answer in letters:
+        return letters.index(answer)
+    number = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
+    return number if 0 <= number < count else None

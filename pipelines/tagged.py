@@ -1,0 +1,94 @@
+"""Tagged words out of files: a word a line, or a sentence a row."""
+
+from pathlib import Path
+
+from .cells import column, list_of, number_of
+from .labelled import Columns
+from .tables import cells_of, open_text, read_rows, suffix_of
+
+WORD_NAMES = ("tokens", "words", "sentence", "token", "word")
+TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label")
+
+
+def read_tags(path: str | Path, columns: Columns, encoding: str) -> tuple[list[list[str]], list[list[str]]]:
+    """(the words of each sentence, their tags) of a file: rows with lists, or CoNLL's columns."""
+    if suffix_of(path) not in ("", ".json", ".jsonl", ".ndjson", ".parquet"):
+        return _tag_columns(Path(path), columns, encoding)
+    rows = read_rows(path, encoding)
+    if not rows:
+        return [], []
+    columns = columns.among(rows[0])
+    words = column(rows[0], WORD_NAMES, columns.text, path, "words")
+    tags = column(rows[0], TAG_NAMES, columns.label, path, "tags")
+    x = [list_of(row, words, path, number, "words") for number, row in enumerate(rows, start=1)]
+    y = [list_of(row, tags, path, number, "tags") for number, row in enumerate(rows, start=1)]
+    for number, (sentence, labels) in enumerate(zip(x, y, strict=True), start=1):
+        if len(sentence) != len(labels):
+            raise ValueError(
+                f"Every word must have a tag. Received: {path} row {number} of {len(sentence)} words with "
+                f"{len(labels)} tags."
+            )
+    return x, y
+
+
+def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list[str]], list[list[str]]]:
+    """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence.
+
+    The first line may name the columns. A line that begins with "#" is a comment where it has another number of
+    columns than the words have.
+    """
+    text = open_text(path, encoding)
+    lines = list(cells_of(text, path)) if suffix_of(path) == ".csv" else list(map(_cells, text.split("\n")))
+    lines = [[] if not any(cells) or cells[0] == "-DOCSTART-" else cells for cells in lines]
+    filled = sorted(filter(None, lines), key=lambda cells: cells[0].startswith("#"))
+    width = len(filled[0]) if filled else 0
+    rows = [(number, cells) for number, cells in enumerate(lines, start=1) if not _is_comment(cells, width)]
+    header = next((cells for _, cells in rows if cells), [])
+    if _has(header, WORD_NAMES) and _has(header, TAG_NAMES):
+        rows = [(number, cells) for number, cells in rows if cells is not header]
+    else:
+        header = []
+    columns = columns.among(header)
+    word = _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
+    tag = _place(columns.label, header, TAG_NAMES, path) if header else number_of(columns, "label", -1, path)
+    x: list[list[str]] = [[]]
+    y: list[list[str]] = [[]]
+    for number, cells in rows:
+        if not cells:
+            if x[-1]:
+                x.append([])
+                y.append([])
+            continue
+        received = f"Received: {path} line {number}: {' '.join(cells)[:60]!r}"
+        if len(cells) < max(2, word + 1, tag + 1):
+            wanted = "a word and a tag" if max(word, tag) < 2 else f"{max(word, tag) + 1} columns"
+            raise ValueError(f"A line must have {wanted}. {received}.")
+        if len(cells) != width:
+            raise ValueError(
+                f"Every line must have as many columns. {received}, of {len(cells)} among lines of {width}. Put tabs "
+                "between the columns where words have blanks."
+            )
+        x[-1].append(cells[word])
+        y[-1].append(cells[tag])
+    return (x, y) if x[-1] else (x[:-1], y[:-1])
+
+
+def _cells(line: str) -> list[str]:
+    """The columns of a line. Words may be any character but the one that separates columns: a no-break space, too."""
+    line = line.rstrip("\r")
+    return [cell for cell in (line.split("\t") if "\t" in line else line.split(" ")) if cell]
+
+
+def _is_comment(cells: list[str], width: int) -> bool:
+    return bool(cells) and cells[0].startswith("#") and len(cells) != width
+
+
+def _has(cells: list[str], names: tuple[str, ...]) -> bool:
+    return any(cell.strip().lower() in names for cell in cells)
+
+
+def _place(given: str | None, header: list[str], names: tuple[str, ...], path) -> int:
+    """The number of a column that has a name, or of the one that is given by its name or number."""
+    if given is not None and given.isdecimal():
+        return int(given)
+    return header.index(column(dict.fromkeys(header), names, given, path, "words and tags"))
