@@ -39,8 +39,9 @@ class MaskedLMBatches(PassBatches):
         short_sequence_rate: share of documents that are cut into shorter pairs.
         accumulation: items that make up an update.
         rows: "chunks" of documents; pairs with label 1 for a random B ("segment_pairs", and of single sentences
-            "sentence_pairs") or for A and B exchanged ("sentence_order"); as many whole lines as fit, across documents
-            or not ("full_sentences", "doc_sentences"); a "stream" of all lines; or several chunks in a row ("packed").
+            "sentence_pairs") or for A and B exchanged ("sentence_order"); one or two "segments" without a label, as
+            in ELECTRA's code; as many whole lines as fit, across documents or not ("full_sentences", "doc_sentences");
+            a "stream" of all lines; or several chunks in a row ("packed").
         rule: whose masking rule: "bert" never hides special tokens, "roberta", "xlm" and "modernbert" may; with
             `whole_words` "roberta" counts and decides by word. "xlm" and "modernbert" decide for each token by itself.
         ngrams: mask runs of up to so many whole words, n drawn in proportion to 1 / n, as ALBERT does; or the

@@ -13,6 +13,7 @@ from .bin_packing import pack, packed_keys
 from .corpora import Corpus
 from .examples import fill_rows
 from .packing import document_chunks, segment_pairs, sentence_blocks
+from .segments import joined_segments
 from .streams import TokenStream
 
 
@@ -99,6 +100,37 @@ class SentencePairRows(PairRows):
 
 class SentenceOrderRows(PairRows):
     kind = "order"
+
+
+class SegmentRows(ChunkRows):
+    """Whole sentences of a document in one segment or two, without a label; the end of what is too long is lost."""
+
+    texts = ("pair", 2)
+
+    def __init__(self, corpus: Corpus, length: int, seed: int, **_):
+        super().__init__(corpus, length)
+        special = tuple(sum(item not in ("A", "B") for item, _ in corpus.facts[kind]) for kind in ("single", "pair"))
+
+        @functools.cache
+        def segments() -> tuple[np.ndarray, np.ndarray]:
+            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
+            return joined_segments(sentences, np.unique(corpus.document_starts), length, special, seed)
+
+        settings = {"special": special, "seed": seed}
+        self._runs = corpus.plan(f"segment_runs_{length}", settings, lambda: [segments()[0]])
+        self.make_plan("segments", settings, lambda: [segments()[1]])
+
+    def fill(self, lines: np.ndarray) -> dict:
+        tokens, rows = self.corpus.tokens, []
+        for line in lines.tolist():
+            first, *counts = self.plan[line].tolist() if line >= 0 else (0, 0, 0)
+            row = []
+            for count in counts:
+                runs = self._runs[first : first + count].tolist()
+                row += [np.concatenate([tokens[start : start + size] for start, size in runs])] if runs else []
+                first += count
+            rows.append(tuple(row))
+        return fill_rows(self.corpus.facts, rows, self.length, segments=True)
 
 
 class FullSentenceRows(ChunkRows):
@@ -230,6 +262,7 @@ ROWS = {
     "segment_pairs": PairRows,
     "sentence_pairs": SentencePairRows,
     "sentence_order": SentenceOrderRows,
+    "segments": SegmentRows,
     "full_sentences": FullSentenceRows,
     "doc_sentences": DocSentenceRows,
     "stream": StreamRows,

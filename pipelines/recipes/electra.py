@@ -15,7 +15,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         objective="ReplacedTokenDetection",
         objective_options=dict(discriminator_weight=50.0),
         batches="ReplacedTokenBatches",
-        data=dict(mask_rate=0.15, mask_share=0.85),
+        data=dict(rows="segments", mask_rate=0.15, mask_share=0.85),
     )
     return Recipe(name=name, **{**numbers, **changes})
 
@@ -34,7 +34,7 @@ def base() -> Recipe:
 
 def _large(name: str, steps: int) -> Recipe:
     schedule = dict(peak=2e-4, warmup=10_000, decay_from="start")
-    data = dict(mask_rate=0.25, mask_share=0.85)
+    data = dict(rows="segments", mask_rate=0.25, mask_share=0.85)
     return _paper(name, "electra_large", batch_size=2_048, steps=steps, schedule=schedule, data=data)
 
 
@@ -71,8 +71,8 @@ def all_tokens_mlm() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of small for two cores: a generator of half the width."""
+    """The twin of small for two cores: a generator of half the width, full rows of one segment."""
     generator = dict(TINY, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256)
-    run = dict(TINY_RUN, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
+    run = dict(TINY_RUN, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data=dict(mask_rate=0.15, mask_share=0.85))
     config = dict(TINY, embedding_dim=128)
     return _paper("electra.tiny", "electra_small", config=config, generator_config=generator, **run)
