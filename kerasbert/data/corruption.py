@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 _LARGEST = np.uint32(0xFFFFFFFF)
+WINDOW = 6  # words for each one that a walk hides: int(1 / 0.15)
 
 
 def num_to_predict(lengths: np.ndarray, rate: float, slots: int) -> np.ndarray:
@@ -151,6 +152,63 @@ def choose_ngrams(
         left[row] -= np.where(free, ends[word + n] - ends[word], 0)
         place += 1
     return _positions_of(words, taken[: len(words.sizes)], candidates.shape, slots)
+
+
+def choose_on_a_walk(
+    candidates: np.ndarray,
+    starts: np.ndarray | None,
+    counts: np.ndarray,
+    slots: int,
+    shares: tuple[float, ...],
+    draws: np.ndarray,
+    anywhere: bool = False,
+) -> np.ndarray:
+    """Positions of n-grams found on a walk from left to right, one in six words; ascending, -1 in unused slots.
+
+    For every n-gram of n words there is a window of 6 n words, in which it begins at random; the next window comes
+    behind both. That finds more than `counts`: words are taken from the left until there are enough, the last one
+    whole, so that the end of a long row is never hidden (DeBERTa's official code).
+
+    Args:
+        starts: as in `choose_words`; None makes every piece a word.
+        shares: probability of n = 1, 2, ....
+        draws: uint32 (b, at least s // 2 + 2 + 2 * ceil(s / 6)).
+        anywhere: take the words that were found in random order.
+        candidates, counts, slots: as in `choose_words`.
+    """
+    if not candidates.any():
+        return np.full((len(candidates), slots), -1, dtype=np.int32)
+    words = _words(candidates, candidates if starts is None else starts)
+    length, longest = candidates.shape[1], len(shares)
+    turns = -(-length // WINDOW)
+    raw = draws[:, -(-length // 2) + 1 :][:, : 2 * turns].astype(np.uint64)
+    limits = np.round(np.cumsum(shares)[:-1] / np.sum(shares) * 2**32).astype(np.uint64)
+    sizes = 1 + np.searchsorted(limits, raw[:, :turns], side="right")
+    found = np.zeros(len(words.sizes) + longest, dtype=bool)
+    row, cursor = np.arange(len(candidates)), np.zeros(len(candidates), dtype=np.int64)
+    for turn in range(turns):
+        row = row[cursor[row] < words.counts[row]]
+        n, left = sizes[row, turn], words.counts[row] - cursor[row]
+        window = np.minimum(WINDOW * n, left)
+        shift = (raw[row, turns + turn] * window.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
+        for inside in range(longest):
+            fits = (inside < n) & (shift + inside < left)
+            found[(words.offsets[row] + cursor[row] + shift + inside)[fits]] = True
+        cursor[row] += np.maximum(window, np.minimum(shift + n, left))
+    order = np.flatnonzero(found)
+    rows = np.repeat(np.arange(len(candidates)), words.counts)
+    if anywhere:
+        ranks = np.empty(len(words.sizes), dtype=np.int64)
+        shuffled = _shuffled_words(words, length, draws)[np.arange(length) < words.counts[:, None]]
+        ranks[shuffled] = np.arange(len(shuffled))
+        order = order[np.argsort(ranks[order])]
+    # Words are taken while those before them are fewer than the count.
+    before = np.cumsum(words.sizes[order]) - words.sizes[order]
+    first = np.searchsorted(rows[order], np.arange(len(candidates)))
+    before -= np.append(before, 0)[first][rows[order]]
+    taken = np.zeros(len(words.sizes), dtype=bool)
+    taken[order[(before < counts[rows[order]]) & (before + words.sizes[order] <= slots)]] = True
+    return _positions_of(words, taken, candidates.shape, slots)
 
 
 def choose_independently(candidates: np.ndarray, rate: float, slots: int, draws: np.ndarray) -> np.ndarray:

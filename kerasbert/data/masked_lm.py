@@ -44,6 +44,8 @@ class MaskedLMBatches(PassBatches):
             a "stream" of all lines; or several chunks in a row ("packed").
         rule: whose masking rule: "bert" never hides special tokens, "roberta", "xlm" and "modernbert" may; with
             `whole_words` "roberta" counts and decides by word. "xlm" and "modernbert" decide for each token by itself.
+            "deberta" walks through a row from left to right and hides an n-gram in each window, until it has enough;
+            "deberta_anywhere" keeps any of those, so that the end of a row is hidden as often as its beginning.
         ngrams: mask runs of up to so many whole words, n drawn in proportion to 1 / n, as ALBERT does; or the
             probabilities of n = 1, 2, ....
         lone_sentences: what becomes of a chunk of one sentence with "sentence_order": "skip" it, or "random", as in

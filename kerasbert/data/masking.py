@@ -16,6 +16,8 @@ RULES = {
     "roberta": {"special_ids": (), "count": "drawn", "random_from": 4, "by_word": True},
     "xlm": {"special_ids": (), "count": "independent", "skip_first": True},
     "modernbert": {"special_ids": (), "count": "independent"},
+    "deberta": {"walk": "left"},
+    "deberta_anywhere": {"walk": "anywhere"},
 }
 
 
@@ -38,6 +40,8 @@ class TokenMasking:
         by_word: of words, count and decide (mask, keep, random) by word, not by piece.
         ngrams: probability of n = 1, 2, ..., to hide n-grams of words.
         token_weights: float (vocabulary,): tokens are chosen in proportion to it.
+        walk: n-grams are those of a walk through the row (see `corruption.choose_on_a_walk`), taken from the "left", or
+            from "anywhere", until there are enough.
     """
 
     mask_id: int
@@ -53,6 +57,7 @@ class TokenMasking:
     by_word: bool = False
     ngrams: tuple[float, ...] | None = None
     token_weights: np.ndarray | None = None
+    walk: Literal["left", "anywhere"] | None = None
 
     def num_draws(self, length: int) -> int:
         """32-bit draws a row needs: to choose places, then one or two for each slot."""
@@ -118,9 +123,12 @@ class TokenMasking:
         else:
             last = draws[:, self._place_draws(token_ids.shape[1]) - 1]
             counts = np.minimum(corruption.drawn_count(lengths, self.rate, last), slots)
-        if self.word_starts is None:
+        starts = None if self.word_starts is None else self.word_starts.take(token_ids)
+        if self.walk is not None:
+            shares, anywhere = self.ngrams or (1.0,), self.walk == "anywhere"
+            return corruption.choose_on_a_walk(candidates, starts, counts, slots, shares, draws, anywhere)
+        if starts is None:
             return corruption.choose_tokens(candidates, counts, slots, draws)
-        starts = self.word_starts.take(token_ids)
         if self.ngrams is not None:
             return corruption.choose_ngrams(candidates, starts, counts, slots, self.ngrams, draws)
         return corruption.choose_words(candidates, starts, counts, slots, draws)
@@ -133,6 +141,8 @@ class TokenMasking:
         if self.token_weights is not None or (self.count == "independent" and self.word_starts is None):
             return length
         # Half a draw for each place, one to scramble; whole draws for the n-grams, one for the count.
+        if self.walk is not None:
+            return -(-length // 2) + 1 + 2 * -(-length // corruption.WINDOW)
         further = length * (self.ngrams is not None) + (self.count != "rounded" or self._decides_by_word)
         return -(-length // 2) + 1 + further
 
@@ -144,7 +154,7 @@ def masking_for(rule: str, length: int, slots: int | None, **settings) -> TokenM
         rule: one of `RULES`.
         length: tokens of a row.
         slots: most tokens to predict a row. Default: what `rate` of the row needs; where the number is random, six
-            standard deviations more.
+            standard deviations more; where a last word is finished, 8 tokens more.
         settings: of `TokenMasking`.
     """
     if rule not in RULES:
@@ -161,6 +171,7 @@ def masking_for(rule: str, length: int, slots: int | None, **settings) -> TokenM
         slots = int(mean) + 1
     else:
         slots = int(corruption.num_to_predict(np.array(length), masking.rate, length))
+        slots += 8 * (masking.walk is not None and masking.word_starts is not None)
     return dataclasses.replace(masking, slots=min(length, slots))
 
 

@@ -14,8 +14,8 @@ def _masked(name: str, size: str, **changes) -> Recipe:
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
         ),
         config=dict(mask_decoder=True),
-        # The code marks n-grams from the left and leaves the ends of rows alone; here they may be anywhere.
-        data=dict(ngrams=3, mask_rate=0.15, max_predictions=80),
+        # As in the code, the ends of long rows are never hidden; "deberta_anywhere" hides them, too.
+        data=dict(rule="deberta", ngrams=3, mask_rate=0.15, max_predictions=80),
     )
     return Recipe(name=name, **{**numbers, **changes})
 
@@ -34,7 +34,7 @@ def _replaced(name: str, size: str, **changes) -> Recipe:
         objective="ReplacedTokenDetection",
         objective_options=dict(discriminator_weight=50.0, embedding_sharing="disentangled"),
         batches="ReplacedTokenBatches",
-        data=dict(mask_rate=0.15, mask_share=1.0),
+        data=dict(rule="deberta", mask_rate=0.15, mask_share=1.0),
     )
     return Recipe(name=name, **{**numbers, **changes})
 
@@ -80,12 +80,12 @@ _TINY = dict(TINY_RUN, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
 
 
 def tiny() -> Recipe:
-    """The twin of v1_base for two cores: disentangled attention, n-grams, the mask decoder."""
+    """The twin of v1_base for two cores: disentangled attention, n-grams as ALBERT's, the mask decoder."""
     data = dict(ngrams=3, mask_rate=0.15)
     return _masked("deberta.tiny", "deberta_base", **dict(_TINY, config=dict(TINY, mask_decoder=True), data=data))
 
 
 def v3_tiny() -> Recipe:
     """The twin of v3_small for two cores: replaced tokens, gradient-disentangled embeddings."""
-    generator = dict(TINY, num_layers=1, mask_decoder=True)
-    return _replaced("deberta.v3_tiny", "deberta_v3_small", config=TINY, generator_config=generator, **_TINY)
+    run = dict(_TINY, config=TINY, generator_config=dict(TINY, num_layers=1, mask_decoder=True))
+    return _replaced("deberta.v3_tiny", "deberta_v3_small", data=dict(mask_rate=0.15, mask_share=1.0), **run)

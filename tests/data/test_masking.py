@@ -8,6 +8,7 @@ from kerasbert.data.corruption import (
     choose_by_weight,
     choose_independently,
     choose_ngrams,
+    choose_on_a_walk,
     choose_share_of_words,
     drawn_count,
     positions_of,
@@ -67,6 +68,66 @@ def test_ngrams_are_those_of_the_slow_rule():
         number = words.counts[row]
         expected = slow_ngrams(candidates[row], starts[row], counts[row], order[row, :number], lengths[:number], 3)
         assert [p for p in positions[row].tolist() if p >= 0] == expected
+
+
+def slow_walk(candidates, starts, count, sizes, shifts, order=None):
+    """DeBERTa's loop for one row; `order` shuffles what it found."""
+    groups = []
+    for place in np.flatnonzero(candidates):
+        if starts[place] or not groups:
+            groups.append([])
+        groups[-1].append(int(place))
+    cursor, found = 0, []
+    for n, shift in zip(sizes, shifts, strict=True):
+        if cursor >= len(groups):
+            break
+        window = min(6 * n, len(groups) - cursor)
+        begin = cursor + int(shift * window)
+        end = min(begin + n, len(groups))
+        found += range(begin, end)
+        cursor = max(cursor + window, end)
+    hidden = []
+    for number in found if order is None else [number for number in order if number in found]:
+        if len(hidden) >= count:
+            break
+        hidden += groups[number]
+    return sorted(hidden)
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_walks_are_those_of_a_loop(anywhere):
+    random = np.random.default_rng(1)
+    rows, length, turns = 300, 41, 7
+    candidates = random.random((rows, length)) < 0.9
+    candidates[5] = False
+    starts, counts = random.random((rows, length)) < 0.6, random.integers(0, 9, rows)
+    draws = draws_for(rows, 22 + 2 * turns)
+    positions = choose_on_a_walk(candidates, starts, counts, 20, (0.5, 0.3, 0.2), draws, anywhere)
+    words = corruption._words(candidates, starts)
+    order = corruption._shuffled_words(words, length, draws) - words.offsets[:, None]
+    shares = draws[:, 22:] * 2.0**-32
+    for row in range(rows):
+        sizes = 1 + (shares[row, :turns] >= 0.5).astype(int) + (shares[row, :turns] >= 0.8)
+        shuffled = order[row, : words.counts[row]].tolist() if anywhere else None
+        expected = slow_walk(candidates[row], starts[row], counts[row], sizes, shares[row, turns : 2 * turns], shuffled)
+        assert positions[row][positions[row] >= 0].tolist() == expected
+
+
+def test_a_walk_leaves_the_end_of_long_rows_alone():
+    tokens = np.full((4_000, 512), 9, np.int32)
+    rates = {}
+    for rule in ("deberta", "deberta_anywhere"):
+        kinds = dict(mask_id=MASK, vocabulary_size=VOCABULARY, special_ids=(), ngrams=ngram_shares(3), rate=0.15)
+        masking = masking_for(rule, 512, None, word_starts=np.ones(VOCABULARY, bool), **kinds)
+        draws = draws_for(len(tokens), masking.num_draws(512))
+        positions, _ = masking(tokens.copy(), np.full(len(tokens), 512), draws)
+        assert masking.slots == 85 and abs((positions >= 0).sum(axis=1).mean() - 77) < 0.5
+        rates[rule] = np.bincount(positions[positions >= 0], minlength=512) / len(tokens)
+    left, spread = rates["deberta"], rates["deberta_anywhere"]
+    # One word in six is found; 77 are enough after some 460.
+    assert abs(left[20:400].mean() - 1 / 6) < 0.003 and left[490:].max() < 0.01
+    assert abs(spread[20:490].mean() - 77 / 512) < 0.003
+    assert abs(spread[20:250].mean() - spread[260:490].mean()) < 0.003
 
 
 def test_first_words_are_hidden_less_often_by_ngrams():

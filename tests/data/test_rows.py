@@ -19,6 +19,8 @@ FORMS = [
     {"rows": "stream", "rule": "xlm", "rare_exponent": 0.5},
     {"rows": "packed", "rule": "modernbert", "mask_rate": 0.3},
     {"rows": "packed", "static_masks": True, "ngrams": (0.2, 0.8)},
+    {"rows": "chunks", "rule": "deberta", "ngrams": 3},
+    {"rows": "segments", "rule": "deberta_anywhere"},
 ]
 
 
