@@ -23,14 +23,18 @@ def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
     """The batches of the whole run."""
     corpora = named(corpus)
 
-    def part(length: int, steps: int, seed: int) -> Batches:
-        shape = dict(batch_size=recipe.batch_size, length=length, accumulation=recipe.accumulation, seed=seed)
+    def part(batch_size: int, length: int, steps: int, seed: int) -> Batches:
+        shape = dict(batch_size=batch_size, length=length, accumulation=recipe.accumulation, seed=seed)
         return _batches(recipe, corpora, steps, shape)
 
-    first = part(recipe.length, recipe.steps - recipe.long_steps, recipe.seed)
-    if not recipe.long_steps:
-        return first
-    return Phases([first, part(recipe.long_length, recipe.long_steps, recipe.seed + 1)])
+    small, rows, seed = recipe.small_batches, recipe.batch_size, recipe.seed
+    parts = [part(size, recipe.length, recipe.small_steps, seed + 2 + n) for n, size in enumerate(small)]
+    main = recipe.steps - recipe.long_steps - len(small) * recipe.small_steps
+    if main:
+        parts.append(part(rows, recipe.length, main, seed))
+    if recipe.long_steps:
+        parts.append(part(rows, recipe.long_length, recipe.long_steps, seed + 1))
+    return parts[0] if len(parts) == 1 else Phases(parts)
 
 
 def evaluation_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps: int | None = None) -> Batches:
@@ -124,6 +128,8 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
     _check_length(recipe)
     cls = recipe.class_of("objective_options")
     options = dict(tokenizer=tokenizer, **recipe.objective_options)
+    if "transfer_steps" in options:  # recipes count updates, objectives batches
+        options["transfer_steps"] *= recipe.accumulation
     start = dict(dtype=recipe.dtype)
     if init_from:
         inside = Path(init_from) / "discriminator"

@@ -1,4 +1,4 @@
-"""A run whose rows change their length on the way, and one whose batches are of several kinds."""
+"""A run whose batches change their shape on the way, and one whose batches are of several kinds."""
 
 import numpy as np
 
@@ -9,17 +9,22 @@ class Phases(Batches):
     """Runs one after the other, seen as one run. BERT: 90% of the steps at length 128, the rest at 512.
 
     Args:
-        parts: runs of the same batch size and accumulation.
+        parts: runs of the same accumulation, and of the same batch size if rows go on from step to step.
     """
 
     def __init__(self, parts: list[Batches]):
-        first = parts[0]
-        if any((p.batch_size, p.accumulation) != (first.batch_size, first.accumulation) for p in parts):
-            raise ValueError("The parts of a run must have the same `batch_size` and `accumulation`.")
-        updates = sum(len(part) for part in parts) // first.accumulation
-        super().__init__(first.batch_size, updates, first.seed, first.accumulation)
+        last = parts[-1]
+        if any(part.accumulation != last.accumulation for part in parts):
+            raise ValueError("The parts of a run must have the same `accumulation`.")
+        if len({part.batch_size for part in parts}) > 1 and "stream_start" in last[0][0]:
+            raise ValueError(
+                "Rows that go on from step to step need one `batch_size`. Received: "
+                f"{', '.join(str(part.batch_size) for part in parts)}."
+            )
+        updates = sum(len(part) for part in parts) // last.accumulation
+        super().__init__(last.batch_size, updates, last.seed, last.accumulation)
         self.parts = parts
-        self.length = parts[-1].length
+        self.length = last.length
 
     def __getitem__(self, step: int) -> tuple:
         step = self._start + self._counted(step)

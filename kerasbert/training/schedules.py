@@ -17,14 +17,15 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     `decay_from="warmup"` decays over the updates that follow the warm-up: the rate is continuous, and with power 1 and
     final 0 it is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` is the official code of BERT
     (Devlin et al., 2018, arXiv 1810.04805): the decay counts from update 0, the warm-up only hides its beginning, and
-    the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends.
+    the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends. `decay_from="throughout"` is
+    the code of ELECTRA and of GPT: that decay holds during the warm-up, too, so the rate does not drop.
 
     Args:
         peak: the rate at the end of the warm-up.
         warmup: updates of the warm-up, 0 for none.
         steps: updates of the run, warm-up included.
         power: of the decay; 1 is linear.
-        decay_from: "warmup", "start", or the update up to which the rate stays at the peak.
+        decay_from: "warmup", "start", "throughout", or the update up to which the rate stays at the peak.
         final: the rate from update `steps` on; `final=peak` keeps it constant after the warm-up.
         shape: of the decay, where r falls from 1 to 0: "polynomial", r ** power; "cosine", (1 - cos(pi r)) / 2; or
             "sqrt", 1 - sqrt(1 - r), which falls fast at first (Warner et al. 2024, arXiv 2412.13663).
@@ -42,11 +43,11 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
                 "`warmup` must lie between 0 and `steps`, both counted in updates. "
                 f"Received: warmup={warmup}, steps={steps}. For a tenth of the run use warmup={max(steps, 0) // 10}."
             )
-        if decay_from not in ("warmup", "start") and not (
+        if decay_from not in ("warmup", "start", "throughout") and not (
             isinstance(decay_from, int) and warmup <= decay_from <= steps
         ):
             raise ValueError(
-                '`decay_from` must be "warmup", "start", or an update between the warm-up and the end. '
+                '`decay_from` must be "warmup", "start", "throughout", or an update between the warm-up and the end. '
                 f"Received: decay_from={decay_from!r}."
             )
         if shape not in ("polynomial", "cosine", "sqrt"):
@@ -56,7 +57,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         step = ops.cast(step, "float32")
-        begin = {"warmup": self.warmup, "start": 0}.get(self.decay_from, self.decay_from)
+        begin = {"warmup": self.warmup, "start": 0, "throughout": 0}.get(self.decay_from, self.decay_from)
         remaining = ops.clip((self.steps - step) / max(self.steps - begin, 1), 0.0, 1.0)
         if self.shape == "cosine":
             remaining = (1.0 - ops.cos(math.pi * remaining)) / 2.0
@@ -65,7 +66,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         elif self.power != 1.0:
             remaining = ops.power(remaining, self.power)
         decayed = self.final + (self.peak - self.final) * remaining
-        return ops.where(step < self.warmup, self.peak * (step / max(self.warmup, 1)), decayed)
+        top = decayed if self.decay_from == "throughout" else self.peak
+        return ops.where(step < self.warmup, top * (step / max(self.warmup, 1)), decayed)
 
     def get_config(self):
         names = ("peak", "warmup", "steps", "power", "decay_from", "final", "shape")

@@ -1,7 +1,6 @@
 """ModernBERT's three stages (Warner et al. 2024, arXiv 2412.13663, table 3 and the published configurations).
 
-The paper counts tokens; steps here are those tokens in full batches. The first stage's batches grow from 768 to 4,608
-rows over its first 50 billion tokens; here they are full from the start.
+The paper counts tokens; steps here are those tokens in batches of full rows.
 """
 
 from .recipe import TINY, TINY_RUN, Recipe
@@ -20,10 +19,11 @@ def _paper(name: str, size: str, **changes) -> Recipe:
 
 
 def base() -> Recipe:
-    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024 at a constant rate."""
-    # 4,608 rows of 1,024 tokens: 4.72M an update; the warm-up is 3 billion tokens.
-    numbers = dict(batch_size=4_608, length=1_024, steps=364_000, config=dict(global_rope_theta=10_000.0))
-    return _paper("modernbert.base", "modernbert_base", schedule=dict(peak=8e-4, warmup=636, final=8e-4), **numbers)
+    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024 at a constant rate, in batches that grow."""
+    # From 768 to 4,608 rows within 50 billion tokens, as many updates of each size; the warm-up is 3 billion tokens.
+    numbers = dict(batch_size=4_608, length=1_024, steps=375_240, config=dict(global_rope_theta=10_000.0))
+    numbers |= dict(small_batches=tuple(768 * size for size in range(1, 6)), small_steps=4_240)
+    return _paper("modernbert.base", "modernbert_base", schedule=dict(peak=8e-4, warmup=3_815, final=8e-4), **numbers)
 
 
 def base_long() -> Recipe:
@@ -42,8 +42,10 @@ def base_decay() -> Recipe:
 
 def large() -> Recipe:
     """Stage 1 of large, its first 900 billion tokens (the rest at a rate of 5e-5)."""
-    numbers = dict(batch_size=4_928, length=1_024, steps=178_000, config=dict(global_rope_theta=10_000.0))
-    return _paper("modernbert.large", "modernbert_large", schedule=dict(peak=5e-4, warmup=396, final=5e-4), **numbers)
+    # From 448 to 4,928 rows within 10 billion tokens; the warm-up is 2 billion.
+    numbers = dict(batch_size=4_928, length=1_024, steps=180_180, config=dict(global_rope_theta=10_000.0))
+    numbers |= dict(small_batches=tuple(448 * size for size in range(1, 11)), small_steps=396)
+    return _paper("modernbert.large", "modernbert_large", schedule=dict(peak=5e-4, warmup=1_663, final=5e-4), **numbers)
 
 
 def tiny() -> Recipe:

@@ -42,6 +42,8 @@ class Recipe:
     schedule_class: str = "WarmupDecay"  # a class of kerasbert.training
     long_length: int = 0  # the last `long_steps` updates have rows of this length
     long_steps: int = 0
+    small_batches: tuple[int, ...] = ()  # the run begins with updates of so many rows, `small_steps` of each
+    small_steps: int = 0
     accumulation: int = 1  # parts in which an update is computed
     dtype: str = "float32"  # or mixed_bfloat16, mixed_float16
     seed: int = 0
@@ -70,12 +72,28 @@ class Recipe:
                 "`long_steps` of `steps` have `long_length`: give both or neither. Received: "
                 f"steps={self.steps}, long_steps={self.long_steps}, long_length={self.long_length}."
             )
+        small = len(self.small_batches) * self.small_steps
+        if (self.small_steps > 0) != bool(self.small_batches) or not 0 <= small <= self.steps - self.long_steps:
+            raise ValueError(
+                "`small_steps` updates are of each of `small_batches`: give both or neither, within `steps`. Received: "
+                f"steps={self.steps}, small_batches={self.small_batches}, small_steps={self.small_steps}."
+            )
+        for name, kind in typing.get_type_hints(type(self)).items():
+            if kind is dict:  # recipes of a family start from the same numbers
+                object.__setattr__(self, name, copy.deepcopy(getattr(self, name)))
         for field, wanted in (("generator", "ReplacedTokenDetection"), ("teacher", "Distillation, KnowledgeTransfer")):
             if bool(getattr(self, field)) != (self.objective in wanted.split(", ")):
                 raise ValueError(
                     f"`{field}` belongs to the objectives {wanted}, and they need it. Received: "
                     f"objective={self.objective}, {field}={getattr(self, field)!r}."
                 )
+        groups = (self.optimizer, self.objective_options)
+        phases = [group["transfer_steps"] for group in groups if "transfer_steps" in group]
+        if len(set(phases)) > 1:
+            raise ValueError(
+                "`optimizer.transfer_steps` and `objective_options.transfer_steps` must be the same. Received: "
+                f"{phases[0]} and {phases[1]}. Set both."
+            )
         labelled = bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
         if self.objective == "MaskedLM" and bool(self.objective_options.get("sentence_pair")) != labelled:
             raise ValueError(

@@ -76,6 +76,25 @@ def test_rows_that_grow(corpora, tmp_path):
     assert math.isfinite(last["loss"])
 
 
+def test_batches_that_grow(corpora, tmp_path):
+    settings = [*SETTINGS, "steps=6", "batch_size=8", "small_batches=[2,4]", "small_steps=2"]
+    recipe = find_recipe("bert.tiny").with_settings(settings)
+    batches = make_batches(recipe, Corpus.open(corpora[0]))
+    assert [len(x["token_ids"]) for x, _, _ in batches] == [2, 2, 4, 4, 8, 8]
+    assert [len(prefix) for prefix in batches.prefixes()] == [2, 4, 6] and batches.tokens_per_step == 8 * 16
+    np.testing.assert_array_equal(batches.shard(1, 2)[3][0]["token_ids"], batches[3][0]["token_ids"][2:])
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    last = pretrain(corpora[0], whole, report_every=2, set=settings)
+    assert math.isfinite(last["loss"]) and last["step"] == 6
+    shutil.copytree(whole, parts)
+    for path in parts.glob("checkpoints/step_00000006*"):  # cut off behind the updates of four rows
+        path.unlink()
+    shutil.rmtree(parts / "model")
+    assert pretrain(corpora[0], parts, report_every=2, set=settings)["loss"] == last["loss"]
+    for ours, theirs in zip(weights_of(parts / "model"), weights_of(whole / "model"), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_a_folder_of_another_recipe_is_refused(finished_run, corpora):
     run, _ = finished_run
     with pytest.raises(ValueError, match="another recipe(.|\n)*batch_size: 4 in the folder, 2 now"):

@@ -19,6 +19,15 @@ def test_bert_official_code():
         assert rate(schedule, step) == pytest.approx(value, rel=1e-6, abs=1e-12)
 
 
+def test_decay_throughout():
+    """ELECTRA-small, and GPT's factor in a run of 1,000 updates."""
+    schedule = WarmupDecay(5e-4, 10_000, 1_000_000, decay_from="throughout")
+    expected = {0: 0.0, 5_000: 2.4875e-4, 10_000: 4.95e-4, 500_000: 2.5e-4, 1_000_000: 0.0}
+    assert {step: rate(schedule, step) for step in expected} == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    factor = WarmupDecay(1.0, 2, 1_000, decay_from="throughout")
+    assert [rate(factor, step) for step in (0, 1, 2, 500)] == pytest.approx([0, 0.4995, 0.998, 0.5])
+
+
 @pytest.mark.parametrize("warmup, steps", [(0, 7), (3, 10), (10, 10), (1, 2)])
 def test_linear_decay_is_that_of_transformers(warmup, steps):
     schedule = WarmupDecay(3e-4, warmup, steps)
