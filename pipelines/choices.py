@@ -50,8 +50,30 @@ def _names_choices(names: Iterable) -> bool:
 
 def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], int]:
     """(context or (passage, question), the choices, the number of the right one) of a row."""
+    context, choices, letters = choices_of(row, path, number, columns)
+    names, where = list(row), f"{path} row {number}"
+    given = columns.label or (names[-1] if _is_bare(names) else None)
+    value = row[column(row, ANSWERS, given, path, "right choices", number)]
+    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    answer = _choice_number(said, len(choices), letters)
+    if answer is None:
+        lost = len(choices) < 2 or said in ("C", "D", "E")
+        raise (IncompleteRow if lost else ValueError)(
+            f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {where}: "
+            f"{said!r}."
+        )
+    return context, choices, answer
+
+
+def _is_bare(names: list[str]) -> bool:
+    """Whether these are the numbers that columns without a header have."""
+    return names[0] == "0" and len(names) > 3
+
+
+def choices_of(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], list | None]:
+    """(context or (passage, question), the choices, their letters or None) of a row."""
     names, letters, where = list(row), None, f"{path} row {number}"
-    is_bare = names[0] == "0" and len(names) > 3
+    is_bare = _is_bare(names)
     together = next((name for name in TOGETHER if name in row), None)
     apart = [name for name in names if APART.fullmatch(str(name))]
     if is_bare:  # a table without a header: context, choices, answer
@@ -72,17 +94,7 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
     for text in (*found, *choices):
         if text is None or isinstance(text, (list, dict)):
             raise ValueError(f"Contexts and choices are texts. Received: {where} with {text!r:.60}.")
-    given = columns.label or (names[-1] if is_bare else None)
-    value = row[column(row, ANSWERS, given, path, "right choices", number)]
-    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    answer = _choice_number(said, len(choices), letters)
-    if answer is None:
-        lost = len(choices) < 2 or said in ("C", "D", "E")
-        raise (IncompleteRow if lost else ValueError)(
-            f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {where}: "
-            f"{said!r}."
-        )
-    return tuple(map(str, found)), [str(choice) for choice in choices], answer
+    return tuple(map(str, found)), [str(choice) for choice in choices], letters
 
 
 def _context_names(row: dict, columns: Columns, path, number: int) -> list[str]:

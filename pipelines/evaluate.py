@@ -16,13 +16,13 @@ from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from .command import command
-from .examples import Examples, read_examples
-from .finetune import check_labels, label_names, score, write_answers
+from .examples import Examples
+from .finetune import check_labels, label_names, read, score, write_answers
 from .labelled import Columns
 from .scores import language_model_scores
 from .splits import named_sources
 from .tables import read_rows
-from .tasks import TASKS
+from .tasks import TASKS, TaskSpec
 from .text_to_text import Wording
 
 # Class -> kind of examples that it is measured on; a TextClassifier's is its problem.
@@ -40,6 +40,8 @@ def evaluate(
     encoding: str = "utf-8",
     columns: Columns | None = None,
     answers: Path | None = None,
+    max_new_tokens: int = 64,
+    num_beams: int = 1,
 ) -> dict:
     """Measures a saved model and prints the scores as JSON.
 
@@ -51,10 +53,13 @@ def evaluate(
         output: file for the scores.
         batch_size: texts or rows a step.
         length: tokens of a row of the corpus.
-        task: the task that a text-to-text model was trained for by `finetune --text-to-text`.
+        task: the task that a model which writes was trained for: its prefix, such as `summarize: `, and the form of
+            `finetune --text-to-text`.
         encoding: of the data.
         columns: names of the columns of the data, where they cannot be guessed.
-        answers: file for the answers, a line an example; of one data set.
+        answers: file for the answers, a line an example; of several data sets, one each with their names.
+        max_new_tokens: of an answer that is written.
+        num_beams: of an answer that is written.
     """
     loaded = kerasbert.load(model)
     kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
@@ -67,7 +72,8 @@ def evaluate(
     if kind is not None and sources:
         scores = {}
         for name, path in sources.items():
-            found, given, examples = score_task(loaded, kind, path, task, batch_size, encoding, columns)
+            writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
+            found, given, examples = score_task(loaded, kind, path, task, batch_size, encoding, columns, **writing)
             scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
             if answers:
                 write_answers(answers.with_stem(f"{answers.stem}_{name}") if name else answers, examples, given)
@@ -90,19 +96,33 @@ def evaluate(
 
 
 def score_task(
-    model, kind: str, path: str, task: str | None, batch_size: int, encoding: str, columns: Columns | None
+    model, kind: str, path: str, task: str | None, batch_size: int, encoding: str, columns: Columns | None, **writing
 ) -> tuple[dict, list, Examples]:
-    """(scores, answers, examples) of the model of a task, or of a text-to-text model of `task`."""
-    if task is None:
-        examples = read_examples(kind, path, columns, encoding)
+    """(scores, answers, examples) of the model of a task, or of a text-to-text model of `task`.
+
+    Args:
+        writing: options of `generate`, for a model that writes.
+    """
+    spec = TaskSpec(kind, columns=columns or Columns()) if task is None else TASKS[task]
+    spec = spec if columns is None else replace(spec, columns=columns)
+    examples = read(spec, path, encoding)
+    if spec.kind == kind:
         if kind in ("classes", "labels"):
+            examples = _unnamed(examples, model.labels) if kind == "classes" else examples
             check_labels(model.labels, examples, path)
-        return *score(model, examples, batch_size), examples
-    spec = TASKS[task] if columns is None else replace(TASKS[task], columns=columns)
-    examples = read_examples(spec.kind, path, spec.columns, encoding)
-    return *Wording(task, spec, label_names(spec.kind, examples, order=spec.labels)).score(
-        model, examples, batch_size
-    ), examples
+        return *score(model, examples, batch_size, **writing), examples
+    labels = list(spec.labels)
+    if not labels or not set(examples.y) <= set(labels):
+        labels = label_names(spec.kind, examples, where=f" in {path}")
+    return *Wording(task, spec, labels).score(model, examples, batch_size, **writing), examples
+
+
+def _unnamed(examples: Examples, labels: list[str]) -> Examples:
+    """Examples whose labels are numbers, for a model whose labels have no names but LABEL_0, LABEL_1, ..."""
+    numbers = [str(number) for number in range(len(labels))]
+    if labels != [f"LABEL_{number}" for number in numbers] or not set(examples.y) <= set(numbers):
+        return examples
+    return replace(examples, y=[f"LABEL_{number}" for number in examples.y])
 
 
 def score_pairs(

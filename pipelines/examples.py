@@ -124,7 +124,7 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
 
 def _squad(articles: list, path) -> tuple[list, list, list]:
     """(pairs, answers, articles): of version 1.1 where every question has an answer, else of version 2.0."""
-    x, y, seen, entries = [], [], set(), list(_entries(articles, path))
+    x, y, seen, entries = [], [], set(), list(squad_questions(articles, path))
     for paragraph, question in entries:
         key = question.get("id")
         where = f"{path} question {key}"
@@ -166,7 +166,7 @@ def _first_answer(answers: list, context: str, where: str) -> tuple[str, int] | 
         raise ValueError(f"`answer_start` counts characters. Received: {where}: {start!r:.60}.") from None
 
 
-def _entries(articles: list, path):
+def squad_questions(articles: list, path):
     """(paragraph, question) of every question of a SQuAD file."""
     for number, article in enumerate(articles):
         if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
@@ -181,6 +181,9 @@ def _entries(articles: list, path):
 
 
 # === Pairs of texts ===
+
+SOURCES = ("source", "document", "article", "text", "input", "dialogue")
+TARGETS = ("target", "summary", "highlights", "output", "abstract")
 
 
 def _sequences(path, columns: Columns, encoding: str) -> tuple[list[str], list[str]]:
@@ -209,21 +212,19 @@ def _sequences(path, columns: Columns, encoding: str) -> tuple[list[str], list[s
         first, second = (*rows[0], None, None)[:2]
         columns = columns.among(rows[0])
         columns = Columns(text=columns.text or first, label=columns.label or second)
-    sources = ("source", "document", "article", "text", "input", "dialogue")
-    targets = ("target", "summary", "highlights", "output", "abstract")
     columns = columns.among(rows[0])
-    source = column(rows[0], sources, columns.text, path, "sources")
-    target = column(rows[0], targets, columns.label, path, "targets")
+    source = column(rows[0], SOURCES, columns.text, path, "sources")
+    target = column(rows[0], TARGETS, columns.label, path, "targets")
     x, y = [], []
     for number, row in enumerate(rows, start=1):
-        x.append(_joined(row, source, path, number))
+        x.append(joined(row, source, path, number))
         several = isinstance(row.get(target), list) and row[target]
         y.append(text_of({target: row[target][0]} if several else row, target, path, number, "a target"))
     return x, y
 
 
-def _joined(row: dict, name: str, path, number: int) -> str:
+def joined(row: dict, name: str, path, number: int, empty: bool = False) -> str:
     """A source, or its sentences in a list."""
     if isinstance(row.get(name), list) and row[name]:
         return " ".join(" ".join(list_of(row, name, path, number, "a source")).split())
-    return text_of(row, name, path, number, "a source")
+    return text_of(row, name, path, number, "a source", empty)

@@ -5,6 +5,7 @@ python -m pipelines.finetune --model saved_models/mine --task ner --data train.c
 """
 
 import json
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,6 +52,8 @@ def finetune(
     balanced: bool = False,
     text_to_text: bool = False,
     from_scratch: bool = False,
+    max_new_tokens: int = 64,
+    num_beams: int = 1,
     limit: int | None = None,
     dtype: str | None = None,
     encoding: str = "utf-8",
@@ -74,13 +77,16 @@ def finetune(
         warmup_share: of the steps.
         weight_decay: of AdamW.
         layer_decay: factor of the rate from a layer to the one below; ELECTRA's base model takes 0.8.
-        max_length: tokens to which texts are cut, or of a window. Default: as many as the model takes, up to 512.
+        max_length: tokens to which texts and targets are cut, or of a window. Default: as many as the model takes, up
+            to 512.
         seeds: one training each; the model of the first is saved.
         patience: stop a training when the loss on a tenth of the examples, which are then kept out of it, has not
             fallen for so many epochs, and go back to its best epoch.
         balanced: weigh every class as if all were equally frequent.
         text_to_text: train an encoder-decoder to write the labels or answers, in the format of T5.
         from_scratch: start from random weights, to compare.
+        max_new_tokens: of an answer that is written.
+        num_beams: of an answer that is written.
         limit: use so many examples at most, of each side.
         dtype: such as mixed_bfloat16.
         encoding: of the files.
@@ -95,13 +101,14 @@ def finetune(
     training = read(spec, data, encoding, limit, training=True)
     sources = named_sources(held_out)
     testing = {name: read(spec, path, encoding, limit) for name, path in sources.items()}
-    labels = label_names(spec.kind, training, order=spec.labels)
+    labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
     if labels and spec.kind != "tags":  # of tags, an unknown one is a mistake as any other
         for name, path in sources.items():
             check_labels(labels, testing[name], path)
     print(f"{len(training):,} examples" + (f", labels {', '.join(labels)}" if labels else ""))
     wording = Wording(task, spec, labels) if text_to_text else None
     kind = "sequences" if wording else spec.kind
+    writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
     shown, validation = (training, None) if patience is None else split_tenth(training)
     runs = []
     for seed in seeds:
@@ -123,7 +130,7 @@ def finetune(
         answers = {}
         for name, examples in testing.items():
             measure = wording.score if wording else score
-            found, answers[name] = measure(trained, examples, batch_size)
+            found, answers[name] = measure(trained, examples, batch_size, **writing)
             scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
         runs.append(scores)
         print(json.dumps(scores))
@@ -136,7 +143,7 @@ def finetune(
     recipe = dict(
         model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
         warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
-        patience=patience, balanced=balanced, text_to_text=text_to_text, from_scratch=from_scratch,
+        patience=patience, balanced=balanced, text_to_text=text_to_text, from_scratch=from_scratch, **writing,
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))
@@ -190,7 +197,10 @@ def first_of(examples: Examples, limit: int) -> Examples:
 
 
 def new_model(kind: str, folder: str | Path, labels: list | None = None, max_length: int | None = None, **options):
-    """A pretrained body with a head that is new, as it has to be."""
+    """A pretrained body with a head that is new, as it has to be.
+
+    A model that writes cuts its sources as its tokenizer says: `max_length` is told to this one.
+    """
     if max_length is not None and kind != "sequences":
         options["max_length"] = max_length
     if kind in ("classes", "labels", "score"):
@@ -201,10 +211,14 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
         cls = {"questions": QuestionAnswerer, "choices": MultipleChoice, "sequences": Seq2SeqLM}[kind]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*made new, to be trained")
-        return cls.from_preset(folder, **options)
+        model = cls.from_preset(folder, **options)
+    if kind == "sequences":
+        limits = (model.require_tokenizer().max_length, getattr(model.backbone.config, "max_length", None), 512)
+        model.tokenizer.max_length = max_length or min(filter(None, limits))
+    return model
 
 
-def label_names(kind: str, training: Examples, order: Sequence[str] = ()) -> list[str] | None:
+def label_names(kind: str, training: Examples, order: Sequence[str] = (), where: str = "") -> list[str] | None:
     """The labels of training data: numbers in their order, names in alphabetical order; "O" of tags first.
 
     Names that all are in `order` have that one.
@@ -215,13 +229,16 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = ()) -> lis
     if kind not in ("classes", "labels", "tags"):
         return None
     names = {name for label in training.y for name in _names(label)}
-    if len(names) < 2 and kind != "labels":
-        raise ValueError(f"A classifier needs two or more labels. Received: {sorted(names)}.")
+    if len(names) < 2 and not (kind == "labels" and names):
+        raise ValueError(
+            f"A classifier needs two or more labels. Received: {sorted(names)}{where}. Add examples of others, or name "
+            "the column of labels by --columns.label."
+        )
     if names <= set(order):
         return [name for name in order if name in names]
     if kind == "tags":
         return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
-    return sorted(names, key=int) if all(name.lstrip("-").isdecimal() for name in names) else sorted(names)
+    return sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
 
 
 def check_labels(known: list[str], examples: Examples, where: str) -> None:
@@ -249,8 +266,8 @@ def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
         raise ValueError(f"Scores must be numbers ({error}). For names use --task classes.") from None
 
 
-def score(model, examples: Examples, batch_size: int = 32) -> tuple[dict[str, float], list]:
-    """What a model's answers are worth, and the answers."""
+def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[dict[str, float], list]:
+    """What a model's answers are worth, and the answers; `writing` are options of `generate`."""
     if isinstance(model, TextClassifier):
         targets = encoded_targets(model, model.problem, examples)
         return text_scores(model, examples, targets, batch_size)
@@ -261,7 +278,7 @@ def score(model, examples: Examples, batch_size: int = 32) -> tuple[dict[str, fl
         (Seq2SeqLM, sequence_scores),
     ):
         if isinstance(model, cls):
-            return function(model, examples, batch_size)
+            return function(model, examples, batch_size, **writing)
     raise ValueError(f"A task is measured on examples. Received: a {type(model).__name__}.")
 
 

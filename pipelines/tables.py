@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
@@ -40,30 +40,35 @@ def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) ->
     if suffix == "":
         return _hub_rows(str(path))
     if suffix == ".parquet":
-        return _parquet(Path(path))
+        return list(parquet_rows(Path(path)))
     if suffix not in TABLES:
         raise ValueError(f"A table has one of the endings {', '.join(TABLES)}. Received: {path}.")
     text = open_text(Path(path), encoding)
     if suffix in (".jsonl", ".ndjson", ".json"):
         return _json_rows(Path(path), text)
-    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))
-    dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if suffix == ".tsv" else {}
-    rows = [row for row in cells_of(text, path, **dialect) if row]
-    if not rows:
-        return []
-    names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
-    for number, row in enumerate(rows, start=1):
+    return list(table_rows(io.StringIO(text, newline=""), path, header))
+
+
+def table_rows(lines: Iterable[str], path: str | Path, header: bool = True) -> Iterator[dict]:
+    """The rows of a CSV or TSV, as they come; those of a TSV have no quotes."""
+    names, rows = None, filter(None, cells_of(lines, path))
+    for number, row in enumerate(rows, start=0 if header else 1):
+        if names is None:
+            names = row if header else [str(i) for i in range(len(row))]
+            twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+            if twice is not None:
+                raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
         if len(row) != len(names):
             raise ValueError(f"{path} row {number} has {len(row)} cells. The table has {len(names)}: {names}.")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+        if number:
+            yield dict(zip(names, row, strict=True))
 
 
-def cells_of(text: str, path: str | Path, **dialect) -> Iterator[list[str]]:
-    """The cells of every line of a CSV; a blank line has none."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
+def cells_of(lines: Iterable[str], path: str | Path) -> Iterator[list[str]]:
+    """The cells of every line of a CSV or TSV; a blank line has none."""
+    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))
+    dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if suffix_of(path) == ".tsv" else {}
+    reader = csv.reader(lines, strict=True, **dialect)
     try:
         yield from reader
     except csv.Error as error:
@@ -119,12 +124,15 @@ def whole_json(text: str):
         return None
 
 
-def _parquet(path: Path) -> list[dict]:
+def parquet_rows(path: Path) -> Iterator[dict]:
+    """The rows of a Parquet file, as they come."""
     try:
         import pyarrow.parquet
     except ImportError:
         raise ImportError('Parquet files need pyarrow: pip install "kerasbert[data]"') from None
-    return pyarrow.parquet.read_table(path).to_pylist()
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(1_024):
+            yield from batch.to_pylist()
 
 
 def _hub_rows(source: str) -> list[dict]:

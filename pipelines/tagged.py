@@ -1,5 +1,6 @@
 """Tagged words out of files: a word a line, or a sentence a row."""
 
+import io
 from pathlib import Path
 
 from .cells import column, list_of, number_of
@@ -38,13 +39,14 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list
     columns than the words have.
     """
     text = open_text(path, encoding)
-    lines = list(cells_of(text, path)) if suffix_of(path) == ".csv" else list(map(_cells, text.split("\n")))
+    is_csv = suffix_of(path) == ".csv"
+    lines = cells_of(io.StringIO(text, newline=""), path) if is_csv else map(cells_of_line, text.split("\n"))
     lines = [[] if not any(cells) or cells[0] == "-DOCSTART-" else cells for cells in lines]
     filled = sorted(filter(None, lines), key=lambda cells: cells[0].startswith("#"))
     width = len(filled[0]) if filled else 0
     rows = [(number, cells) for number, cells in enumerate(lines, start=1) if not _is_comment(cells, width)]
     header = next((cells for _, cells in rows if cells), [])
-    if _has(header, WORD_NAMES) and _has(header, TAG_NAMES):
+    if has_names(header):
         rows = [(number, cells) for number, cells in rows if cells is not header]
     else:
         header = []
@@ -73,7 +75,7 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list
     return (x, y) if x[-1] else (x[:-1], y[:-1])
 
 
-def _cells(line: str) -> list[str]:
+def cells_of_line(line: str) -> list[str]:
     """The columns of a line. Words may be any character but the one that separates columns: a no-break space, too."""
     line = line.rstrip("\r")
     return [cell for cell in (line.split("\t") if "\t" in line else line.split(" ")) if cell]
@@ -83,8 +85,10 @@ def _is_comment(cells: list[str], width: int) -> bool:
     return bool(cells) and cells[0].startswith("#") and len(cells) != width
 
 
-def _has(cells: list[str], names: tuple[str, ...]) -> bool:
-    return any(cell.strip().lower() in names for cell in cells)
+def has_names(cells: list[str]) -> bool:
+    """Whether a line names its columns."""
+    lower = {cell.strip().lower() for cell in cells}
+    return bool(lower & set(WORD_NAMES) and lower & set(TAG_NAMES))
 
 
 def _place(given: str | None, header: list[str], names: tuple[str, ...], path) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kerasbert.data.text_to_text import LABELS
 
-from .labelled import Columns
+from .labelled import Columns, UsualColumns
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class TaskSpec:
         kind: what its examples are; see `examples.KINDS`.
         hub: data set of the hub, or None: files only.
         splits: of training and of held-out examples.
-        columns: where they cannot be guessed.
+        columns: what the data set calls them.
         prefix: put in front of the text for a text-to-text model (T5's names).
         impossible: questions may have no answer.
         labels: of classes, in the order of the data set; of two, F1 is that of the second.
@@ -38,7 +38,9 @@ class TaskSpec:
 
 def _glue(name: str, first: str, second: str | None = None, kind: str = "classes", held_out: str = "validation"):
     labels = LABELS.get(name, ("not_entailment", "entailment") if name == "wnli" else ())
-    return TaskSpec(kind, f"nyu-mll/glue:{name}", ("train", held_out), Columns(first, second, "label"), labels=labels)
+    return TaskSpec(
+        kind, f"nyu-mll/glue:{name}", ("train", held_out), UsualColumns(first, second, "label"), labels=labels
+    )
 
 
 TASKS = {
@@ -62,10 +64,10 @@ TASKS = {
     "rte": _glue("rte", "sentence1", "sentence2"),
     "wnli": _glue("wnli", "sentence1", "sentence2"),
     # Others
-    "imdb": TaskSpec("classes", "stanfordnlp/imdb", ("train", "test"), Columns("text", None, "label")),
-    "snli": TaskSpec("classes", "stanfordnlp/snli", columns=Columns("premise", "hypothesis", "label")),
-    "conll2003": TaskSpec("tags", "eriktks/conll2003", columns=Columns("tokens", None, "ner_tags")),
-    "wnut17": TaskSpec("tags", "leondz/wnut_17", ("train", "test"), Columns("tokens", None, "ner_tags")),
+    "imdb": TaskSpec("classes", "stanfordnlp/imdb", ("train", "test"), UsualColumns("text", None, "label")),
+    "snli": TaskSpec("classes", "stanfordnlp/snli", columns=UsualColumns("premise", "hypothesis", "label")),
+    "conll2003": TaskSpec("tags", "eriktks/conll2003", columns=UsualColumns("tokens", None, "ner_tags")),
+    "wnut17": TaskSpec("tags", "leondz/wnut_17", ("train", "test"), UsualColumns("tokens", None, "ner_tags")),
     "squad": TaskSpec("questions", "rajpurkar/squad"),
     "squad_v2": TaskSpec("questions", "rajpurkar/squad_v2", impossible=True),
     "swag": TaskSpec("choices", "allenai/swag:regular"),
@@ -75,7 +77,10 @@ TASKS = {
     "translation": TaskSpec("sequences"),
     "summarization": TaskSpec("sequences", prefix="summarize: "),
     "cnn_dailymail": TaskSpec(
-        "sequences", "abisee/cnn_dailymail:3.0.0", columns=Columns("article", None, "highlights"), prefix="summarize: "
+        "sequences",
+        "abisee/cnn_dailymail:3.0.0",
+        columns=UsualColumns("article", None, "highlights"),
+        prefix="summarize: ",
     ),
-    "wmt16_de_en": TaskSpec("sequences", "wmt/wmt16:de-en", columns=Columns("de", None, "en")),
+    "wmt16_de_en": TaskSpec("sequences", "wmt/wmt16:de-en", columns=UsualColumns("de", None, "en")),
 }

@@ -73,7 +73,7 @@ class Seq2SeqBatches(Batches):
             end_id = facts.get("sep_id") if facts.get("eos_id") is None else facts["eos_id"]
         self.pad_id = facts.get("pad_id") or 0
         self.start_id = self.pad_id if start_id is None else start_id
-        self._sources = sources = _Sequences(_source_ids(sources, tokenizer, length), length, end_id)
+        self._sources = sources = _Sequences(source_ids(sources, tokenizer, length), length, end_id)
         targets = [_ended(row, end_id) for row in _target_ids(targets, tokenizer)]
         self._targets = targets = _Sequences(targets, target_length, end_id)
         weights = np.ones(len(sources.lengths)) if sample_weight is None else sample_weight
@@ -189,9 +189,9 @@ def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:
     return np.append(row[: length - 1], row[-1:]) if row[-1] == end_id else row[:length]
 
 
-def _source_ids(sources: Sequence, tokenizer: Tokenizer | None, length: int | None) -> list:
+def source_ids(sources: Sequence, tokenizer: Tokenizer | None, length: int | None = None) -> list:
     """Ids of every source. Texts that are too long are cut between the special tokens of the template."""
-    if not isinstance(sources[0], str):
+    if not len(sources) or not isinstance(sources[0], str):
         return [np.asarray(row, dtype=np.int32) for row in sources]
     encoded = encode_texts(_required(tokenizer), sources, length)
     if "lengths" in encoded:

@@ -42,6 +42,10 @@ class NextToken(Objective):
 
     # === Generation ===
 
+    def encode_prompts(self, texts):
+        """Ids of prompts that are text, a list of int32 arrays."""
+        return self.require_tokenizer().encode(texts, add_special_tokens=False)
+
     def decoder_prompts(self, ids):
         """(the tokens that decoding begins with, the arrays that it reads besides, a row each) for prompts."""
         return ids, None
@@ -120,8 +124,7 @@ class NextToken(Objective):
         """Prompts as a list of int32 arrays; whether they were text; whether it was only one."""
         if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], str)):
             texts = [prompts] if isinstance(prompts, str) else list(prompts)
-            ids = self.require_tokenizer().encode(texts, add_special_tokens=not self.continues)
-            return ids, True, isinstance(prompts, str)
+            return self.encode_prompts(texts), True, isinstance(prompts, str)
         one = len(prompts) > 0 and np.ndim(prompts[0]) == 0
         rows = [np.asarray(row) for row in ([prompts] if one else prompts)]
         for row in rows:

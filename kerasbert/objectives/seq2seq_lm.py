@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from ..data import Seq2SeqBatches
+from ..data.seq2seq import source_ids
 from ..layers.masks import real_tokens
 from .next_token import NextToken
 from .scoring import Seq2SeqScoring
@@ -64,6 +65,9 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
 
     # === Generation ===
 
+    def encode_prompts(self, texts):
+        return source_ids(texts, self.require_tokenizer())
+
     def decoder_prompts(self, ids):
         size = self.backbone.config.vocabulary_size
         for number, row in enumerate(ids):
@@ -92,7 +96,7 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Pairs of source and target; see `Seq2SeqBatches` for more control."""
+        """Pairs of source and target, cut to what the tokenizer allows; see `Seq2SeqBatches` for more control."""
         if y is None:
             raise ValueError("Sequence-to-sequence modelling needs targets. Received: sources alone. Use generate(x).")
         return Seq2SeqBatches(
@@ -100,6 +104,7 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
             y,
             self.require_tokenizer(),
             batch_size=batch_size,
+            target_length=self.tokenizer.max_length,
             num_buckets=min(4, 1 + len(x) // (16 * batch_size)) if shuffle else 1,
             start_id=self.backbone.config.decoder_start_id,
             end_id=next(iter(np.atleast_1d(self._stop_ids()).tolist()), None),
@@ -110,6 +115,15 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
         )
 
     # === What this objective says of itself ===
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        if y is not None and x.get("decoder_token_ids") is None:
+            raise ValueError(
+                "An encoder-decoder learns to write `decoder_token_ids`; without them its encoder reads the targets. "
+                f"Received: {', '.join(sorted(x))}. Use `Seq2SeqBatches`, or `DenoisingBatches` with "
+                'layout="encoder_decoder".'
+            )
 
     def arguments(self):
         return {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}

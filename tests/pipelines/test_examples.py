@@ -10,8 +10,9 @@ import kerasbert
 from pipelines.evaluate import evaluate
 from pipelines.examples import read_examples
 from pipelines.finetune import finetune, first_of
+from pipelines.inputs import read_line
 from pipelines.labelled import Columns
-from pipelines.predict import predict, read_line
+from pipelines.predict import predict
 from pipelines.tables import read_rows
 
 

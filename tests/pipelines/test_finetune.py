@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.tasks import TextClassifier
 from pipelines.evaluate import evaluate
 from pipelines.examples import Examples
 from pipelines.finetune import check_labels, finetune, label_names, summary
@@ -64,6 +65,37 @@ def test_predictions_of_a_classifier(fine_tuned, tmp_path):
     assert [answer["input"] for answer in answers] == ["the cat sat 3", "the dog sat 4", ["the cat", "ran"]]
     assert [answer["label"] for answer in answers[:2]] == ["cat", "dog"]
     assert all(0.5 <= answer["score"] <= 1.0 for answer in answers)
+
+
+def test_labels_without_names_are_numbers(finished_run, tmp_path):
+    model = TextClassifier.from_preset(finished_run[0] / "model", labels=2, load_weights=False)
+    model.save_to_preset(tmp_path / "model")
+    (tmp_path / "a.csv").write_text("text,label\nthe cat,0\nthe dog,1\n")
+    said = [["LABEL_0", "LABEL_1"].index(answer["label"]) for answer in model.classify(["the cat", "the dog"])]
+    found = evaluate(str(tmp_path / "model"), data=str(tmp_path / "a.csv"))
+    assert found["accuracy"] == np.mean(np.array(said) == [0, 1])
+    (tmp_path / "a.csv").write_text("text,label\nthe cat,0\nthe dog,2\n")
+    with pytest.raises(ValueError, match="Received: .*a.csv row 1: '0'"):
+        evaluate(str(tmp_path / "model"), data=str(tmp_path / "a.csv"))
+
+
+def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path):
+    """The columns of a data set's own files are guessed; tags come in columns without names."""
+    (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tgold_label\nthe cat\tsat\tneutral\nthe\tdog\tentailment\n")
+    (tmp_path / "a.conll").write_text("the O\ncat B-PET\n")
+    options = dict(epochs=1, batch_size=2, max_length=16)
+    for task, name, labels in (
+        ("mnli", "a.tsv", ["entailment", "neutral"]), ("conll2003", "a.conll", ["O", "B-PET"]),
+    ):  # fmt: skip
+        finetune(str(finished_run[0] / "model"), str(tmp_path / name), tmp_path / task, task=task, **options)
+        assert kerasbert.load(tmp_path / task).labels == labels
+
+
+def test_one_class_is_told_with_its_file(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,1\nb,1\n")
+    with pytest.raises(ValueError, match=r"two or more labels. Received: \['1'\] in .*a.csv. Add examples"):
+        finetune("model", str(tmp_path / "a.csv"), tmp_path)
+    assert label_names("classes", Examples(["a", "b"], ["--1", "1"])) == ["--1", "1"]
 
 
 def test_predictions_of_masks(finished_run, monkeypatch, capsys):

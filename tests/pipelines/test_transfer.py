@@ -144,6 +144,35 @@ def test_a_task_of_glue_as_text(text_model, tmp_path):
         evaluate(str(tmp_path / "model"), data=(source,), task="other")
 
 
+def test_a_task_with_a_prefix(text_model, tmp_path):
+    """Training, measuring and answering read the same text, cut at the same length."""
+    from pipelines.predict import predict
+
+    lines = [f"{x} {x} {x}{' c' * 50}\t{x}" for x in "ab"] * 4
+    (tmp_path / "a.tsv").write_text("document\tsummary\n" + "\n".join(lines))
+    source = str(tmp_path / "a.tsv")
+    options = dict(task="summarization", epochs=30, batch_size=8, learning_rate=5e-3, max_length=24, max_new_tokens=4)
+    metrics = finetune(text_model, source, tmp_path / "model", source, **options)
+    assert metrics["rouge1"] == 100.0
+    answers = [json.loads(line) for line in (tmp_path / "model/predictions.jsonl").read_text().splitlines()]
+    assert answers[0]["input"].startswith("summarize: a a a")
+    found = evaluate(str(tmp_path / "model"), data=(source,), task="summarization", max_new_tokens=4)
+    assert found == {name: metrics[name] for name in found}
+    model = Seq2SeqLM.from_preset(tmp_path / "model")
+    (batch, *_) = model.text_batches(["a " * 99], ["b " * 99], None, 1, 1, 0, False)[0]
+    assert batch["token_ids"].shape == batch["decoder_token_ids"].shape == (1, 24)
+    assert [len(ids) for ids in model.encode_prompts(["a " * 99])] == [24]
+    predict(str(tmp_path / "model"), tmp_path / "a.tsv", tmp_path / "out.jsonl", max_new_tokens=4, prefix="summarize: ")
+    said = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert said == [answer["answer"] for answer in answers] == ["a", "b"] * 4
+
+
+def test_one_class_of_a_text_to_text_task(text_model, tmp_path):
+    (tmp_path / "rte.tsv").write_text("sentence1\tsentence2\tlabel\na\tb\tentailment\n")
+    found = evaluate(text_model, data=(str(tmp_path / "rte.tsv"),), task="rte", max_new_tokens=2)
+    assert found["accuracy"] == 0.0  # a model that knows nothing writes no label
+
+
 class Writer:
     """Stands for a model: says what it is told, and keeps what it was asked."""
 

@@ -1,0 +1,168 @@
+"""Inputs for a model out of lines, tables and files of words, one after the other; labels are not looked at."""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .cells import column, is_missing, number_of, text_of, written_out
+from .choices import TOGETHER, choices_of
+from .examples import SOURCES, joined, squad_questions
+from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
+from .tables import open_text, parquet_rows, read_rows, table_rows, whole_json
+from .tagged import WORD_NAMES, cells_of_line, has_names
+
+FORMS = ("words", "questions", "choices", "pairs", "texts")  # what a model takes
+
+
+class Input(NamedTuple):
+    """An input, where it stands, and the id that it has there."""
+
+    x: str | tuple | list
+    where: str
+    id: object = None
+
+
+def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encoding: str = "utf-8") -> Iterator[Input]:
+    """The inputs in a file, by its ending, or in lines. All but `.json` are read as they come; `.gz` is allowed."""
+    if not isinstance(source, Path):
+        return _line_inputs(source, form, columns, "the input")
+    if not source.is_file():
+        raise FileNotFoundError(f"There is no file {source}.")
+    suffix = (Path(source.stem) if source.suffix.lower() == ".gz" else source).suffix.lower()
+    if suffix == ".json":
+        return _json_inputs(source, form, columns, encoding)
+    lines = text_lines(source, encoding)
+    if suffix in (".conll", ".iob", ".bio", ".annotated"):
+        return _sentences(lines, columns, source)
+    if suffix not in (".csv", ".tsv", ".parquet"):
+        return _line_inputs(lines, form, columns, source)
+    header = not any(name is not None and name.isdecimal() for name in vars(columns).values())
+    rows = parquet_rows(source) if suffix == ".parquet" else table_rows(lines, source, header)
+    return _row_inputs(rows, form, columns, source)
+
+
+def text_lines(path: Path, encoding: str) -> Iterator[str]:
+    """The lines of a file, without the mark that some begin with."""
+    number = 0
+    try:
+        with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rt", encoding=encoding, newline="") as file:
+            for number, line in enumerate(file, start=1):
+                yield line.removeprefix("\ufeff") if number == 1 else line
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not valid {encoding}, behind line {number}: {error.reason}. Name the file's encoding, such as "
+            "--encoding latin-1; a file of several encodings must be converted first."
+        ) from None
+
+
+def read_line(
+    line: str, number: int, form: str | None = None, columns: Columns | None = None, path: str | Path = "the input"
+) -> str | tuple | list:
+    """The input that a line holds: text, parts with tabs between them where a model takes parts, or JSON.
+
+    Args:
+        form: one of `FORMS`. Default: what the line looks like.
+    """
+    line = line.strip()
+    if line.startswith("{"):
+        return input_of(_parsed(line, number), form, columns or Columns(), path, number)
+    if form in ("words", "texts") or "\t" not in line:
+        return line
+    if form == "choices":
+        context, *choices = line.split("\t")
+        return context, choices
+    return tuple(line.split("\t", 1))
+
+
+def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, number: int) -> str | tuple | list:
+    """The input that a row of a table, or an object of JSON, holds."""
+    form = form or _form_of(row)
+    if form == "choices":
+        context, choices, _ = choices_of(row, path, number, columns)
+        return *context, choices
+    if form == "questions":
+        names = (("question",), columns.text, "questions"), (("context", "passage"), columns.pair, "contexts")
+        return tuple(
+            text_of(row, column(row, known, given, path, what, number), path, number, empty=True)
+            for known, given, what in names
+        )
+    if form == "words":
+        name = columns.text or next((name for name in WORD_NAMES if name in row), None)
+        words = written_out(row.get(name))
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            return words
+    known = {str(name).strip().lower(): name for name in row}
+    names = [known[name] for name in (*TEXT_NAMES, *SOURCES) if name in known]
+    if columns.text is None and not names:
+        raise ValueError(
+            "A line of JSON must have text, words, question and context, or context and choices, and a table a column "
+            f"of text; name it by --columns.text. Received: line {number} with {', '.join(map(str, row))}, in {path}."
+        )
+    text = column(row, (), columns.text or names[0], path, "texts", number)
+    pairs = [known[name] for name in PAIR_NAMES if name in known and known[name] != text]
+    pair = columns.pair or (pairs[0] if pairs and columns.text is None else None)
+    if form != "pairs" or pair is None or (columns.pair is None and is_missing(row[pair])):
+        return joined(row, text, path, number, empty=True)
+    second = column(row, (), pair, path, "pairs", number)
+    return tuple(text_of(row, name, path, number, empty=True) for name in (text, second))
+
+
+def _form_of(row: dict) -> str:
+    if "words" in row:
+        return "words"
+    if any(name in row for name in TOGETHER):
+        return "choices"
+    return "questions" if "question" in row and "context" in row else "pairs"
+
+
+def _parsed(line: str, number: int) -> dict:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"Line {number} is not valid JSON: {error}.") from None
+
+
+def _line_inputs(lines: Iterable[str], form: str, columns: Columns, path: str | Path) -> Iterator[Input]:
+    for number, line in enumerate(lines, start=1):
+        where = f"{path} line {number}"
+        if line.lstrip().startswith("{"):
+            row = _parsed(line, number)
+            yield Input(input_of(row, form, columns, path, number), where, row.get("id"))
+        elif line.strip():
+            yield Input(read_line(line, number, form), where)
+
+
+def _row_inputs(rows: Iterable[dict], form: str, columns: Columns, path: Path) -> Iterator[Input]:
+    for number, row in enumerate(rows, start=1):
+        yield Input(input_of(row, form, columns, path, number), f"{path} row {number}", row.get("id"))
+
+
+def _json_inputs(path: Path, form: str, columns: Columns, encoding: str) -> Iterator[Input]:
+    content = whole_json(open_text(path, encoding))
+    articles = content.get("data") if isinstance(content, dict) else None
+    if form != "questions" or not articles or "paragraphs" not in articles[0]:
+        yield from _row_inputs(read_rows(path, encoding), form, columns, path)
+        return
+    for paragraph, question in squad_questions(articles, path):
+        pair = (question.get("question", ""), paragraph.get("context", ""))
+        yield Input(pair, f"{path} question {question.get('id')}", question.get("id"))
+
+
+def _sentences(lines: Iterable[str], columns: Columns, path: Path) -> Iterator[Input]:
+    """The words of one sentence after the other; a blank line is behind a sentence."""
+    word, words, first = number_of(columns, "text", 0, path), [], 1
+    for number, line in enumerate(lines, start=1):
+        cells = cells_of_line(line.rstrip("\n"))
+        if not cells or cells[0] == "-DOCSTART-":
+            if words:
+                yield Input(words, f"{path} line {first}")
+            words = []
+        elif len(cells) <= word:
+            raise ValueError(f"A line must have {word + 1} columns. Received: {path} line {number}: {line[:60]!r}.")
+        elif not cells[0].startswith("# ") and not (number == 1 and has_names(cells)):  # neither comment nor header
+            first = first if words else number
+            words.append(cells[word])
+    if words:
+        yield Input(words, f"{path} line {first}")

@@ -1,0 +1,105 @@
+"""Inputs for predictions out of every form of file, read as they come."""
+
+import gzip
+import json
+
+import pytest
+
+from pipelines.inputs import read_inputs, read_line
+from pipelines.labelled import Columns
+from pipelines.predict import answers_of
+
+
+def read(folder, name, content, form, columns=None, encoding="utf-8"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
+    return list(read_inputs(path, form, columns or Columns(), encoding))
+
+
+def test_lines_by_what_a_model_takes():
+    """A tab separates parts only where a model takes parts."""
+    assert [read_line("a\tb", 1, form) for form in ("words", "texts", "pairs")] == ["a\tb", "a\tb", ("a", "b")]
+    assert read_line("c\tx\ty", 1, "choices") == ("c", ["x", "y"])
+    assert read_line('{"context": "c", "question": "q", "choices": ["x", "y"]}', 1) == ("c", "q", ["x", "y"])
+    assert read_line('{"premise": "a", "hypothesis": "b", "label": 0}', 1, "pairs") == ("a", "b")
+    assert read_line('{"text": "a", "pair": null}', 1, "pairs") == "a"
+    assert read_line('{"tokens": ["a", "b"]}', 1, "words") == ["a", "b"]
+    assert read_line('{"article": ["One.", "Two."], "highlights": "x"}', 1, "texts") == "One. Two."
+
+
+@pytest.mark.parametrize(
+    "name, content, form, expected",
+    [
+        ("a.txt", "\ufeffone\r\n\r\n two\n", "pairs", [("one", "line 1"), ("two", "line 3")]),
+        ("a.csv", '\ufefftext,label\r\n"a, ""b""\nc",\r\n"",1\r\n', "pairs", [('a, "b"\nc', "row 1"), ("", "row 2")]),
+        ("a.tsv", 'question\tsentence\nq\t"a\n', "pairs", [(("q", '"a'), "row 1")]),
+        ("a.csv", "question,A,B,C\nq,x,y,\n", "choices", [(("q", ["x", "y"]), "row 1")]),
+        ("a.csv", "question,context\nq,c\n", "questions", [(("q", "c"), "row 1")]),
+        ("a.json", '[{"text": "a"},\n {"text": "b"}]', "texts", [("a", "row 1"), ("b", "row 2")]),
+        ("a.conll", "# id 1\tx\nAnn\tX\nran\n\n\nBob\tX", "words", [(["Ann", "ran"], "line 2"), (["Bob"], "line 6")]),
+        ("a.txt.gz", gzip.compress("é\n".encode()), "texts", [("é", "line 1")]),
+        ("a.csv.gz", gzip.compress(b"text\na\n"), "texts", [("a", "row 1")]),
+    ],
+)
+def test_files(tmp_path, name, content, form, expected):
+    found = read(tmp_path, name, content, form)
+    assert [(item.x, item.where) for item in found] == [(x, f"{tmp_path / name} {where}") for x, where in expected]
+
+
+def test_ids_come_along(tmp_path):
+    question = {"id": "7", "question": "q"}  # a test set has no answers
+    content = json.dumps({"data": [{"paragraphs": [{"context": "c", "qas": [question]}]}]}, indent=1)
+    (found,) = read(tmp_path, "a.json", content, "questions")
+    assert (found.x, found.id) == (("q", "c"), "7")
+    assert [item.id for item in read(tmp_path, "a.jsonl", '{"id": 3, "text": "a"}\nb', "pairs")] == [3, None]
+
+
+def test_parquet(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"tokens": [["a", "b"], ["c"]], "id": [1, 2]}), tmp_path / "a.parquet")
+    found = list(read_inputs(tmp_path / "a.parquet", "words", Columns()))
+    assert [(item.x, item.id) for item in found] == [(["a", "b"], 1), (["c"], 2)]
+
+
+def test_columns_are_named_or_told(tmp_path):
+    assert read(tmp_path, "a.csv", "x,y\na,b\n", "pairs", Columns("y", "x"))[0].x == ("b", "a")
+    assert read(tmp_path, "a.tsv", "a\tb\n", "pairs", Columns("1"))[0].x == "b"
+    assert read(tmp_path, "a.conll", "1 Ann\n2 ran\n", "words", Columns("1"))[0].x == ["Ann", "ran"]
+    for content, columns, message in (
+        ("x,y\na,b\n", None, "--columns.text. Received: line 1 with x, y, in .*a.csv"),
+        ("x,y\na,b\n", Columns("z"), "a.csv has no column 'z'. It has in row 1: x, y"),
+        ("text\na\nb,c\n", None, "a.csv row 2 has 2 cells"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read(tmp_path, "a.csv", content, "pairs", columns)
+    with pytest.raises(ValueError, match="a.txt is not valid utf-8, behind line .*Name the file's encoding"):
+        read(tmp_path, "a.txt", b"caf\xe9\n", "pairs")
+    with pytest.raises(ValueError, match=r"'text'. Received: .*a.jsonl row 2 without it"):
+        read(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": null}', "pairs")
+    with pytest.raises(FileNotFoundError, match="no file .*none.csv"):
+        read_inputs(tmp_path / "none.csv", "pairs", Columns())
+
+
+def test_answers_come_in_order_while_inputs_are_read():
+    taken = []
+
+    def lines():
+        for number in range(1_000):
+            taken.append(number)
+            yield f"text {number}\n"
+
+    answers = answers_of(read_inputs(lines(), "texts", Columns()), lambda texts: [{"length": len(t)} for t in texts], 8)
+    assert next(answers) == {"input": "text 0", "length": 6} and len(taken) == 8
+    assert [answer["input"] for answer in answers] == [f"text {number}" for number in range(1, 1_000)]
+
+
+def test_what_a_model_does_not_take_is_told_by_its_place():
+    def answer(texts):
+        if "bad" in texts:
+            raise ValueError("It is bad.")
+        return [{} for _ in texts]
+
+    answers = answers_of(read_inputs(["a", "b", "", "bad", "c"], "texts", Columns()), answer, 2)
+    assert [next(answers)["input"], next(answers)["input"]] == ["a", "b"]
+    with pytest.raises(ValueError, match="^the input line 4: It is bad."):
+        next(answers)
