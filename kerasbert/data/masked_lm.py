@@ -86,6 +86,13 @@ class MaskedLMBatches(PassBatches):
             raise ValueError(
                 f"`dupe_factor` and `max_predictions` must be at least 1. Received: {dupe_factor}, {max_predictions}."
             )
+        if not 0 <= short_sequence_rate <= 1:
+            raise ValueError(f"`short_sequence_rate` must be from 0 to 1. Received: {short_sequence_rate}.")
+        if ngrams is not None and not (ngrams >= 1 if isinstance(ngrams, int) else sum(ngrams) > 0 <= min(ngrams)):
+            raise ValueError(
+                "`ngrams` must be the longest n, at least 1, or the probabilities of n = 1, 2, .... Received: "
+                f"{ngrams}. Use None to hide pieces."
+            )
         if lone_sentences not in ("skip", "random"):
             raise ValueError(f'`lone_sentences` must be "skip" or "random". Received: {lone_sentences!r}.')
         if rare_exponent is not None and (whole_words or ngrams):

@@ -12,6 +12,8 @@ DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(
 
 
 def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Philox:
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"`seed` must be an integer of at least 0. Received: {seed}.")
     return np.random.Philox(
         key=np.array([seed, step], dtype=np.uint64), counter=np.array([count, 0, 0, stream], dtype=np.uint64)
     )

@@ -67,6 +67,11 @@ class Recipe:
     init_from: str = ""  # the folder of a model that is trained on, or a recipe that is run first
 
     def __post_init__(self):
+        if self.steps < 1 or self.average < 0:
+            raise ValueError(
+                "`steps` must be at least 1, and `average` at least 0. Received: "
+                f"steps={self.steps}, average={self.average}."
+            )
         if (self.long_steps > 0) != (self.long_length > 0) or not 0 <= self.long_steps <= self.steps:
             raise ValueError(
                 "`long_steps` of `steps` have `long_length`: give both or neither. Received: "
@@ -87,13 +92,13 @@ class Recipe:
                     f"`{field}` belongs to the objectives {wanted}, and they need it. Received: "
                     f"objective={self.objective}, {field}={getattr(self, field)!r}."
                 )
-        groups = (self.optimizer, self.objective_options)
-        phases = [group["transfer_steps"] for group in groups if "transfer_steps" in group]
-        if len(set(phases)) > 1:
-            raise ValueError(
-                "`optimizer.transfer_steps` and `objective_options.transfer_steps` must be the same. Received: "
-                f"{phases[0]} and {phases[1]}. Set both."
-            )
+        for name, first, second in SAID_TWICE:
+            ours, theirs = getattr(self, first), getattr(self, second)
+            if name in ours and name in theirs and ours[name] != theirs[name]:
+                raise ValueError(
+                    f"`{first}.{name}` and `{second}.{name}` must be the same. Received: {ours[name]} and "
+                    f"{theirs[name]}. Set both."
+                )
         labelled = bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
         if self.objective == "MaskedLM" and bool(self.objective_options.get("sentence_pair")) != labelled:
             raise ValueError(
@@ -109,7 +114,7 @@ class Recipe:
     def class_of(self, group: str) -> Callable:
         """What a group has the arguments of."""
         if group in ("config", "generator_config"):
-            return type(self.backbone_config(self.generator if group == "generator_config" else ""))
+            return self._family_of((group == "generator_config" and self.generator) or self.backbone).CONFIG
         if group == "from_teacher":
             return kerasbert.objectives.start_from_teacher
         name = {
@@ -139,20 +144,24 @@ class Recipe:
 
     def backbone_config(self, size: str = "", **overrides):
         """The config of the backbone, or of one of another size."""
-        fields = self.generator_config if size else self.config
+        fields, size = (self.generator_config, size) if size else (self.config, self.backbone)
+        family = self._family_of(size)
+        return family.CONFIG(**{**family.family().SIZES[size], **fields, **overrides})
+
+    @staticmethod
+    def _family_of(size: str):
+        """The backbone that has a size of a paper."""
         for family in kerasbert.models.FAMILIES.values():
-            if (size or self.backbone) in family.family().SIZES:
-                return family.CONFIG(**{**family.family().SIZES[size or self.backbone], **fields, **overrides})
+            if size in family.family().SIZES:
+                return family
         sizes = sorted({size for family in kerasbert.models.FAMILIES.values() for size in family.family().SIZES})
-        raise ValueError(
-            f"`backbone` must be a size of a paper: {', '.join(sizes)}. Received: {size or self.backbone!r}."
-        )
+        raise ValueError(f"`backbone` must be a size of a paper: {', '.join(sizes)}. Received: {size!r}.")
 
     def with_settings(self, settings: list[str]) -> "Recipe":
         """The recipe with `name=value` overrides, such as `steps=1000`, `config.num_layers=4`, `schedule.peak=1e-3`.
 
-        `learning_rate` is the highest rate of the schedule, whatever it calls that. With another class, its group keeps
-        those numbers alone which that class takes.
+        `learning_rate` is the highest rate of the schedule, whatever it calls that. With another class, or a size of
+        another family, its group keeps those numbers alone which that one takes.
         """
         changed = {field.name: copy.deepcopy(getattr(self, field.name)) for field in dataclasses.fields(self)}
         own = {name: kind for name, kind in typing.get_type_hints(Recipe).items() if kind is not dict}
@@ -192,6 +201,12 @@ class Recipe:
         return Recipe(**changed)
 
 
+SAID_TWICE = (
+    ("transfer_steps", "optimizer", "objective_options"),
+    ("max_targets", "objective_options", "data"),
+    ("reuse_length", "config", "data"),
+    ("bidirectional_data", "config", "data"),
+)
 LABELLED_ROWS = ("segment_pairs", "sentence_pairs", "sentence_order")
 SET_ELSEWHERE = {
     *("self", "corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer", "language"),
@@ -204,6 +219,8 @@ CLASSES = {
     "objective": "objective_options",
     "batches": "data",
     "pairs": "pair_data",
+    "backbone": "config",
+    "generator": "generator_config",
 }
 OWN = {"schedule": {"self", "steps"}, "held_out": SET_ELSEWHERE - {"batch_size", "length"}}
 

@@ -165,6 +165,8 @@ def test_the_learning_rate_goes_with_other_settings():
         ("steps", "reads name=value"),
         ("stepz=3", "A recipe has name, backbone.*Received: 'stepz=3'"),
         ("steps=many", "`steps` must be of type int. Received: 'many'"),
+        ("steps=0", "`steps` must be at least 1"),
+        ("average=-1", "`average` at least 0. Received: steps=4000, average=-1"),
         ("steps=1.5", "`steps` must be of type int. Received: '1.5'"),
         ("data=3", "A recipe has"),
         ("data.masks=3", "`data` takes .*mask_rate.*Received: 'data.masks=3'"),
@@ -184,9 +186,18 @@ def test_wrong_settings_name_the_fix(setting, message):
         find_recipe("bert.tiny").with_settings([setting])
 
 
-def test_phases_of_transfer_are_set_twice():
-    with pytest.raises(ValueError, match="must be the same. Received: 200 and 300. Set both"):
-        find_recipe("mobilebert.tiny").with_settings(["optimizer.transfer_steps=200"])
+@pytest.mark.parametrize(
+    "name, setting, message",
+    [
+        ("mobilebert.tiny", "optimizer.transfer_steps=200", "must be the same. Received: 200 and 300. Set both"),
+        ("spanbert.tiny", "data.max_targets=20", "`objective_options.max_targets` and `data.max_targets` must"),
+        ("xlnet.tiny", "data.reuse_length=16", "Received: 32 and 16. Set both"),
+        ("xlnet.tiny", "config.bidirectional_data=false", "Received: False and True. Set both"),
+    ],
+)
+def test_numbers_of_model_and_data_agree(name, setting, message):
+    with pytest.raises(ValueError, match=message):
+        find_recipe(name).with_settings([setting])
 
 
 def test_classes_are_settings_too():
@@ -201,6 +212,16 @@ def test_classes_are_settings_too():
     assert languages == ("en", "de")
     decay = find_recipe("modernbert.tiny").with_settings(["schedule.decay_from=7"]).schedule["decay_from"]
     assert decay == 7
+
+
+def test_a_size_of_another_family():
+    recipe = find_recipe("bert.tiny").with_settings(["backbone=modernbert_base"])
+    assert (
+        recipe.config == dict(initializer_range=0.08) and type(recipe.backbone_config()).__name__ == "ModernBertConfig"
+    )
+    settings = ["backbone=t5_small", "config.num_layers=2"]
+    recipe = find_recipe("bert.tiny").with_settings(settings)
+    assert recipe.config == dict(num_layers=2) and recipe.backbone_config().num_layers == 2
 
 
 def test_unknown_recipes_and_sizes():
