@@ -158,10 +158,13 @@ class DenoisingBatches(PassBatches):
     def _room(self) -> int:
         """Tokens of text that fill a row."""
         if self.layout == "encoder_decoder":
-            if self.objective == "random_spans":
-                noise = self._denoising
-                return span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
-            return self.length - 1
+            if self.objective != "random_spans":
+                return self.length - 1
+            noise = self._denoising
+            room = span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
+            # The reference's arithmetic forgets that short pieces have one span, too.
+            fits = self._sizes(np.arange(1, room + 1))[0] <= self.length
+            return room if fits.all() else int(np.argmin(fits))
         rooms = np.arange(1, max(2, self.length))
         fitting = np.flatnonzero(self._sizes(rooms)[2] <= self.length)
         return int(rooms[fitting[-1]]) if len(fitting) else 0

@@ -213,6 +213,17 @@ def test_bad_arguments(corpus, options, message):
         DenoisingBatches(corpus, **{"batch_size": 8, "length": 64, **options})
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("options", [dict(length=6), dict(length=9, roll=True), dict(length=24, mean_span=10.0)])
+def test_short_rows_keep_their_sentinels(corpus, tokenizer, packed, options):
+    batches = DenoisingBatches(corpus, 64, packed=packed, group=1, **options)
+    x, y, _ = batches[0]
+    first, rows = tokenizer.vocabulary_size - 1, x["lengths"] > 0 if "lengths" in x else x["sequence_ids"][:, 0] > 0
+    assert (x["token_ids"] == first).any(axis=1)[rows].mean() > 0.9  # but for pieces of one token
+    assert ((y == first).sum(axis=1) == (x["token_ids"] == first).sum(axis=1))[rows].mean() > 0.9
+    assert batches.room >= options["length"] - 3
+
+
 def test_other_vocabularies_name_their_sentinels(tmp_path, wordpiece, documents):
     corpus = Corpus.write(tmp_path, documents, wordpiece)
     with pytest.raises(ValueError, match="needs sentinels in the vocabulary"):
