@@ -86,11 +86,14 @@ class DenoisingBatches(PassBatches):
         needs_sentinels = {"sentinels", "mask", "mask_or_random"} & {OBJECTIVES[objective].inputs}
         if sentinels is None:
             sentinels = sentinel_ids(corpus.tokenizer()) if needs_sentinels else ()
+        size = facts["vocabulary_size"]
+        if (needs_sentinels and not len(sentinels)) or not all(0 <= token < size for token in sentinels):
+            raise ValueError(f"`sentinels` must be ids below {size}, at least one. Received: {list(sentinels)[:9]}.")
         leading = {facts[role] for role in facts if role.endswith("_id")}
         self._denoising = Denoising(
             OBJECTIVES[objective],
             np.asarray(sentinels, dtype=np.int32),
-            (next(i for i in range(len(leading) + 1) if i not in leading), facts["vocabulary_size"]),
+            (next(i for i in range(len(leading) + 1) if i not in leading), size),
             rate,
             mean_span,
             roll,

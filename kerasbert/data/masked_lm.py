@@ -50,7 +50,8 @@ class MaskedLMBatches(PassBatches):
             probabilities of n = 1, 2, ....
         lone_sentences: what becomes of a chunk of one sentence with "sentence_order": "skip" it, or "random", as in
             ALBERT's code, for a pair with a random B and label 1.
-        rare_exponent: choose tokens in proportion to their count in the corpus ** -exponent (XLM's paper: 0.5).
+        rare_exponent: choose tokens in proportion to their count in the corpus ** -exponent (XLM's paper: 0.5,
+            DistilBERT: 0.7), in each row by itself; the official codes choose among all tokens of a batch.
         language: number of the language, for XLM.
     """
 

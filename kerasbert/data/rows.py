@@ -28,7 +28,10 @@ class ChunkRows:
         self.template = corpus.facts[self.texts[0]]
         self.room = length - sum(item not in ("A", "B") for item, _ in self.template)
         if self.room < self.texts[1]:
-            raise ValueError(f"`length` must leave room for text beside the special tokens. Received: {length}.")
+            raise ValueError(
+                f"`length` must leave room for text beside the special tokens. Received: {length}. Use at least "
+                f"{len(self.template)}."
+            )
         self.plan, self.bounds = None, None
 
     @property

@@ -244,7 +244,7 @@ def test_recipe(corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 2}, "`length` must leave room"),
+        ({"length": 2}, "`length` must leave room.*Received: 2. Use at least 3"),
         ({"length": 4, "sentence_pairs": True}, "`length` must leave room"),
         ({"mask_rate": 15}, "`mask_rate` must be between 0 and 1"),
         ({"dupe_factor": 0}, "must be at least 1"),

@@ -183,6 +183,19 @@ def test_tokens_by_weight():
     assert (three == [0, 1, 3, -1]).all()
 
 
+def test_rare_tokens_of_distilbert():
+    """Its sheet's example: two rows as one, 14 tokens of four kinds beside special ones, three to predict."""
+    weights = rare_first_weights(np.array([0, 1, 10, 100, 1_000]), 0.7)
+    assert weights.tolist() == pytest.approx([0, 1, 0.19953, 0.03981, 0.00794], abs=1e-5)
+    tokens = np.tile([0, 1, 2, 3, 4, 4, 4, 0, 0, 4, 3, 3, 4, 0], (30_000, 1))
+    everywhere, draws = np.ones(tokens.shape, bool), draws_for(*tokens.shape)
+    first = choose_by_weight(everywhere, weights[tokens], np.ones(len(tokens)), 1, draws)
+    shares = np.bincount(first[:, 0], minlength=14) / len(tokens)
+    assert shares[[1, 2, 3, 4]] == pytest.approx([0.7360, 0.1469, 0.0293, 0.0058], abs=0.01)
+    three = choose_by_weight(everywhere, weights[tokens], np.full(len(tokens), 3), 3, draws)
+    assert (three >= 0).all() and (tokens[0][three] > 0).all() and (np.diff(three, axis=1) > 0).all()
+
+
 def test_a_share_of_words():
     # Words of 2 pieces; 10 words of which 1.5 on average are hidden, whole.
     candidates = np.ones((10_000, 20), bool)
