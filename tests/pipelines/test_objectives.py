@@ -9,7 +9,9 @@ import pytest
 
 import kerasbert
 from kerasbert.data import Corpus, Tokenizer, parallel_documents
+from pipelines.building import make_model
 from pipelines.pretrain import pretrain
+from pipelines.recipes.recipe import find_recipe
 
 RUN = ("steps=4", "batch_size=4", "length=16")
 SMALL = ("config.num_layers=1", "config.hidden_dim=16", "config.num_heads=2", "config.feed_forward_dim=24")
@@ -20,10 +22,10 @@ SETTINGS = {
     "albert.tiny": ("config.embedding_dim=8", "data.dupe_factor=2"),
     "electra.tiny": (
         *("config.embedding_dim=8", "generator_config.embedding_dim=8", "generator_config.num_layers=1"),
-        *("generator_config.hidden_dim=8", "generator_config.feed_forward_dim=12"),
+        *("generator_config.hidden_dim=8", "generator_config.feed_forward_dim=12", "data.rows=segments"),
     ),
     "deberta.v3_tiny": (
-        "generator_config.hidden_dim=16",
+        *("generator_config.hidden_dim=16", "data.rule=deberta"),
         *("generator_config.num_heads=2", "generator_config.feed_forward_dim=24"),
     ),
     "t5.tiny": ("config.head_dim=8",),
@@ -184,6 +186,9 @@ def test_layers_are_transferred(corpora, tmp_path):
         corpora[0], run, "mobilebert.tiny", corpora[1], held_out_steps=2, report_every=2, set=(*common, *changes)
     )
     assert check(run, last).sentence_pair is not None
+    # A recipe counts updates, the objective batches.
+    recipe = find_recipe("mobilebert.tiny").with_settings([*common, *changes, "accumulation=2"])
+    assert make_model(recipe, Corpus.open(corpora[0])).transfer_steps == 4
 
 
 def test_a_memory_is_part_of_a_resumed_run(texts, tmp_path):
