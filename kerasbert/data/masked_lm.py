@@ -53,6 +53,7 @@ class MaskedLMBatches(PassBatches):
         rare_exponent: choose tokens in proportion to their count in the corpus ** -exponent (XLM's paper: 0.5,
             DistilBERT: 0.7), in each row by itself; the official codes choose among all tokens of a batch.
         language: number of the language, for XLM.
+        shares: of the chosen tokens that become the mask, and that stay; the others become random tokens.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class MaskedLMBatches(PassBatches):
         lone_sentences: str = "skip",
         rare_exponent: float | None = None,
         language: int | None = None,
+        shares: tuple[float, float] = (0.8, 0.1),
     ):
         facts = facts_of(corpus, "mask", "pad")
         rows = rows or ("segment_pairs" if sentence_pairs else "chunks")
@@ -94,6 +96,8 @@ class MaskedLMBatches(PassBatches):
                 "`ngrams` must be the longest n, at least 1, or the probabilities of n = 1, 2, .... Received: "
                 f"{ngrams}. Use None to hide pieces."
             )
+        if len(shares) != 2 or min(shares) < 0 or sum(shares) > 1 + 1e-9:
+            raise ValueError(f"`shares` must be two numbers from 0 on, at most 1 together. Received: {shares}.")
         if lone_sentences not in ("skip", "random"):
             raise ValueError(f'`lone_sentences` must be "skip" or "random". Received: {lone_sentences!r}.')
         if rare_exponent is not None and (whole_words or ngrams):
@@ -113,13 +117,14 @@ class MaskedLMBatches(PassBatches):
             vocabulary_size=facts["vocabulary_size"],
             special_ids=tuple(sorted({item for item, _ in self._layout.template if item not in ("A", "B")})),
             rate=mask_rate,
+            shares=tuple(shares),
             word_starts=self._word_starts() if ngrams else corpus.word_starts if whole_words else None,
             ngrams=ngram_shares(ngrams) if isinstance(ngrams, int) else ngrams,
             token_weights=None if rare_exponent is None else self._token_weights(rare_exponent),
         )
         self.max_predictions, self._spares_first = self._masking.slots, self._masking.skip_first
         self._options = {"rows": rows, "rule": rule, "ngrams": ngrams, "lone_sentences": lone_sentences}
-        self._options |= {"rare_exponent": rare_exponent, "language": language}
+        self._options |= {"rare_exponent": rare_exponent, "language": language, "shares": list(shares)}
         super().__init__(batch_size, self._layout.bounds, seed, steps, accumulation)
 
     def recipe(self) -> dict:

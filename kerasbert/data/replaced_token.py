@@ -79,6 +79,8 @@ class ReplacedTokenBatches(MaskedLMBatches):
     ):
         if not 0 <= mask_share <= 1:
             raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")
+        if "shares" in options:
+            raise ValueError("Slots show the mask or their token: `mask_share` says how many. Received: shares.")
         others = [name for name in ("whole_words", "ngrams", "rare_exponent") if options.get(name)]
         others += ["rule"] if options.get("rule", "bert") != "bert" else []
         if with_replacement and others:

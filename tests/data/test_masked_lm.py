@@ -248,6 +248,8 @@ def test_recipe(corpus):
         ({"length": 4, "sentence_pairs": True}, "`length` must leave room"),
         ({"mask_rate": 15}, "`mask_rate` must be between 0 and 1"),
         ({"dupe_factor": 0}, "must be at least 1"),
+        ({"shares": (0.8, 0.3)}, "`shares` must be two numbers"),
+        ({"shares": (1.0,)}, "`shares` must be two numbers"),
         ({"ngrams": 0}, "`ngrams` must be the longest n, at least 1.*Received: 0"),
         ({"ngrams": (0.5, -0.5, 1.0)}, "`ngrams` must be"),
         ({"ngrams": ()}, "`ngrams` must be"),
@@ -264,6 +266,18 @@ def test_recipe(corpus):
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
         MaskedLMBatches(corpus, **{"batch_size": 8, "length": 32, "steps": 2, **options})
+
+
+@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.8, 0.2), (0.8, 0.0), (0.0, 0.2), (0.0, 0.0)])
+def test_masks_of_the_ablation(corpus, shares):
+    """Table 8 of BERT's paper: mask, keep, random."""
+    x, y, weight = MaskedLMBatches(corpus, 256, 64, shares=shares)[0]
+    shown = np.take_along_axis(x["token_ids"], np.maximum(x["masked_positions"], 0), axis=1)[weight > 0]
+    size, total = corpus.facts["vocabulary_size"], len(shown)
+    random = 1 - sum(shares)
+    expected = np.array([shares[0] + random / size, shares[1] + random / size])
+    found = np.array([(shown == corpus.facts["mask_id"]).mean(), (shown == y[weight > 0]).mean()])
+    assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / total) + 1e-12).all()
 
 
 def test_the_unknown_token_is_no_rare_token(documents, wordpiece, tmp_path):
