@@ -94,6 +94,9 @@ def finetune(
     """
     if task not in TASKS:
         raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {task!r}.")
+    for name, number in (("epochs", epochs), ("batch_size", batch_size), ("limit", limit), ("seeds", len(seeds))):
+        if number is not None and number < 1:
+            raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
     spec = TASKS[task] if columns is None else replace(TASKS[task], columns=columns)
     if data is None:
         data, hub_held_out = spec.sources()

@@ -143,7 +143,7 @@ class QuestionRows:
             for i, j in zip(*np.nonzero(right), strict=True):
                 logit = float(start[row, first[i]]) + float(end[row, last[j]])
                 found[number].append((logit, int(offsets[a[i], 0]), int(offsets[b[j], 1])))
-        return [self._ranked(*item, n_best) for item in zip(self.pairs, found, nulls, strict=True)]
+        return [self._ranked(*item, n_best) for item in zip(self.pairs, found, nulls.tolist(), strict=True)]
 
     def _ranked(self, pair: tuple, found: list, null: float, n_best: int) -> tuple[list[Answer], float]:
         kept: dict[str, tuple] = {}

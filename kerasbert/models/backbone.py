@@ -192,12 +192,21 @@ class Backbone(keras.Model):
         """The module of the family, which holds its tables."""
         return sys.modules[cls.__module__]
 
-    def make_head(self, kind, **arguments):
-        """The family's head of this kind: masked_lm, sentence_pair, classifier, tagger, span, choice, ..."""
-        heads = self.family().HEADS
+    def make_head(self, kind, dropout=None, **arguments):
+        """The family's head of this kind: masked_lm, sentence_pair, classifier, tagger, span, choice, ...
+
+        Args:
+            dropout: rate in the head, of a family whose config has one for its heads. Default: the config's.
+        """
+        heads, config = self.family().HEADS, self.config
         if kind not in heads:
             raise ValueError(f"{type(self).__name__} has no head {kind!r}. It has: {', '.join(heads)}.")
-        return heads[kind](self.config, name=kind, dtype=self.dtype_policy, **arguments)
+        if dropout is not None:
+            rates = [name for name in ("classifier_dropout", "summary_dropout") if hasattr(config, name)]
+            if not rates:
+                raise ValueError(f"The heads of {type(self).__name__} have no rate of their own. Received: {dropout}.")
+            config = dataclasses.replace(config, **dict.fromkeys(rates, dropout))
+        return heads[kind](config, name=kind, dtype=self.dtype_policy, **arguments)
 
     def variant(self):
         """The row of the family's HUGGINGFACE_CLASSES that this backbone is saved as."""
@@ -218,6 +227,13 @@ class Backbone(keras.Model):
         outputs = self(inputs, **self.prediction_arguments)
         x = outputs["sequence_output"]
         return outputs, x if positions is None else gather_positions(x, positions)
+
+    def summarize(self, inputs):
+        """The outputs for a head that reads one vector a sequence: a last block that can makes no other tokens."""
+        if not self.has_output_positions:
+            return self(inputs)
+        first = keras.ops.cast(keras.ops.zeros_like(inputs["token_ids"][:, :1]), "int32")
+        return self(inputs, output_positions=first)
 
     @property
     def token_table(self):

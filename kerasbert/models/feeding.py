@@ -56,6 +56,17 @@ class Epochs(keras.callbacks.Callback):
             self.feed.start(epoch * self.feed.steps)
 
 
+def class_numbers(class_weight, names):
+    """{number: weight} of the classes that are weighed by number or by name."""
+    found = {}
+    for key, weight in class_weight.items():
+        number = names.index(key) if key in names else key
+        if isinstance(number, str) or (names and not 0 <= number < len(names)):
+            raise ValueError(f"`class_weight` must have labels, {names}, or their numbers. Received: {key!r}.")
+        found[int(number)] = weight
+    return found
+
+
 def class_weighted(y, sample_weight, class_weight):
     """Weights of examples multiplied by the weight of their class."""
     y = np.asarray(y) if isinstance(y, np.ndarray) else np.zeros(0)
@@ -87,7 +98,10 @@ def is_text(x):
         return False
     if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
         return isinstance(x, (list, tuple))
-    first = x.iloc[0] if hasattr(x, "iloc") else x[0]
+    if isinstance(x, (list, tuple)):  # sentences of words may be empty
+        first = next((item for item in x if not isinstance(item, (list, tuple)) or len(item)), "")
+    else:
+        first = x.iloc[0] if hasattr(x, "iloc") else x[0]
     return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
 
 

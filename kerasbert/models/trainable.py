@@ -14,7 +14,7 @@ from ..training.checkpointing import Checkpoints
 from ..training.optimizers import LossScale, adamw
 from ..training.reporting import Progress
 from .backbone import Backbone, checked_inputs, inputs_are_checked
-from .feeding import Epochs, Feed, class_weighted, is_text, joined, num_rows, report_interval, split_last
+from .feeding import Epochs, Feed, class_numbers, class_weighted, is_text, joined, num_rows, report_interval, split_last
 
 JIT_FROM = 1_000_000  # parameters from which training on TensorFlow is compiled by XLA
 
@@ -29,6 +29,7 @@ class Trainable(keras.Model):
     """
 
     default_learning_rate = 5e-5
+    needs_targets = False  # whether texts and arrays are nothing to train on, or to measure, without a y
     needs_query_stream = False  # whether it reads the query stream of a backbone that has one
     needs_mask_decoder = False  # whether it reads what a backbone's mask decoder, if it has one, makes of its states
 
@@ -183,6 +184,9 @@ class Trainable(keras.Model):
 
         Returns: the Keras History.
         """
+        if epochs < 1:
+            raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        self._check_targets(x, y)
         callbacks = list(callbacks or [])
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
         if validation_split:
@@ -238,6 +242,7 @@ class Trainable(keras.Model):
 
     def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
         """As Keras's `evaluate`, on `Batches`, arrays or texts as well."""
+        self._check_targets(x, y)
         with checked_inputs():
             if not self._is_ours(x):
                 return super().evaluate(x, y, batch_size=batch_size, sample_weight=sample_weight, **kwargs)
@@ -286,6 +291,10 @@ class Trainable(keras.Model):
             )
         return step
 
+    def _check_targets(self, x, y):
+        if self.needs_targets and y is None and self._is_ours(x) and not isinstance(x, Batches):
+            raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
+
     def _is_ours(self, x):
         return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
 
@@ -304,13 +313,15 @@ class Trainable(keras.Model):
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         if class_weight is not None:
+            class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
         if is_text(x):
             return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         if isinstance(x, dict):
             return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
         raise ValueError(
-            f"Data must be Batches, a dict of arrays with `token_ids`, or text. Received: {type(x).__name__}."
+            "Data must be Batches, a dict of arrays with `token_ids`, or text. Received: a "
+            f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
         )
 
     # === Saving ===

@@ -26,6 +26,8 @@ class MaskFilling(Objective):
         tokenizer = self.require_tokenizer()
         if isinstance(texts, str):
             return self.fill_mask([texts], top_k)[0]
+        if not len(texts):
+            return []
         limit = getattr(self.backbone.config, "max_length", None)
         x = encode_texts(tokenizer, texts, limit)
         masks = [np.flatnonzero(row == tokenizer.mask_id) for row in x["token_ids"]]

@@ -103,6 +103,8 @@ class FewShot:
         """
         if isinstance(texts, (str, tuple)):
             return self.answer([texts], **options)[0]
+        if not len(texts):
+            return []
         prompts = [self.prompt(text) for text in texts]
         if not self.model.continues:
             return self.model.generate(prompts, **options)

@@ -42,7 +42,7 @@ class MultipleChoice(Task):
     def call(self, inputs):
         choices = ops.shape(inputs["token_ids"])[1]
         rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
-        logits = ops.reshape(self.choice(self.backbone(rows)), (-1, choices))
+        logits = ops.reshape(self.choice(self.backbone.summarize(rows)), (-1, choices))
         real = real_tokens(rows)
         if real is None:
             return logits

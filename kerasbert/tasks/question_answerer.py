@@ -94,6 +94,8 @@ class QuestionAnswerer(Task):
         """
         if isinstance(questions, tuple):
             return self.answer([questions], n_best, null_threshold, batch_size)[0]
+        if n_best < 1:
+            raise ValueError(f"`n_best` must be at least 1. Received: {n_best}.")
         if not len(questions):
             return []
         rows = self.question_rows(questions)

@@ -26,6 +26,7 @@ class Task(Trainable):
             metrics, weighted_metrics = None, metrics
         super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
 
+    needs_targets = True
     label_head = None  # the kind of head whose outputs are labels
 
     @classmethod
@@ -59,6 +60,8 @@ def label_ids(names, labels):
     for number, label in enumerate(labels):
         try:
             found[number] = ids[label] if isinstance(label, str) else int(label)
+            if not isinstance(label, str) and found[number] != label:
+                raise ValueError
         except (KeyError, ValueError, TypeError):
             raise ValueError(
                 f"Labels must be among {names}, or their numbers. Received: {label!r}, as label {number}."

@@ -27,6 +27,7 @@ class TextClassifier(Task):
         max_length: tokens to which text is cut; default: as many as the backbone takes, up to 512.
         answer_steps: in place of the family's head, an answer network of so many steps for pairs (hypothesis, premise);
             see `AnswerNetwork`. MT-DNN has 5.
+        dropout: rate in front of the output, which MT-DNN sets by task. Default: that of the backbone's config.
         features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: freezes the backbone and
             reads the mean of its hidden layers; see `FeatureHead`.
         tokenizer: for text.
@@ -46,6 +47,7 @@ class TextClassifier(Task):
         problem="classes",
         max_length=None,
         answer_steps=None,
+        dropout=None,
         features=None,
         tokenizer=None,
         **kwargs,
@@ -68,17 +70,20 @@ class TextClassifier(Task):
                 f"problem={problem!r}, features={features!r}. Leave out one of them."
             )
         self.answer_steps = answer_steps
+        self.dropout = dropout
         self.features = feature_options(features) if features else None
         own = dict(dtype=self.dtype_policy)
         if answer_steps:
-            dropout, initializer = getattr(backbone.config, "dropout", 0.1), backbone.config.kernel_initializer()
+            initializer = backbone.config.kernel_initializer()
+            dropout = getattr(backbone.config, "dropout", 0.1) if dropout is None else dropout
             sizes = (len(self.labels), backbone.config.hidden_dim, answer_steps, dropout, initializer)
             self.answer_network = AnswerNetwork(*sizes, name="answer_network", **own)
         elif self.features:
+            own |= {} if dropout is None else dict(dropout=dropout)
             self.feature_head = FeatureHead(len(self.labels), pool=True, name="feature_head", **self.features, **own)
             backbone.trainable = False
         else:
-            self.classifier = backbone.make_head("classifier", num_labels=len(self.labels))
+            self.classifier = backbone.make_head("classifier", dropout, num_labels=len(self.labels))
         self.build_now()
 
     def example_inputs(self):
@@ -90,7 +95,7 @@ class TextClassifier(Task):
             return self.answer_network(self.backbone(inputs)["sequence_output"], inputs, training=training)
         if self.features:
             return self.feature_head(*hidden_states(self.backbone, inputs, training))
-        return self.classifier(self.backbone(inputs))
+        return self.classifier(self.backbone.summarize(inputs))
 
     # === Loss and metrics ===
 
@@ -116,17 +121,33 @@ class TextClassifier(Task):
         return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def encode_labels(self, labels):
-        """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1)."""
+        """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1).
+
+        Several labels of a text are a list of them, or a row with 0 or 1 for each of the labels that there are.
+        """
         if self.problem == "score":
-            return np.asarray(labels, "float32").reshape(-1, 1)
+            scores = np.asarray(labels, "float32").reshape(-1, 1)
+            wrong = np.flatnonzero(~np.isfinite(scores))
+            if len(wrong):
+                raise ValueError(f"Targets must be finite numbers. Received: {scores[wrong[0], 0]}, as {wrong[0]}.")
+            return scores
         if self.problem == "classes":
             return label_ids(self.labels, labels)
-        if getattr(labels, "ndim", 1) == 2:
+        if self._are_rows(labels):
             return np.asarray(labels, "float32")
         rows = np.zeros((len(labels), len(self.labels)), "float32")
         for row, names in zip(rows, labels, strict=True):
-            row[label_ids(self.labels, names)] = 1.0
+            row[label_ids(self.labels, [names] if isinstance(names, str) else names)] = 1.0
         return rows
+
+    def _are_rows(self, labels):
+        """Whether each target has 0 or 1 for all labels: as many entries, which can be no numbers of different ones."""
+        if getattr(labels, "ndim", 1) == 2:
+            return True
+        return len(self.labels) > 1 and all(
+            not isinstance(row, str) and len(row) == len(self.labels) and all(entry in (0, 1) for entry in row)
+            for row in labels
+        )
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
@@ -139,6 +160,9 @@ class TextClassifier(Task):
             )
         if self.problem != "classes" and not np.isfinite(y).all():
             raise ValueError("Targets must be finite numbers. Received: NaN or infinity.")
+        if self.problem == "labels" and y.size and not (y.min() >= 0 and y.max() <= 1):
+            wrong = y.max() if y.max() > 1 else y.min()
+            raise ValueError(f"Targets of several labels must be between 0 and 1. Received: {wrong}.")
 
     def classify(self, texts, batch_size=32):
         """Labels with scores.
@@ -151,6 +175,8 @@ class TextClassifier(Task):
         """
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], batch_size)[0]
+        if not len(texts):
+            return []
         logits = self.predict(texts, batch_size=batch_size, verbose=0).astype("float64")
         if self.problem == "score":
             return [{"score": float(row[0])} for row in logits]
@@ -171,7 +197,7 @@ class TextClassifier(Task):
     # === What this task says of itself ===
 
     def arguments(self):
-        names = ("labels", "problem", "max_length", "answer_steps", "features")
+        names = ("labels", "problem", "max_length", "answer_steps", "dropout", "features")
         return {name: getattr(self, name) for name in names}
 
     def variant(self):

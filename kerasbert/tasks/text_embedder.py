@@ -84,6 +84,7 @@ class TextEmbedder(Task):
     """
 
     TRAINING_ONLY = ("pair_classifier",)
+    needs_targets = False  # some objectives have them in the texts
 
     def __init__(
         self,
@@ -247,6 +248,9 @@ class TextEmbedder(Task):
         prompt = self.default_prompt if prompt is None else prompt
         if prompt is not None and prompt not in self.prompts:
             raise ValueError(f"`prompt` must be one of {sorted(self.prompts)}. Received: {prompt!r}.")
+        wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise ValueError(f"A vector is of one text, a str. Received as text {wrong}: {texts[wrong]!r:.60}.")
         texts = [self.prompts.get(prompt, "") + text for text in texts]
         vectors = np.zeros((len(texts), self.embedding_dim), "float32")
         if not texts:

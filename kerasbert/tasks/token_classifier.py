@@ -6,6 +6,7 @@ from keras import ops
 
 from ..data.bucketing import BucketedBatches
 from ..data.tagging import TaggedRows, entities
+from ..models.feeding import class_numbers
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
 
@@ -89,6 +90,7 @@ class TokenClassifier(Task):
             y = np.where(np.asarray(sample_weight) > 0, y, 0)
         batches = super()._batches(x, y, sample_weight, *args, **kwargs)
         if class_weight is not None:
+            class_weight = class_numbers(class_weight, self.labels)
             of_label = np.array([class_weight.get(i, 1.0) for i in range(len(self.labels))], "float32")
             batches.sample_weight = batches.sample_weight * of_label[batches.y]
         return batches

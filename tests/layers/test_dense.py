@@ -23,6 +23,7 @@ from kerasbert.models import (
     RobertaConfig,
 )
 from kerasbert.objectives.objective import correct
+from kerasbert.tasks import MultipleChoice, TextClassifier
 from tests.models.reference import randomize, to_numpy
 
 RNG = np.random.default_rng(0)
@@ -137,6 +138,30 @@ def test_wanted_positions_leave_nothing_to_look_at():
     inputs = {"token_ids": np.ones((1, 4), "int32")}
     with pytest.raises(ValueError, match="Ask for one or the other"):
         FAMILIES["bert"]()(inputs, output_positions=np.zeros((1, 1), "int32"), hidden_states=True)
+
+
+def noting(function, asked):
+    """A function that keeps the options it is called with."""
+    return lambda *args, **kwargs: asked.append(kwargs) or function(*args, **kwargs)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_summaries_are_those_of_the_whole_sequence(family, monkeypatch):
+    """What classifiers and choices read: their logits are those of all tokens."""
+    backbone = randomize(FAMILIES[family]())
+    tasks = TextClassifier(backbone, labels=3), MultipleChoice(backbone)
+    rows = {"token_ids": RNG.integers(3, 40, (4, 9)).astype("int32"), "lengths": np.array([9, 5, 1, 7], "int32")}
+    asked = []
+    for task in tasks:
+        randomize(task)
+        head = task.classifier if isinstance(task, TextClassifier) else task.choice
+        expected = to_numpy(head(backbone(rows)))
+        choices = {key: array.reshape(2, 2, *array.shape[1:]) for key, array in rows.items()}
+        with monkeypatch.context() as patch:
+            patch.setattr(type(backbone), "__call__", noting(type(backbone).__call__, asked))
+            found = to_numpy(task(rows if isinstance(task, TextClassifier) else choices))
+        np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-6)
+    assert [kwargs["output_positions"].shape for kwargs in asked] == [(4, 1), (4, 1)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -90,3 +90,8 @@ def test_mistakes_are_clear(gpt2):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_nothing_asked(gpt2):
+    shot = FewShot(gpt2, EXAMPLES)
+    assert shot.classify([]) == shot.answer([]) == []

@@ -92,6 +92,56 @@ def test_several_labels_and_scores(tokenizer):
     assert [round(answer["score"]) for answer in model.classify(TEXTS)] == scores
 
 
+def test_labels_in_every_form(tokenizer):
+    """Names, numbers, or rows of 0 and 1; what is none of these is an error, not the nearest number."""
+    model = TextClassifier(backbone(tokenizer), labels=["x", "yes", "z"], tokenizer=tokenizer)
+    assert model.encode_labels(["yes", 2, 0.0, np.int64(1), True]).tolist() == [1, 2, 0, 1, 1]
+    for wrong in (1.7, float("nan"), None, "no", [1]):
+        with pytest.raises(ValueError, match="among .*, or their numbers. Received: .*, as label 1"):
+            model.encode_labels(["x", wrong])
+    several = TextClassifier(backbone(tokenizer), labels=["x", "yes"], problem="labels", tokenizer=tokenizer)
+    assert several.encode_labels([["yes"], [], ["x", 1], "yes"]).tolist() == [[0, 1], [0, 0], [1, 1], [0, 1]]
+    assert several.encode_labels([[1, 0], [0, 0], (1, 1)]).tolist() == [[1, 0], [0, 0], [1, 1]]
+    assert several.encode_labels([[1], [0]]).tolist() == [[0, 1], [1, 0]]
+    several.compile("sgd")
+    with pytest.raises(ValueError, match="several labels must be between 0 and 1. Received: 2.0"):
+        several.fit(TEXTS[:2], np.array([[2, 0], [0, 1]]), verbose=0)
+    score = TextClassifier(backbone(tokenizer), problem="score", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="finite numbers. Received: nan, as 1"):
+        score.encode_labels([1.0, None])
+
+
+def test_what_cannot_be_trained_on(tokenizer):
+    model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
+    model.compile("sgd")
+    for call, message in (
+        (lambda: model.fit(TEXTS, verbose=0), "TextClassifier needs targets. Received: y=None"),
+        (lambda: model.evaluate(TEXTS, verbose=0), "TextClassifier needs targets"),
+        (lambda: model.fit(TEXTS, LABELS, epochs=0), "`epochs` must be at least 1. Received: 0"),
+        (lambda: model.classify([None]), "Received: a list that begins with None"),
+        (lambda: model.fit(TEXTS, LABELS, class_weight={"fine": 2.0}), "`class_weight` must have labels.*'fine'"),
+        (lambda: model.fit(TEXTS, LABELS, class_weight={2: 2.0}), "`class_weight` must have labels.*Received: 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert model.classify([]) == []
+    by_name, by_number = (model._batches(TEXTS, LABELS, None, 8, 1, 0, False, weights)[0][2] for weights in (
+        {"good": 3.0}, {1: 3.0}
+    ))  # fmt: skip
+    assert by_name.tolist() == by_number.tolist() == [3.0] * 4 + [1.0] * 4
+
+
+def test_dropout_of_a_head(tokenizer, tmp_path):
+    """MT-DNN's, task by task, while the encoder keeps its own."""
+    model = TextClassifier(backbone(tokenizer), dropout=0.3, tokenizer=tokenizer)
+    assert model.classifier.dropout.rate == 0.3 and model.backbone.config.dropout == 0.1
+    assert TextClassifier(backbone(tokenizer)).classifier.dropout.rate == 0.1
+    assert TextClassifier(backbone(tokenizer), answer_steps=2, dropout=0.3).answer_network.dropout.rate == 0.3
+    assert TextClassifier(backbone(tokenizer), features="mix", dropout=0.3).feature_head.dropout.rate == 0.3
+    model.save_to_preset(tmp_path)
+    assert kerasbert.load(tmp_path).classifier.dropout.rate == 0.3
+
+
 def test_class_weights_weigh(tokenizer):
     """With all the weight on one class the other is never learned."""
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)

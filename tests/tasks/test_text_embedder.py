@@ -138,6 +138,9 @@ def test_bad_input(backbone, tokenizer):
     packed = {"token_ids": np.ones((1, 4), "int32"), "sequence_ids": np.ones((1, 4), "int32")}
     with pytest.raises(ValueError, match="packed rows"):
         embedder(packed)
+    for wrong in (("a", "b"), None):
+        with pytest.raises(ValueError, match="of one text, a str. Received as text 1"):
+            embedder.embed(["a", wrong])
 
 
 # === Folders ===

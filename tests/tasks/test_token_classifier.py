@@ -102,9 +102,17 @@ def test_bad_input(model):
         model.tag("Ann")
 
 
+def test_sentences_may_be_empty(model):
+    model.compile("sgd")
+    history = model.fit([[], ["Ann", "lives"]], [[], ["B-PER", "O"]], verbose=0)
+    assert np.isfinite(history.history["loss"][0])
+    assert [answer["labels"] for answer in model.tag([[], "", ["Ann"]])][:2] == [[], []]
+    assert model.fit([[]], [[]], verbose=0).history["loss"] == [0.0]
+
+
 def test_class_weights_weigh_words(model):
     """With all the weight on O no entity is learned; targets of several parts have no classes to weigh."""
-    (batch,) = model._batches(WORDS, TAGS, None, 8, 1, 0, False, class_weight={1: 3.0, 2: 0.0})
+    (batch,) = model._batches(WORDS, TAGS, None, 8, 1, 0, False, class_weight={"B-PER": 3.0, 2: 0.0})
     _, y, weights = batch
     read = weights > 0
     assert weights[read & (y == 0)].tolist() == [1.0] * 8 and set(weights[read & (y == 1)]) == {3.0}
