@@ -106,6 +106,11 @@ def train(
     # A compiled program has one shape: a run whose rows grow is fitted piece by piece.
     pieces = batches.prefixes() if isinstance(batches, Phases) else [batches]
     every = report_interval([len(piece) // recipe.accumulation for piece in pieces], report_every)
+    if recipe.average * every > recipe.steps:
+        raise ValueError(
+            f"`average` must be at most the reports of a run, {recipe.steps // every}. Received: {recipe.average}. Use "
+            f"report_every={max(1, recipe.steps // recipe.average)} or less."
+        )
     folders = {}
     for role in ("teacher", "init_from"):
         if getattr(recipe, role):

@@ -40,7 +40,7 @@ class DenoisingBatches(PassBatches):
         rate: share of noise.
         mean_span: mean length of random spans.
         target_length: tokens of a target with its end token. Default: as many as can be, with room for chance where
-            the number is random. What is too long loses its tail, never its end token.
+            the number is random. What is too long loses its tail, never its end token; packed rows lose nothing.
         layout: of a row.
         packed: several pieces in a row, as many as fit; they do not see each other.
         group: documents that are put behind one another before they are cut into pieces. Default: 128, as in T5's
@@ -109,9 +109,13 @@ class DenoisingBatches(PassBatches):
                 f"{spans} spans in {self.room} tokens. Use longer spans, a lower rate, or shorter rows."
             )
         self._make_plan(seed)
-        self.target_length = self._widest_target(targets) if target_length is None else target_length
-        if self.target_length < 2 and layout == "encoder_decoder":
-            raise ValueError(f"`target_length` must be at least 2. Received: {target_length}.")
+        widest = self._widest_target(targets)
+        if target_length is not None and (layout != "encoder_decoder" or target_length < (widest if packed else 2)):
+            raise ValueError(
+                f'`target_length` must be at least {widest if packed else 2}, and is for layout="encoder_decoder". '
+                f"Received: target_length={target_length}, layout={layout!r}, packed={packed}."
+            )
+        self.target_length = widest if target_length is None else target_length
         super().__init__(batch_size, (0, len(self._plan)), seed, steps, accumulation)
 
     @property

@@ -207,6 +207,8 @@ def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
         ({"sentinels": [299, 298]}, "a sentinel for every span. Received: 2 sentinels for 3 spans"),
         ({"target_length": 1}, "`target_length` must be at least 2"),
         ({"target_length": 0}, "`target_length` must be at least 2"),
+        ({"target_length": 9, "layout": "prefix"}, 'is for layout="encoder_decoder". Received: target_length=9'),
+        ({"target_length": 9, "packed": True, "group": 1}, "`target_length` must be at least [1-9].*packed=True"),
         ({"group": 0}, "`group` must be at least 1"),
     ],
 )

@@ -110,6 +110,11 @@ def test_a_foreign_tokenizer_is_refused(text_file, corpora, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_mean_of_more_checkpoints_than_there_are(corpora, tmp_path):
+    with pytest.raises(ValueError, match="at most the reports of a run, 2. Received: 3. Use report_every=1 or less"):
+        pretrain(corpora[0], tmp_path / "run", report_every=2, set=(*SETTINGS, "average=3"))
+
+
 def test_rows_must_fit_the_position_table(corpora, tmp_path):
     with pytest.raises(ValueError, match="config.max_length=24. Use --set config.max_length=32"):
         pretrain(corpora[0], tmp_path / "run", set=(*SETTINGS, "length=32"))
