@@ -118,7 +118,7 @@ class MaskedLMBatches(PassBatches):
             special_ids=tuple(sorted({item for item, _ in self._layout.template if item not in ("A", "B")})),
             rate=mask_rate,
             shares=tuple(shares),
-            word_starts=self._word_starts() if ngrams else corpus.word_starts if whole_words else None,
+            word_starts=self._word_starts(rule) if ngrams else corpus.word_starts if whole_words else None,
             ngrams=ngram_shares(ngrams) if isinstance(ngrams, int) else ngrams,
             token_weights=None if rare_exponent is None else self._token_weights(rare_exponent),
         )
@@ -158,10 +158,10 @@ class MaskedLMBatches(PassBatches):
         labels = self._layout.labels(lines)
         return x, {"tokens": targets, "sentence_pair": labels}, {"tokens": weights, "sentence_pair": real}
 
-    def _word_starts(self) -> np.ndarray:
+    def _word_starts(self, rule: str) -> np.ndarray:
         """Where the words of n-grams start: ALBERT has a rule of its own for pieces of SentencePiece."""
         tokenizer = self.corpus.tokenizer()
-        unigram = tokenizer.content["model"]["type"] == "Unigram"
+        unigram = tokenizer.content["model"]["type"] == "Unigram" and not rule.startswith("deberta")
         return albert_word_starts(tokenizer.tokens) if unigram else self.corpus.word_starts
 
     def _token_weights(self, exponent: float) -> np.ndarray:

@@ -214,6 +214,9 @@ def test_sentencepiece_words_of_ngrams(tmp_path, documents, unigram):
     for x, _, _ in batches:
         used = (x["masked_positions"] >= 0).sum(axis=1)
         assert (used <= 5).all() and used[x["lengths"] > 20].mean() > 3
+    deberta = MaskedLMBatches(corpus, 4, 32, ngrams=3, rule="deberta")._masking.word_starts
+    np.testing.assert_array_equal(deberta, unigram.word_starts)
+    assert not deberta[unigram.id(".")]
 
 
 @pytest.mark.parametrize(
