@@ -79,7 +79,13 @@ def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.nda
             "Every example must have a label and a prediction. Received: "
             f"{len(labels)} labels, {len(predictions)} predictions."
         )
-    return np.asarray(labels), np.asarray(predictions)
+    sides = np.asarray(labels), np.asarray(predictions)
+    if len({side.dtype.kind in "US" for side in sides}) > 1:
+        raise ValueError(
+            f"Labels and predictions must both be names, or both numbers. Received: {labels[0]!r} and "
+            f"{predictions[0]!r}."
+        )
+    return sides
 
 
 def _numbers(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -157,6 +163,8 @@ def squad(
         with `null_odds` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
     """
     questions = [q for article in _articles(dataset) for p in article["paragraphs"] for q in p["qas"]]
+    if not questions:
+        raise ValueError("A data set must have questions. Received: none.")
     if not any("is_impossible" in question or not question["answers"] for question in questions):
         return _squad_1(questions, predictions)
     missing = [question["id"] for question in questions if question["id"] not in predictions]
@@ -261,8 +269,7 @@ def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Seque
     """
     import sacrebleu
 
-    many = [[r] if isinstance(r, str) else list(r) for r in references]
-    _paired(range(len(many)), range(len(predictions)))
+    many = _several(references, predictions)
     streams = [[r[i] if i < len(r) else None for r in many] for i in range(max(map(len, many)))]
     return float(sacrebleu.corpus_bleu(list(predictions), streams, **options).score)
 
@@ -274,11 +281,17 @@ def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequ
     """
     from rouge_score import rouge_scorer
 
-    _paired(range(len(references)), range(len(predictions)))
+    many = _several(references, predictions)
     names = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
     scorer = rouge_scorer.RougeScorer(names, use_stemmer=stem)
-    found = [
-        scorer.score_multi([truth] if isinstance(truth, str) else list(truth), text)
-        for truth, text in zip(references, predictions, strict=True)
-    ]
+    found = [scorer.score_multi(truths, text) for truths, text in zip(many, predictions, strict=True)]
     return {name: 100.0 * float(np.mean([scores[name].fmeasure for scores in found])) for name in names}
+
+
+def _several(references: Sequence, predictions: Sequence[str]) -> list[list[str]]:
+    """The references of each prediction, one at least."""
+    many = [[r] if isinstance(r, str) else list(r) for r in references]
+    _paired(range(len(many)), range(len(predictions)))
+    if not all(many):
+        raise ValueError(f"Every prediction needs a reference. Received: none for number {many.index([])}.")
+    return many

@@ -113,3 +113,14 @@ def test_bleu_and_rouge():
     scores = metrics.rouge(references, ["the cat sat", "a dog"])
     assert scores["rouge1"] == pytest.approx(100 * (2 * 0.5 / 1.5 + 1) / 2) and scores["rougeL"] == scores["rouge1"]
     assert metrics.rouge([["x", "a dog"]], ["a dog"])["rouge2"] == 100
+
+
+def test_what_cannot_be_measured():
+    for function, arguments, message in (
+        (metrics.accuracy, (["1"], [1]), "both be names, or both numbers. Received: '1' and 1"),
+        (metrics.squad, ({"data": []}, {}), "must have questions"),
+        (metrics.bleu, ([["a"], []], ["a", "b"]), "needs a reference. Received: none for number 1"),
+        (metrics.rouge, ([[]], ["a"]), "needs a reference. Received: none for number 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            function(*arguments)
