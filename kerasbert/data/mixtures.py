@@ -48,15 +48,16 @@ def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, fl
     if not sources or set(sources) != set(rates) or not all(rate > 0 for rate in rates.values()):
         raise ValueError(f"`rates` must give every source a number above 0. Received: {dict(rates)} for {[*sources]}.")
     running = {name: iter(documents) for name, documents in sources.items()}
-    done = dict.fromkeys(sources, 0)
+    done, at_start = dict.fromkeys(sources, 0), dict.fromkeys(sources, 0)
     while sum(done.values()) < characters:
         name = min(sources, key=lambda name: done[name] / rates[name])
         document = next(running[name], None)
         if document is None:
             running[name] = iter(sources[name])
             document = next(running[name], None)
-            if document is None:
+            if document is None or done[name] == at_start[name]:  # nothing, or nothing but empty documents
                 raise ValueError(f"Every source must have documents to go through again. Received none from {name!r}.")
+            at_start[name] = done[name]
         done[name] += len(document)
         yield document
 

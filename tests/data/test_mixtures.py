@@ -1,3 +1,4 @@
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -67,6 +68,9 @@ def test_documents_for_a_vocabulary():
     assert list(mixed_documents(sources, rates, 6000)) == found
     with pytest.raises(ValueError, match="documents to go through again. Received none from 'is'"):
         list(mixed_documents({**sources, "is": iter(["once"])}, rates, 6000))
+    for empty in ([], ["", ""]):
+        with pytest.raises(ValueError, match="Received none from 'is'"):
+            list(itertools.islice(mixed_documents({**sources, "is": empty}, rates, 6000), 1_000))
     with pytest.raises(ValueError, match="`rates` must give every source"):
         next(mixed_documents(sources, {"en": 1.0}, 6000))
 
