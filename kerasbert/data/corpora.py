@@ -343,7 +343,7 @@ def _write_table(file, blocks: Iterable[np.ndarray], dtype: np.dtype) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (0, 0)}
     lines = columns = 0
     for block in blocks:
-        if not lines:  # numpy leaves room in the header for the first axis to grow
+        if not columns:  # numpy leaves room in the header for the first axis to grow
             columns = block.shape[1]
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (0, columns)})
         file.write(np.ascontiguousarray(block, dtype=dtype))

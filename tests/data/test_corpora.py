@@ -213,3 +213,14 @@ def test_plans_are_built_once_and_repaired(copy):
     assert corpus.plan("rows", {"length": 3}, build).shape == (5, 2) and len(calls) == 2
     corpus.plan("rows", {"length": 4}, build)
     assert len(calls) == 3 and len(list((copy / "plans").iterdir())) == 2
+
+
+def test_a_plan_may_begin_with_blocks_without_lines(copy):
+    def build():
+        yield np.zeros((0, 2), np.int64)
+        yield np.zeros((0, 2), np.int64)
+        yield np.arange(6).reshape(3, 2)
+
+    corpus = Corpus.open(copy)
+    for _ in range(2):
+        assert corpus.plan("rows", {"length": 9}, build).tolist() == [[0, 1], [2, 3], [4, 5]]
