@@ -57,7 +57,12 @@ class Wording:
             self.task, {**features, "label": self.labels.index(label)}, self.targets
         )
 
-    def _scored(self, pair: tuple, label: str) -> tuple[str, str]:
+    def _scored(self, pair: str | tuple, label: str) -> tuple[str, str]:
+        if isinstance(pair, str):
+            raise ValueError(
+                f"A score in text is that of a pair, as in STS-B. Received: one text, {pair[:60]!r}. Leave out "
+                "--text-to-text, or name the second column by --columns.pair."
+            )
         return text_to_text.similarity_text(dict(sentence1=pair[0], sentence2=pair[1], label=_number(label)), self.task)
 
     def _asked(self, pair: tuple, answer: tuple | None) -> tuple[str, str]:
