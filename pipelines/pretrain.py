@@ -60,10 +60,11 @@ def pretrain(
         tensorboard: also write files for TensorBoard.
         set: changes of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
     """
+    chosen = find_recipe(recipe).with_settings(list(set))
     texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
     unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
     return train(
-        find_recipe(recipe).with_settings(list(set)),
+        chosen,
         texts,
         run,
         unseen,
@@ -101,6 +102,11 @@ def train(
     tensorboard: bool = False,
 ) -> dict:
     """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`."""
+    if min(report_every, held_out_steps, keep) < 1:
+        raise ValueError(
+            "`report_every`, `held_out_steps` and `keep` must be at least 1. Received: "
+            f"{report_every}, {held_out_steps}, {keep}."
+        )
     corpora, unseen = named(corpus), None if held_out is None else named(held_out)
     batches = make_batches(recipe, corpora)
     # A compiled program has one shape: a run whose rows grow is fitted piece by piece.
@@ -118,6 +124,7 @@ def train(
     seed_everything(recipe.seed)
     model = make_model(recipe, next(iter(corpora.values())), **folders)
     model.compile(make_optimizer(recipe))
+    validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
     facts = record_of(recipe, batches)
     claim_folder(run, facts)  # behind everything that can be wrong with the recipe
 
@@ -128,7 +135,6 @@ def train(
         f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
         f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
     )
-    validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
     checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=facts)
     for data, training in ((batches, True), (validation, False)):
         if data is not None and "stream_start" in data[0][0]:  # memories are part of a checkpoint
