@@ -35,7 +35,7 @@ class Batches:
             ("seed", seed, 0),
             ("accumulation", accumulation, 1),
         ):
-            if operator.index(value) < least:
+            if not hasattr(value, "__index__") or operator.index(value) < least:
                 raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {value}.")
         if batch_size % accumulation:
             raise ValueError(

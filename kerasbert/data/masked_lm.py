@@ -1,5 +1,7 @@
 """Batches for masked language modelling."""
 
+import math
+
 import numpy as np
 
 from .corpora import Corpus
@@ -96,10 +98,12 @@ class MaskedLMBatches(PassBatches):
                 "`ngrams` must be the longest n, at least 1, or the probabilities of n = 1, 2, .... Received: "
                 f"{ngrams}. Use None to hide pieces."
             )
-        if len(shares) != 2 or min(shares) < 0 or sum(shares) > 1 + 1e-9:
+        if len(shares) != 2 or not (0 <= shares[0] <= 1 and 0 <= shares[1] <= 1 + 1e-9 - shares[0]):
             raise ValueError(f"`shares` must be two numbers from 0 on, at most 1 together. Received: {shares}.")
         if lone_sentences not in ("skip", "random"):
             raise ValueError(f'`lone_sentences` must be "skip" or "random". Received: {lone_sentences!r}.')
+        if rare_exponent is not None and not math.isfinite(rare_exponent):
+            raise ValueError(f"`rare_exponent` must be a number. Received: {rare_exponent}.")
         if rare_exponent is not None and (whole_words or ngrams):
             raise ValueError("`rare_exponent` is for single tokens. Received: whole_words or ngrams, too. Choose one.")
         self.corpus, self.length, self.language = corpus, length, language

@@ -28,7 +28,7 @@ def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | N
     sizes = np.asarray(sizes, dtype=np.float64)
     if not len(sizes) or not (sizes > 0).all() or not np.isfinite(sizes).all():
         raise ValueError(f"Every part of a mixture must have a size above 0. Received: {sizes.tolist()}.")
-    if exponent < 0 or (limit is not None and limit <= 0):
+    if not 0 <= exponent < np.inf or (limit is not None and not limit > 0):
         raise ValueError(f"`exponent` must be at least 0, `limit` above it. Received: {exponent}, {limit}.")
     weights = np.minimum(sizes, np.inf if limit is None else limit)
     weights = (weights / weights.max()) ** exponent

@@ -63,6 +63,11 @@ class PassBatches(Batches):
 
 def facts_of(corpus: Corpus, *roles: str) -> dict:
     """What the corpus's tokenizer decides; an error if it lacks a token of one of the roles."""
+    if not isinstance(corpus, Corpus):
+        raise ValueError(
+            f"`corpus` must be a Corpus. Received: {type(corpus).__name__}. Use Corpus.open(folder), or "
+            "Corpus.write(folder, documents, tokenizer)."
+        )
     if corpus.facts is None:
         raise ValueError("The corpus must know its tokenizer. Open it with Corpus.open(path, tokenizer=...).")
     missing = [role for role in roles if corpus.facts[f"{role}_id"] is None]

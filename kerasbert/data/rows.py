@@ -24,6 +24,8 @@ class ChunkRows:
     texts = ("single", 1)
 
     def __init__(self, corpus: Corpus, length: int, **_):
+        if not hasattr(length, "__index__"):
+            raise ValueError(f"`length` must be an integer. Received: {length!r}.")
         self.corpus, self.length = corpus, length
         self.template = corpus.facts[self.texts[0]]
         self.room = length - sum(item not in ("A", "B") for item, _ in self.template)

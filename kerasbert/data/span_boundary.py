@@ -140,10 +140,14 @@ class SpanMaskBatches(PassBatches):
 
 
 def _checked(phrases: np.ndarray, corpus: Corpus) -> np.ndarray:
-    phrases = np.asarray(phrases, dtype=np.int64)
+    phrases = np.asarray(phrases)
     ends = phrases.reshape(-1)
-    if phrases.ndim != 2 or phrases.shape[1] != 2 or not len(phrases):
-        raise ValueError(f"`phrases` must be (n, 2): start and stop of each. Received: shape {phrases.shape}.")
+    if phrases.ndim != 2 or phrases.shape[1] != 2 or not len(phrases) or phrases.dtype.kind not in "iu":
+        raise ValueError(
+            "`phrases` must be integers (n, 2): start and stop of each. Received: shape "
+            f"{phrases.shape}, {phrases.dtype}."
+        )
+    phrases, ends = phrases.astype(np.int64), ends.astype(np.int64)
     in_order = (np.diff(ends) >= 0).all() and (phrases[:, 0] < phrases[:, 1]).all()
     if not in_order or ends[0] < 0 or ends[-1] > corpus.num_tokens:
         raise ValueError(

@@ -250,6 +250,11 @@ def test_recipe(corpus):
         ({"dupe_factor": 0}, "must be at least 1"),
         ({"shares": (0.8, 0.3)}, "`shares` must be two numbers"),
         ({"shares": (1.0,)}, "`shares` must be two numbers"),
+        ({"shares": (float("nan"), 0.0)}, "`shares` must be two numbers"),
+        ({"rare_exponent": float("nan")}, "`rare_exponent` must be a number"),
+        ({"batch_size": 8.0}, "`batch_size` must be an integer of at least 1. Received: 8.0"),
+        ({"length": 32.0}, "`length` must be an integer. Received: 32.0"),
+        ({"steps": 2.5}, "`steps` must be an integer of at least 0. Received: 2.5"),
         ({"ngrams": 0}, "`ngrams` must be the longest n, at least 1.*Received: 0"),
         ({"ngrams": (0.5, -0.5, 1.0)}, "`ngrams` must be"),
         ({"ngrams": ()}, "`ngrams` must be"),
@@ -298,6 +303,9 @@ def test_packed_rows_spare_the_first_token_of_every_sequence(corpus):
 
 
 def test_bad_corpora(corpus, documents, tmp_path):
+    for text in (documents, str(corpus.folder)):
+        with pytest.raises(ValueError, match=f"must be a Corpus. Received: {type(text).__name__}. Use Corpus.open"):
+            MaskedLMBatches(text, 8, 32)
     with pytest.raises(ValueError, match="must know its tokenizer"):
         MaskedLMBatches(Corpus.open(corpus.folder / "corpus.bin"), 8, 32)
     roles = {"pad": "<pad>", "unk": "<unk>"}

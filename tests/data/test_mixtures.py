@@ -50,7 +50,7 @@ def test_empty_tasks_are_refused(sizes):
 
 
 def test_bad_exponents():
-    for further in ((-0.1,), (1.0, 0)):
+    for further in ((-0.1,), (1.0, 0), (float("nan"),), (1.0, float("nan"))):
         with pytest.raises(ValueError, match="`exponent` must be at least 0"):
             mixing_rates([1, 2], *further)
 
