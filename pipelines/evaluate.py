@@ -107,7 +107,7 @@ def score_task(
     spec = spec if columns is None else replace(spec, columns=columns)
     examples = read(spec, path, encoding)
     if spec.kind == kind:
-        if kind in ("classes", "labels"):
+        if kind in ("classes", "labels", "tags"):
             examples = _unnamed(examples, model.labels) if kind == "classes" else examples
             check_labels(model.labels, examples, path)
         return *score(model, examples, batch_size, **writing), examples

@@ -105,7 +105,7 @@ def finetune(
     sources = named_sources(held_out)
     testing = {name: read(spec, path, encoding, limit) for name, path in sources.items()}
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
-    if labels and spec.kind != "tags":  # of tags, an unknown one is a mistake as any other
+    if labels:
         for name, path in sources.items():
             check_labels(labels, testing[name], path)
     print(f"{len(training):,} examples" + (f", labels {', '.join(labels)}" if labels else ""))
@@ -245,7 +245,18 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
 
 
 def check_labels(known: list[str], examples: Examples, where: str) -> None:
-    """Raises a ValueError for the first label of some examples that a model does not know."""
+    """Raises a ValueError for the first label of some examples that a model does not know.
+
+    An unknown tag of a word is a mistake as any other: of tags, only sets that have none in common are an error.
+    """
+    if examples.y and isinstance(examples.x[0], list):
+        found = {name for tags in examples.y for name in tags}
+        if found and not found & set(known):
+            raise ValueError(
+                f"Tags must be of the set that the model knows, {known}. Received: {where} with {sorted(found)[:9]}. "
+                "Name the columns by --columns.text and --columns.label."
+            )
+        return
     for number, label in enumerate(examples.y, start=1):
         for name in _names(label):
             if name not in known:

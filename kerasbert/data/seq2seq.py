@@ -180,7 +180,7 @@ class _Sequences:
 
 
 def _ended(row: np.ndarray, end_id: int | None) -> np.ndarray:
-    return row if end_id is None or row[-1:] == end_id else np.append(row, np.int32(end_id))
+    return row if end_id is None or (len(row) and row[-1] == end_id) else np.append(row, np.int32(end_id))
 
 
 def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:

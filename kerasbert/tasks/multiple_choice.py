@@ -98,8 +98,11 @@ class MultipleChoice(Task):
         super().check_batch(x, y, sample_weight)
         if y is None:
             return
-        lengths = x.get("lengths")
-        there = np.full(len(y), x["token_ids"].shape[1]) if lengths is None else (np.asarray(lengths) > 0).sum(axis=1)
+        there = np.full(len(y), x["token_ids"].shape[1])
+        if x.get("lengths") is not None:
+            there = (np.asarray(x["lengths"]) > 0).sum(axis=1)
+        elif x.get("padding_mask") is not None:
+            there = np.asarray(x["padding_mask"]).any(axis=-1).sum(axis=1)
         counted = np.ones(len(y), bool) if sample_weight is None else np.asarray(sample_weight) > 0
         wrong = counted & ((np.asarray(y) < 0) | (np.asarray(y) >= there))
         if wrong.any():

@@ -26,6 +26,13 @@ def test_the_documented_rows():
     assert x["lengths"].tolist() == [3, 0] and weights.tolist() == [[1, 1], [0, 0]]
 
 
+def test_nothing_to_say_is_the_end_alone():
+    batches = Seq2SeqBatches([[5], [6]], [[], [7]], batch_size=2, end_id=1, shuffle=False)
+    x, y, weights = batches[0]
+    assert y.tolist() == [[1, 0], [7, 1]] and weights.tolist() == [[1, 0], [1, 1]]
+    assert x["decoder_token_ids"].tolist() == [[0, 0], [0, 7]]
+
+
 def test_a_cut_keeps_the_end():
     batches = Seq2SeqBatches(
         [[5, 6, 7, 1], [5, 6, 7, 8]], [[7, 8, 9]] * 2, batch_size=2, length=3, target_length=2, end_id=1

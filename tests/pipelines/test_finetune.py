@@ -91,6 +91,14 @@ def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path):
         assert kerasbert.load(tmp_path / task).labels == labels
 
 
+def test_tags_of_another_set():
+    """One unknown tag is a mistake as any other; a set that has none in common is a wrong file or column."""
+    examples = Examples([["Ann", "ran"]], [["B-PER", "VBD"]])
+    check_labels(["O", "B-PER"], examples, "a.conll")
+    with pytest.raises(ValueError, match=r"Tags must be of the set.*Received: a.conll with \['B-PER', 'VBD'\]"):
+        check_labels(["O", "B-LOC"], examples, "a.conll")
+
+
 def test_one_class_is_told_with_its_file(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\na,1\nb,1\n")
     with pytest.raises(ValueError, match=r"two or more labels. Received: \['1'\] in .*a.csv. Add examples"):

@@ -41,6 +41,17 @@ def test_choices_that_are_not_there_change_nothing(model):
     assert together[1, 2] < -1e4
 
 
+def test_targets_are_choices_whatever_side_is_padded(model):
+    """A choice of padding alone is none, told by lengths or by a mask."""
+    there = np.array([[3, 2, 0], [3, 2, 1]])
+    mask = np.arange(3) < there[:, :, None]
+    ids = np.ones((2, 3, 3), "int32")
+    for padding in ({"lengths": there}, {"padding_mask": mask[..., ::-1]}):
+        model.check_batch({"token_ids": ids, **padding}, np.array([1, 2]))
+        with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
+            model.check_batch({"token_ids": ids, **padding}, np.array([2, 2]))
+
+
 def test_bad_input(model):
     with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
         model.fit(EXAMPLES, [0, 2, 0, 2], verbose=0)
