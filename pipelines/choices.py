@@ -44,8 +44,11 @@ def read_choices(path: str | Path, columns: Columns, encoding: str) -> tuple[lis
 
 
 def _names_choices(names: Iterable) -> bool:
+    """Whether these are names of columns, and not a question whose choices may be letters."""
     names = {str(name).strip() for name in names}
-    return bool(names & {"answerKey", *TOGETHER}) or sum(APART.fullmatch(name) is not None for name in names) > 1
+    apart = sum(APART.fullmatch(name) is not None for name in names) > 1
+    known = {*CONTEXTS, *ANSWERS}
+    return bool(names & {"answerKey", *TOGETHER}) or (apart and bool(known & {name.lower() for name in names}))
 
 
 def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], int]:

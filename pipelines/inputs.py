@@ -13,8 +13,6 @@ from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
 from .tables import open_text, parquet_rows, read_rows, table_rows, whole_json
 from .tagged import WORD_NAMES, cells_of_line, has_names
 
-FORMS = ("words", "questions", "choices", "pairs", "texts")  # what a model takes
-
 
 class Input(NamedTuple):
     """An input, where it stands, and the id that it has there."""
@@ -63,7 +61,7 @@ def read_line(
     """The input that a line holds: text, parts with tabs between them where a model takes parts, or JSON.
 
     Args:
-        form: one of `FORMS`. Default: what the line looks like.
+        form: what a model takes: words, questions, choices, pairs or texts. Default: what the line looks like.
     """
     line = line.strip()
     if line.startswith("{"):

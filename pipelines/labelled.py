@@ -87,13 +87,13 @@ def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bo
             parts.append(str(value))
         texts.append(parts[0] if columns.pair is None else tuple(parts))
         value = row.get(columns.label)
-        names = (_split(value) if several else [value]) if not isinstance(value, (list, tuple)) else list(value)
-        names = [_name(name) for name in names]
+        listed = isinstance(value, (list, tuple))
+        names = [_name(name) for name in (value if listed else _split(value) if several else [value])]
         if None in names:
             raise ValueError(
                 f"Every row needs a text and a label. Received: {path} row {number} without {columns.label!r}."
             )
-        if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not several):
+        if isinstance(value, dict) or (listed and not several):
             raise ValueError(
                 f"A label is one name. Received: {path} row {number}, column {columns.label!r}: {value!r:.60}. Several "
                 "labels of a text are --task labels."

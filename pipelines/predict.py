@@ -20,7 +20,7 @@ from .command import command
 from .inputs import Input, read_inputs
 from .labelled import Columns
 
-# What each class takes; see `inputs.FORMS`.
+# What each class takes; see `inputs.read_line`.
 FORMS = {
     TokenClassifier: "words", QuestionAnswerer: "questions", MultipleChoice: "choices", TextClassifier: "pairs",
     MaskedLM: "pairs", TextEmbedder: "texts", NextToken: "texts",

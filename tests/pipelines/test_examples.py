@@ -113,6 +113,7 @@ def test_questions_from_squad_and_rows(tmp_path):
         ("a.csv", "premise,choice1,choice2,label\nP,x,y,1\n", ("P", ["x", "y"]), 1),
         ("a.csv", "article,question,options,answer\nP,Q,\"['x', 'y']\",B\n", ("P", "Q", ["x", "y"]), 1),
         ("a.csv", "question,A,B,C,answer\nQ,x,y,,B\n", ("Q", ["x", "y"]), 1),
+        ("a.csv", "Which letter is next?,A,B,B\n", ("Which letter is next?", ["A", "B"]), 1),
         ("a.jsonl", {"ctx": "C", "endings": ["x", "y"], "label": "1"}, ("C", ["x", "y"]), 1),
         (
             "a.jsonl",
