@@ -83,6 +83,9 @@ def test_batches_that_grow(corpora, tmp_path):
     assert [len(x["token_ids"]) for x, _, _ in batches] == [2, 2, 4, 4, 8, 8]
     assert [len(prefix) for prefix in batches.prefixes()] == [2, 4, 6] and batches.tokens_per_step == 8 * 16
     np.testing.assert_array_equal(batches.shard(1, 2)[3][0]["token_ids"], batches[3][0]["token_ids"][2:])
+    streams = ["steps=4", "batch_size=4", "length=8", "small_batches=[2]", "small_steps=2"]
+    with pytest.raises(ValueError, match="need one `batch_size`. Received: 2, 4"):
+        make_batches(find_recipe("transformer_xl.tiny").with_settings(streams), Corpus.open(corpora[0]))
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     last = pretrain(corpora[0], whole, report_every=2, set=settings)
     assert math.isfinite(last["loss"]) and last["step"] == 6
