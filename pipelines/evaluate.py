@@ -18,7 +18,7 @@ from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, To
 from .command import command
 from .examples import Examples
 from .finetune import check_labels, label_names, read, score, write_answers
-from .labelled import Columns
+from .labelled import GUESSED, Columns
 from .scores import language_model_scores
 from .splits import named_sources
 from .tables import read_rows
@@ -38,7 +38,7 @@ def evaluate(
     length: int = 128,
     task: str | None = None,
     encoding: str = "utf-8",
-    columns: Columns | None = None,
+    columns: Columns = GUESSED,
     answers: Path | None = None,
     max_new_tokens: int = 64,
     num_beams: int = 1,
@@ -80,7 +80,7 @@ def evaluate(
     elif isinstance(loaded, MaskedLM | CausalLM) and sources:
         scores = {}
         for name, path in sources.items():
-            found = score_pairs(loaded, path, batch_size, encoding, columns or Columns())
+            found = score_pairs(loaded, path, batch_size, encoding, columns or GUESSED)
             scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
     elif isinstance(loaded, MaskedLM | CausalLM) and corpus is not None:
         scores = score_language_model(loaded, Corpus.open(corpus, loaded.require_tokenizer()), batch_size, length)
@@ -103,7 +103,7 @@ def score_task(
     Args:
         writing: options of `generate`, for a model that writes.
     """
-    spec = TaskSpec(kind, columns=columns or Columns()) if task is None else TASKS[task]
+    spec = TaskSpec(kind, columns=columns or GUESSED) if task is None else TASKS[task]
     spec = spec if columns is None else replace(spec, columns=columns)
     examples = read(spec, path, encoding)
     if spec.kind == kind:

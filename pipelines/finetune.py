@@ -21,7 +21,7 @@ from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 
 from .command import command
 from .examples import Examples, read_examples
-from .labelled import Columns
+from .labelled import GUESSED, Columns
 from .model_card import write_card
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
 from .splits import named_sources, split_tenth
@@ -57,7 +57,7 @@ def finetune(
     limit: int | None = None,
     dtype: str | None = None,
     encoding: str = "utf-8",
-    columns: Columns | None = None,
+    columns: Columns = GUESSED,
 ) -> dict:
     """Fine-tunes a model and saves the best of its seeds' first run with its scores.
 
@@ -97,7 +97,7 @@ def finetune(
     for name, number in (("epochs", epochs), ("batch_size", batch_size), ("limit", limit), ("seeds", len(seeds))):
         if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
-    spec = TASKS[task] if columns is None else replace(TASKS[task], columns=columns)
+    spec = TASKS[task] if columns in (None, GUESSED) else replace(TASKS[task], columns=columns)
     if data is None:
         data, hub_held_out = spec.sources()
         held_out = held_out or (hub_held_out,)

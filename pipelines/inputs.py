@@ -124,7 +124,7 @@ def _parsed(line: str, number: int) -> dict:
 
 def _line_inputs(lines: Iterable[str], form: str, columns: Columns, path: str | Path) -> Iterator[Input]:
     for number, line in enumerate(lines, start=1):
-        where = f"{path} line {number}"
+        line, where = line.removeprefix("\ufeff") if number == 1 else line, f"{path} line {number}"
         if line.lstrip().startswith("{"):
             row = _parsed(line, number)
             yield Input(input_of(row, form, columns, path, number), where, row.get("id"))

@@ -30,6 +30,9 @@ class Columns:
         return self
 
 
+GUESSED = Columns()
+
+
 class UsualColumns(Columns):
     """What a data set calls its columns: a file of it that calls them otherwise is guessed at."""
 

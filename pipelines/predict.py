@@ -18,7 +18,7 @@ from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, Te
 
 from .command import command
 from .inputs import Input, read_inputs
-from .labelled import Columns
+from .labelled import GUESSED, Columns
 
 # What each class takes; see `inputs.read_line`.
 FORMS = {
@@ -38,7 +38,7 @@ def predict(
     null_threshold: float | None = None,
     prefix: str = "",
     encoding: str = "utf-8",
-    columns: Columns | None = None,
+    columns: Columns = GUESSED,
 ) -> None:
     """Reads an input a line, or a row, and writes an answer a line; any number of them in constant memory, in order.
 
@@ -67,7 +67,7 @@ def predict(
     for stream, name in ((sys.stdin, encoding), (sys.stdout, "utf-8")):
         if hasattr(stream, "reconfigure"):  # the encoding of a terminal is not that of the text
             stream.reconfigure(encoding=name)
-    inputs = read_inputs(input or sys.stdin, form, columns or Columns(), encoding)
+    inputs = read_inputs(input or sys.stdin, form, columns or GUESSED, encoding)
     answers = open(output, "w", encoding="utf-8") if output else sys.stdout
     try:
         # The scores of masks are over the whole vocabulary: there, few at once.

@@ -1,11 +1,15 @@
 """Command lines: typed options, and errors in one line."""
 
+import functools
+import importlib
 import subprocess
 import sys
 
 import pytest
+import tyro
 
 from pipelines.command import command
+from pipelines.labelled import Columns
 from tests.conftest import REPOSITORY
 
 
@@ -56,3 +60,19 @@ def test_mistakes_of_ours_keep_their_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["broken"])
     with pytest.raises(KeyError, match="missing"):
         command(broken)
+
+
+@pytest.mark.parametrize("name", ["finetune", "evaluate", "predict"])
+def test_columns_are_options(name):
+    """`--columns.text NAME`, as the README has it, and no command of its own."""
+    function = getattr(importlib.import_module(f"pipelines.{name}"), name)
+    seen = {}
+
+    @functools.wraps(function)
+    def parsed(**arguments):
+        seen.update(arguments)
+
+    tyro.cli(parsed, args=["--model", "m", "--columns.text", "a", "--columns.pair", "b", "--columns.label", "c"])
+    assert seen["columns"] == Columns("a", "b", "c")
+    tyro.cli(parsed, args=["--model", "m"])
+    assert seen["columns"] == Columns()

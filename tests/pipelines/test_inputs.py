@@ -93,6 +93,11 @@ def test_answers_come_in_order_while_inputs_are_read():
     assert [answer["input"] for answer in answers] == [f"text {number}" for number in range(1, 1_000)]
 
 
+def test_the_mark_at_the_start_is_no_text():
+    assert [item.x for item in read_inputs(["\ufeffa\n", '{"text": "b"}'], "pairs", Columns())] == ["a", "b"]
+    assert [item.x for item in read_inputs(['\ufeff{"text": "b"}'], "pairs", Columns())] == ["b"]
+
+
 def test_what_a_model_does_not_take_is_told_by_its_place():
     def answer(texts):
         if "bad" in texts:
