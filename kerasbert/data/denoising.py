@@ -46,7 +46,8 @@ class DenoisingBatches(PassBatches):
         group: documents that are put behind one another before they are cut into pieces. Default: 128, as in T5's
             code, and 1 for "prefix_lm" and "deshuffling".
         roll: turn the random spans, so that a piece may begin in noise.
-        sentinels: ids, the first sentinel first. Default: <extra_id_0>, <extra_id_1>, ... of the vocabulary.
+        sentinels: ids, the first sentinel first, those behind the vocabulary too, where the model has rows for them.
+            Default: <extra_id_0>, <extra_id_1>, ... of the vocabulary.
         start_id: what a decoder starts with. Default: the padding token, as in T5.
         targets_only: False weighs inputs, too ("prefix" and "causal"). Default: only with "prefix".
         accumulation: items that make up an update.
@@ -87,8 +88,8 @@ class DenoisingBatches(PassBatches):
         if sentinels is None:
             sentinels = sentinel_ids(corpus.tokenizer()) if needs_sentinels else ()
         size = facts["vocabulary_size"]
-        if (needs_sentinels and not len(sentinels)) or not all(0 <= token < size for token in sentinels):
-            raise ValueError(f"`sentinels` must be ids below {size}, at least one. Received: {list(sentinels)[:9]}.")
+        if (needs_sentinels and not len(sentinels)) or min(sentinels, default=0) < 0:
+            raise ValueError(f"`sentinels` must be ids from 0 on, at least one. Received: {list(sentinels)[:9]}.")
         leading = {facts[role] for role in facts if role.endswith("_id")}
         self._denoising = Denoising(
             OBJECTIVES[objective],

@@ -202,7 +202,7 @@ def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
         ({"length": 3, "layout": "prefix", "objective": "bert"}, "`length` must leave room"),
         ({"objective": "lm"}, "has no inputs"),
         ({"objective": "replace_spans", "packed": True}, "does not know beforehand"),
-        ({"sentinels": [300]}, r"`sentinels` must be ids below 300, at least one. Received: \[300\]"),
+        ({"sentinels": [299, -1]}, r"`sentinels` must be ids from 0 on, at least one. Received: \[299, -1\]"),
         ({"sentinels": [], "objective": "mass"}, r"at least one. Received: \[\]"),
         ({"sentinels": [299, 298]}, "a sentinel for every span. Received: 2 sentinels for 3 spans"),
         ({"target_length": 1}, "`target_length` must be at least 2"),
