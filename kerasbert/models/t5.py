@@ -269,14 +269,14 @@ class T5(EncoderDecoderBackbone):
             return super().check_inputs(inputs)
         return Backbone.check_inputs(self, inputs)
 
-    def make_head(self, kind, **arguments):
+    def make_head(self, kind, dropout=None, **arguments):
         fitting = [name for name, kinds in ARCHITECTURES.items() if kind in kinds]
         if fitting and self.config.architecture not in fitting:
             raise ValueError(
                 f"The head {kind!r} of T5 is for the architectures {', '.join(fitting)}. Received: "
                 f"{self.config.architecture!r}."
             )
-        return super().make_head(kind, **arguments)
+        return super().make_head(kind, dropout, **arguments)
 
     def variant(self):
         return "Backbone with encoder" if self.decoder is None else super().variant()

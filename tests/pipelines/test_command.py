@@ -40,7 +40,8 @@ def test_pretrain_lists_its_recipes_and_takes_one_first(tmp_path):
     assert ["-", "gpt2.medium", "GPT-2,", "355M", "parameters."] in lines
     assert "--recipe" in process.stdout and "--held-out" in process.stdout
     process = run("pipelines.pretrain", "electra_huge", "--corpus", str(tmp_path), "--run", str(tmp_path / "run"))
-    assert process.returncode == 1 and "FileNotFoundError" in process.stderr and "Traceback" not in process.stderr
+    assert process.returncode == 1 and "Traceback" not in process.stderr
+    assert "ValueError: The recipes are albert.base" in process.stderr and "'electra_huge'" in process.stderr
 
 
 def test_errors_are_one_line(tmp_path):
