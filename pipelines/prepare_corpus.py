@@ -34,8 +34,8 @@ def prepare_corpus(
             files a blank line ends a document.
         tokenizer: folder of the tokenizer.
         output: folder of the corpus, which must not hold one.
-        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document, or the last one if
-            there are fewer.
+        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document; of fewer than
+            twice as many, two (of two or three, the last).
         held_out_every: 100 holds one per cent out.
         column: of a table, the one with the text.
         errors: what to do with bytes that are not text.
@@ -51,14 +51,15 @@ def prepare_corpus(
 
     if held_out:
         # Before anything is written: a corpus of one document has none to hold out.
-        first = sum(1 for _ in itertools.islice(read_documents(source, **options), held_out_every))
+        first = sum(1 for _ in itertools.islice(read_documents(source, **options), 2 * held_out_every))
         if first < 2 or held_out_every < 2:
             raise ValueError(
                 "Whole documents are held out: there must be two or more, and `held_out_every` at least 2. Received: "
                 f"{first} of them, held_out_every={held_out_every}. A blank line in a text file ends one. Or drop "
                 "--held-out, and prepare a corpus of other text to evaluate on."
             )
-        held_out_every = min(held_out_every, first)
+        # Two, so that sentence pairs can be measured.
+        held_out_every = min(held_out_every, first // 2 if first > 3 else first)
 
     def documents(unseen: bool) -> Iterator[str]:
         for number, document in enumerate(read_documents(source, **options), start=1):

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import inspect
 import json
+import re
 from pathlib import Path
 
 from ..data.tokenizers import Tokenizer
@@ -29,6 +30,9 @@ def find_folder(path, revision=None, token=None):
         patterns = ["*.json", "*.safetensors", "*.bin", "*.h5", "*.txt", "*.model", "*.spm"]
         return Path(snapshot_download(str(path)[5:], revision=revision, token=token, allow_patterns=patterns))
     if not Path(path).is_dir():
+        if Path(path).name != str(path):
+            hub = f". A model of the hub is hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
+            raise FileNotFoundError(f"There is no folder {path}{hub}")
         known = sorted(size for module in _modules() for size in module.SIZES)
         raise FileNotFoundError(
             f"A preset is a folder, hf://org/name, or a size ({', '.join(known)}). Received: {str(path)!r}, which is "

@@ -79,8 +79,8 @@ class PairRows(ChunkRows):
             )
         if self.kind != "order" and len(documents) < 3:
             raise ValueError(
-                "A random second segment comes from another document. This corpus has only one. Separate documents by "
-                "a blank line, or use rows without pairs or with sentence order."
+                f"A random second segment comes from another document. The corpus {corpus.folder} has only one. "
+                "Separate documents by a blank line, or use rows without pairs or with sentence order."
             )
 
         def build() -> Iterator[np.ndarray]:

@@ -192,5 +192,9 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
         target = with_config()
         (target / "config.json").unlink()
         Backbone.from_preset(target)
-    with pytest.raises(FileNotFoundError, match="bert_base"):
+    with pytest.raises(FileNotFoundError, match="There is no folder .*nowhere$"):
         Backbone.from_preset(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="no folder org/name. A model of the hub is hf://org/name"):
+        Backbone.from_preset("org/name")
+    with pytest.raises(FileNotFoundError, match="bert_base"):
+        Backbone.from_preset("bert_bse")

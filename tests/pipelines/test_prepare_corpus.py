@@ -23,10 +23,11 @@ def test_cleaning_and_deduplication(tmp_path):
     assert counts == {"plain": (3, 10), "clean": (2, 8), "once": (1, 4), "documents": (3, 10)}
 
 
-def test_few_documents_hold_out_the_last_and_one_is_refused_before_anything_is_written(tmp_path):
+def test_few_documents_hold_out_two_or_the_last_and_one_is_refused_before_anything_is_written(tmp_path):
     lines = [f"line {number} of the page" for number in range(3)]
     Tokenizer.train("wordpiece", lines * 5, 40).save(tmp_path / "tokenizer")
     (tmp_path / "few.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    (tmp_path / "more.txt").write_text("\n\n".join(lines * 3), encoding="utf-8")
     (tmp_path / "one.txt").write_text("\n".join(lines), encoding="utf-8")
 
     def prepare(name, **options):
@@ -36,6 +37,9 @@ def test_few_documents_hold_out_the_last_and_one_is_refused_before_anything_is_w
     assert prepare("few").num_documents == 2
     unseen = Corpus.open(tmp_path / "few" / "held_out")
     assert unseen.num_documents == 1 and unseen.tokenizer().decode(unseen.tokens) == lines[2]
+    assert prepare("more").num_documents == 7
+    unseen = Corpus.open(tmp_path / "more" / "held_out")
+    assert unseen.num_documents == 2 and unseen.num_sequences == 2
     with pytest.raises(ValueError, match="two or more.* Received: 1 of them, held_out_every=100"):
         prepare("one")
     with pytest.raises(ValueError, match="at least 2. Received: .*held_out_every=1\\."):
