@@ -22,7 +22,8 @@ class SpanTargets:
         goal: pieces to predict a block.
         partial: pieces of context for each piece of a span (K of section 2.3).
         longest: most pieces of a span.
-        whole_words: count words, as the paper has it; the official code counts pieces. Only the goal cuts a word.
+        whole_words: count words, as the paper has it; the official code counts pieces. Only the goal cuts a word, after
+            the span has its context.
     """
 
     goal: int
@@ -46,43 +47,58 @@ class SpanTargets:
         """
         rows, length = starts.shape
         turns = self._turns(length)
-        # Where the next word begins, seen from any piece and from the end, where none does.
-        following = np.full((rows, length + 2), length)
-        following[:, :length][starts] = np.nonzero(starts)[1]
-        following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1].reshape(-1)
-        offsets = np.arange(0, following.size, length + 2)
         shares = np.cumsum(1 / np.arange(1, self.longest + 1))
         sizes = 1 + np.searchsorted(shares[:-1] / shares[-1] * 2.0**32, draws[:, : 2 * turns : 2].T, side="right")
-        shifts = draws[:, 1 : 2 * turns : 2].T.astype(np.int64)
+        if not self.whole_words:  # what is left to the goal is known beforehand
+            sizes = np.clip(self.goal - (np.cumsum(sizes, axis=0) - sizes), 0, sizes)
+        context = sizes * self.partial
+        before = (draws[:, 1 : 2 * turns : 2].T * context) >> 32
+        begins, ends = self._walk(starts, sizes, before, context - before)
 
-        begins, ends = np.zeros((2, turns, rows), dtype=np.int64)
-        cursor, left = np.zeros(rows, dtype=np.int64), np.full(rows, self.goal)
-        walking = np.ones(rows, dtype=bool)
-        for turn in range(turns):
-            size = np.minimum(sizes[turn], left)
-            context = size * self.partial
-            before = (shifts[turn] * context) >> 32
-            begin = following[offsets + np.minimum(cursor + before, length)]
-            end = begin + size
-            if self.whole_words:
-                end = begin
-                for word in range(self.longest):
-                    end = np.where(word < size, following[offsets + np.minimum(end, length) + 1], end)
-                end = np.minimum(end, begin + left)
-            walking &= end < length
-            if not walking.any():
-                break
-            begins[turn], ends[turn] = begin * walking, end * walking
-            left -= (end - begin) * walking
-            cursor = end + context - before
+        # From the span that would reach the end on there are none, and none beyond the goal.
+        inside = np.logical_and.accumulate(ends < length, axis=0)
+        begins, found = begins * inside, (ends - begins) * inside
+        found = np.clip(self.goal - (np.cumsum(found, axis=0) - found), 0, found)
         places = np.arange(rows) * (length + 1)
-        edges = [np.bincount((places + edge).ravel(), minlength=rows * (length + 1)) for edge in (begins, ends)]
+        edges = [
+            np.bincount((places + edge).ravel(), minlength=rows * (length + 1)) for edge in (begins, begins + found)
+        ]
         chosen = np.cumsum((edges[0] - edges[1]).reshape(rows, length + 1)[:, :length], axis=1) > 0
+        left = self.goal - found.sum(axis=0)
         if left.any():
             extra = choose_tokens(~chosen, np.minimum(left, self.goal), self.goal, draws[:, 2 * turns :])
             used = extra >= 0
             chosen[np.nonzero(used)[0], extra[used]] = True
         return chosen
+
+    def _walk(
+        self, starts: np.ndarray, sizes: np.ndarray, before: np.ndarray, behind: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where spans of these sizes begin and end, (turns, b), with so much context before and behind them."""
+        rows, length = starts.shape
+        # Where the next word begins, seen from any piece and from as far behind the end as a span can lead, where none
+        # does: rows of `width` in one array, so that a place in it is a place in a row of the batch.
+        width = length + 2 + self.longest * (1 + 2 * self.partial)
+        places = np.arange(0, rows * width, width)
+        here = np.zeros((rows, width), dtype=bool)
+        here[:, :length] = starts
+        words = np.flatnonzero(here)
+        following = np.repeat(places + length, width)
+        following[words] = words
+        following = np.minimum.accumulate(following[::-1])[::-1].copy()  # in one piece, which `take` needs
+
+        begins, ends = np.empty((2, *sizes.shape), dtype=np.int64)
+        cursor = places
+        for turn, size in enumerate(sizes):
+            begin = following.take(cursor + before[turn])
+            end = begin + size
+            if self.whole_words:
+                end = begin
+                for word in range(self.longest):
+                    end = np.where(word < size, following[end + 1], end)
+            begins[turn], ends[turn] = begin, end
+            cursor = end + behind[turn]
+        return begins - places, ends - places
 
 
 def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:

@@ -33,7 +33,8 @@ def reference(starts, raw, spans):
     while cursor < length and left > 0:
         u, v = raw[2 * turn] / 2**32, raw[2 * turn + 1] / 2**32
         turn += 1
-        n = min(1 + int((np.cumsum(shares) / shares.sum() <= u).sum()), left)
+        n = 1 + int((np.cumsum(shares) / shares.sum() <= u).sum())
+        n = n if spans.whole_words else min(n, left)
         context = n * spans.partial
         before = int(v * context)
         begin = cursor + before
@@ -46,9 +47,9 @@ def reference(starts, raw, spans):
                 end += 1
                 while end < length and not starts[end]:
                     end += 1
-            end = min(end, begin + left)
         if end >= length:
             break
+        end = min(end, begin + left)
         chosen |= set(range(begin, end))
         left -= end - begin
         cursor = end + context - before
