@@ -125,6 +125,11 @@ class LayerRates:
             raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: {layer_decay}.")
         if unfreeze_every is not None and unfreeze_every < 1:
             raise ValueError(f"`unfreeze_every` must be at least 1 update. Received: {unfreeze_every}.")
+        if (options.get("weight_decay") or 0) < 0:
+            raise ValueError(
+                "`weight_decay` must be at least 0: weights would grow. Received: "
+                f"{options['weight_decay']}. 0 or None turns it off."
+            )
         super().__init__(learning_rate, **options)
         self.no_decay = tuple(no_decay)
         self.layer_decay = layer_decay

@@ -132,7 +132,7 @@ def mt5_base() -> Recipe:
 # A width of 128 learns faster with Adafactor's relative steps when they fall with the run.
 _TINY = dict(
     TINY_RUN,
-    steps=2_500,
+    steps=1_500,
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )
