@@ -8,10 +8,10 @@ A cell is one recipe, trained in a program of its own: a row of RESULTS, appende
 there is not run again, and one that was cut off continues from its checkpoint. Training text are English novels (and
 German, French and parallel sentences for several languages; captions for translation), held-out text others.
 
-Losses are measured so that they mean something: of tokens that the model was not shown (kept tokens, sentinels and end
-tokens do not count), beside the loss of a model that knows how frequent tokens are, on the very same targets. Replaced
-tokens: area under the curve, and the cross-entropy beside the entropy of the share of replaced ones. Sentence pairs:
-accuracy with its standard error.
+Losses are measured so that they mean something: of tokens that the model was not shown (kept tokens, sentinels and the
+special tokens around a text do not count), beside the loss of a model that knows how frequent tokens are, on the same
+targets. Replaced tokens: area under the curve, and the cross-entropy beside the entropy of the share of replaced ones.
+Sentence pairs: accuracy with its standard error.
 """
 
 import itertools
@@ -243,7 +243,8 @@ def measure(recipe, model, corpora: dict[str, Corpus], unseen: dict[str, Corpus]
     batches = evaluation_batches(recipe, found, HELD_OUT_STEPS)
     tokenizer = next(iter(corpora.values())).tokenizer()
     skipped = [i for i, token in enumerate(tokenizer.tokens) if token.startswith(SENTINELS)]
-    skipped += [tokenizer.facts[f"{role}_id"] for role in ("eos", "sep", "pad") if tokenizer.facts[f"{role}_id"]]
+    ids = (tokenizer.facts[f"{role}_id"] for role in ("bos", "cls", "eos", "sep", "pad"))
+    skipped += [i for i in ids if i is not None]
     batches = batches if recipe.objective in ("SkipGram", "BidirectionalLM") else Unseen(batches, skipped)
     metrics = {name: float(value) for name, value in model.evaluate(batches, verbose=0, return_dict=True).items()}
     if recipe.objective == "SkipGram":
