@@ -184,6 +184,9 @@ class DebertaBlock(keras.layers.Layer):
         self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
         self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
 
+    def build(self, x_shape):
+        """The parts build themselves in the first call: Keras cannot try one on shapes, with distances that are a pair."""
+
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False):
         y = self.attention(
             x, query=query, distances=distances, attention_mask=attention_mask, return_weights=return_weights

@@ -159,6 +159,9 @@ class BucketedAttention(keras.layers.Layer):
         self.distance_dropout = keras.layers.Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
         self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
+    def build(self, x_shape):
+        """The parts build themselves in the first call: Keras cannot try one on shapes, with distances that are a pair."""
+
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False, training=None):
         query = split_heads(self.query(x if query is None else query), self.num_heads)
         key = split_heads(self.key(x), self.num_heads)

@@ -1,6 +1,6 @@
 """GPT's run (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 4.1)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY, TINY_ADAM, TINY_SHORT_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, **changes) -> Recipe:
@@ -25,4 +25,4 @@ def base() -> Recipe:
 
 def tiny() -> Recipe:
     """The twin of base for two cores."""
-    return _paper("gpt.tiny", **dict(TINY_RUN, config=TINY, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM))
+    return _paper("gpt.tiny", **dict(TINY_SHORT_RUN, config=TINY, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM))

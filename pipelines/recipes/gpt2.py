@@ -4,7 +4,7 @@ The paper gives batches of 512 rows of 1,024 tokens and rates tuned on held-out 
 those of GPT-3's table of the same sizes (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY, TINY_ADAM, TINY_SHORT_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, peak: float, **changes) -> Recipe:
@@ -45,5 +45,5 @@ def xl() -> Recipe:
 def tiny() -> Recipe:
     """The twin of small for two cores."""
     config = dict(TINY, dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
-    run = dict(TINY_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
+    run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
     return _paper("gpt2.tiny", "gpt2_small", 2e-3, **run)

@@ -1,6 +1,6 @@
 """Transformer-XL's runs (Dai et al. 2019, arXiv 1901.02860, and the official scripts)."""
 
-from .recipe import TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY_ADAM, TINY_SHORT_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -46,5 +46,5 @@ def tiny() -> Recipe:
     """The twin of wikitext103 for two cores: streams, a memory of one segment, an adaptive softmax."""
     config = dict(num_layers=2, num_heads=2, head_dim=64, hidden_dim=128, feed_forward_dim=512)
     config |= dict(cutoffs=(1_000, 3_000), memory_length=64, initializer_range=0.04, dropout=0.0)
-    run = dict(TINY_RUN, steps=2_000, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={})
+    run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={})
     return _paper("transformer_xl.tiny", "transformer_xl_wikitext103", **run)
