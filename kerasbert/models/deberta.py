@@ -185,7 +185,7 @@ class DebertaBlock(keras.layers.Layer):
         self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def build(self, x_shape):
-        """The parts build themselves in the first call: Keras cannot try one on shapes, with distances that are a pair."""
+        """The parts build themselves in the first call: Keras cannot try that on shapes where an argument is a pair."""
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False):
         y = self.attention(

@@ -160,7 +160,7 @@ class BucketedAttention(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
     def build(self, x_shape):
-        """The parts build themselves in the first call: Keras cannot try one on shapes, with distances that are a pair."""
+        """The parts build themselves in the first call: Keras cannot try that on shapes where an argument is a pair."""
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False, training=None):
         query = split_heads(self.query(x if query is None else query), self.num_heads)

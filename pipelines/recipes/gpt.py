@@ -1,6 +1,6 @@
 """GPT's run (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 4.1)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_SHORT_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY, TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
 
 
 def _paper(name: str, **changes) -> Recipe:

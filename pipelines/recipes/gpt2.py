@@ -4,7 +4,7 @@ The paper gives batches of 512 rows of 1,024 tokens and rates tuned on held-out 
 those of GPT-3's table of the same sizes (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
-from .recipe import TINY, TINY_ADAM, TINY_SHORT_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY, TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
 
 
 def _paper(name: str, size: str, peak: float, **changes) -> Recipe:

@@ -1,6 +1,6 @@
 """T5's runs (Raffel et al. 2019, arXiv 1910.10683, sections 3 and 4), version 1.1 and mT5 (arXiv 2010.11934)."""
 
-from .recipe import TINY_SHORT_RUN, Recipe
+from .recipe import TINY_RUN, Recipe
 
 _ADAFACTOR = dict(beta_2_decay=-0.8, clip_threshold=1.0, epsilon_1=1e-30, epsilon_2=1e-3)
 
@@ -131,7 +131,8 @@ def mt5_base() -> Recipe:
 
 # A width of 128 learns faster with Adafactor's relative steps when they fall with the run.
 _TINY = dict(
-    TINY_SHORT_RUN,
+    TINY_RUN,
+    steps=1_000,
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )

@@ -1,6 +1,6 @@
 """Transformer-XL's runs (Dai et al. 2019, arXiv 1901.02860, and the official scripts)."""
 
-from .recipe import TINY_ADAM, TINY_SHORT_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:

@@ -63,7 +63,7 @@ def tiny() -> Recipe:
 def tiny_clm() -> Recipe:
     """The twin of clm for two cores, in three languages."""
     numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=dict(causal=True))
-    return _tiny("xlm.tiny_clm", **numbers, steps=1_000)
+    return _tiny("xlm.tiny_clm", batch_size=16, steps=1_000, **numbers)
 
 
 def tiny_tlm() -> Recipe:
