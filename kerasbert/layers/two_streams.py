@@ -12,6 +12,7 @@ from keras import ops
 
 from ..backend.compilation import concrete_array
 from .attention import attend, attention_probabilities, merge_heads, split_heads
+from .composite import Composite
 from .dense import Dense
 from .embeddings import gather_positions
 from .masks import AttentionMask, real_tokens
@@ -154,7 +155,7 @@ class RelativeQueries(keras.layers.Layer):
         return query + self.content, query + self.distance, query + self.segment
 
 
-class TwoStreamAttention(keras.layers.Layer):
+class TwoStreamAttention(Composite):
     """Relative attention of one stream or two to the contents (appendix A.2): scores by content, distance and segment.
 
     Args:

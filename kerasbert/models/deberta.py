@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.attention import HIDDEN_SCORE, attend, attention_probabilities, merge_heads, split_heads
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use
 from ..layers.embeddings import first_tokens
@@ -151,7 +152,7 @@ class DisentangledAttention(keras.layers.Layer):
         return ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value), weights
 
 
-class DebertaBlock(keras.layers.Layer):
+class DebertaBlock(Composite):
     """Attention and feed-forward, each added to its input and normalised after (post-norm).
 
     Args:
@@ -183,9 +184,6 @@ class DebertaBlock(keras.layers.Layer):
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
         self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
         self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
-
-    def build(self, x_shape):
-        """The parts build themselves in the first call: Keras cannot try that on shapes where an argument is a pair."""
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False):
         y = self.attention(

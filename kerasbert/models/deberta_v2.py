@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ..layers.composite import Composite
 from ..layers.convolution import NeighbourConvolution
 from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use, log_buckets
@@ -122,7 +123,7 @@ SIZES = {
 # The block is version 1's, around another attention layer.
 
 
-class BucketedAttention(keras.layers.Layer):
+class BucketedAttention(Composite):
     """Disentangled attention whose distances are projected as the content is, or by layers of their own.
 
     Args:
@@ -158,9 +159,6 @@ class BucketedAttention(keras.layers.Layer):
         self.project = Dense(config.hidden_dim, name="project", **dense)
         self.distance_dropout = keras.layers.Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
         self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
-
-    def build(self, x_shape):
-        """The parts build themselves in the first call: Keras cannot try that on shapes where an argument is a pair."""
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False, training=None):
         query = split_heads(self.query(x if query is None else query), self.num_heads)

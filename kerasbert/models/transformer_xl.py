@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.adaptive_softmax import AdaptiveEmbedding, AdaptiveSoftmax, Clusters
+from ..layers.composite import Composite
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenHead
@@ -111,7 +112,7 @@ SIZES = {
 # === Block ===
 
 
-class TransformerXLBlock(keras.layers.Layer):
+class TransformerXLBlock(Composite):
     """Attention over memory and segment, then feed-forward; each added to its input and normalised (post-norm).
 
     Args:

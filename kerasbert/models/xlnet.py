@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..layers.composite import Composite
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenClassifier, TiedLMHead, TokenHead
@@ -74,7 +75,7 @@ SIZES = {
 # === Block ===
 
 
-class XLNetBlock(keras.layers.Layer):
+class XLNetBlock(Composite):
     """Attention and feed-forward, each added to its input and normalised after (post-norm), for each stream alike.
 
     Args:
