@@ -41,7 +41,7 @@ HELD_OUT_STEPS = 40
 
 # Family -> (text, kind of tokenizer, family of its special tokens); otherwise English WordPiece.
 TEXTS = {
-    "albert": ("english", "unigram", "albert"),
+    "albert": ("novels", "unigram", "albert"),  # of 4 MB it would learn the order of sentences by heart
     "camembert": ("french", "unigram", None),
     "gpt2": ("english", "byte_bpe", None),
     "mbert": ("languages", "wordpiece", None),
@@ -59,6 +59,8 @@ FILES = {
     "de": ("pretraining/lm_de_5mb.txt", None),
     "fr": ("pretraining/lm_fr_5mb.txt", None),
 }
+NOVELS = "pretraining/en_novels"
+HELD_OUT_NOVELS = ("Chesterton_Thursday_1908", "Doyle_Hound_1902")  # what "en" is measured on
 PAIRS = {"de-en": "parallel/tatoeba/tatoeba.deu-eng", "en-fr": "parallel/tatoeba/tatoeba.fra-eng"}
 SPLITS = ("train", "val")  # of captions
 SUFFIXES = {"de": "deu", "en": "eng", "fr": "fra"}
@@ -183,6 +185,10 @@ def parts_of(text: str, data: Path) -> dict[str, tuple[list[str], list[str]]]:
         sides = [[(folder / f"{split}.{end}").read_text().splitlines() for end in ("de", "en")] for split in SPLITS]
         training, held_out = (list(parallel_documents(*side)) for side in sides)
         return {"de-en": (training, held_out)}
+    if text == "novels":
+        texts = sorted((data / NOVELS).glob("*.txt"))[::2]
+        texts = [path for path in texts if path.stem not in HELD_OUT_NOVELS]
+        return {"en": (list(read_documents(texts)), list(read_documents(data / FILES["en"][1])))}
     languages = {"english": ["en"], "french": ["fr"], "languages": ["de", "en", "fr"]}[text]
     parts = {}
     for language in languages:

@@ -1,6 +1,6 @@
 """ELECTRA's runs (Clark et al. 2020, arXiv 2003.10555, table 6, and the official code)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_LONG_RUN, TINY_SCHEDULE, Recipe
+from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -73,6 +73,6 @@ def all_tokens_mlm() -> Recipe:
 def tiny() -> Recipe:
     """The twin of small for two cores: a generator of half the width, full rows of one segment."""
     generator = dict(TINY, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256)
-    run = dict(TINY_LONG_RUN, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data=dict(mask_rate=0.15, mask_share=0.85))
-    config = dict(TINY, embedding_dim=128)
+    config, data = dict(TINY, embedding_dim=128), dict(mask_rate=0.15, mask_share=0.85)
+    run = dict(TINY_RUN, steps=4_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data=data)
     return _paper("electra.tiny", "electra_small", config=config, generator_config=generator, **run)
