@@ -61,5 +61,5 @@ def base_mlm() -> Recipe:
 def tiny() -> Recipe:
     """The twin of base for two cores: n-grams of whole words, sentence order, shared layers."""
     data = dict(rows="sentence_order", ngrams=3, mask_rate=0.15, short_sequence_rate=0.1, dupe_factor=4)
-    run = dict(TINY_RUN, steps=4_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, optimizer_class="TransformerAdamW")
+    run = dict(TINY_RUN, steps=6_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, optimizer_class="TransformerAdamW")
     return _paper("albert.tiny", "albert_base_v2", config=dict(TINY, embedding_dim=64), data=data, **run)
