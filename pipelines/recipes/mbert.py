@@ -12,4 +12,4 @@ def base() -> Recipe:
 
 def tiny() -> Recipe:
     """The twin of base for two cores: any number of corpora, one a language."""
-    return Recipe(**{**vars(bert.tiny()), "name": "mbert.tiny", "sampling_exponent": 0.7})
+    return Recipe(**{**vars(bert.tiny()), "name": "mbert.tiny", "sampling_exponent": 0.7, "steps": 2_000})

@@ -309,7 +309,6 @@ def find_recipe(name: str) -> Recipe:
 # of thousands of steps. Masks and learned absolute positions keep a model there longest, next words shortest.
 TINY = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
 TINY_RUN = dict(batch_size=32, length=64, steps=2_000, long_length=0, long_steps=0, accumulation=1)
-TINY_LONG_RUN = dict(TINY_RUN, steps=3_000)
 TINY_SHORT_RUN = dict(TINY_RUN, batch_size=16, steps=1_000)
 TINY_SCHEDULE = dict(peak=2e-3, warmup=200)
 TINY_ADAM = dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0)
