@@ -136,6 +136,7 @@ _TINY = dict(
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )
+_WHOLE_TEXTS = dict(batch_size=16)  # as targets, which cost most
 _TINY_CONFIG = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
 
 
@@ -156,17 +157,17 @@ def tiny_prefix_lm() -> Recipe:
 
 def tiny_bert_style() -> Recipe:
     """The twin of bert_style for two cores."""
-    return _tiny("tiny_bert_style", "bert")
+    return _tiny("tiny_bert_style", "bert", **_WHOLE_TEXTS)
 
 
 def tiny_mass_style() -> Recipe:
     """The twin of mass_style for two cores."""
-    return _tiny("tiny_mass_style", "mass")
+    return _tiny("tiny_mass_style", "mass", **_WHOLE_TEXTS)
 
 
 def tiny_deshuffling() -> Recipe:
     """The twin of deshuffling for two cores."""
-    return _tiny("tiny_deshuffling", "deshuffling")
+    return _tiny("tiny_deshuffling", "deshuffling", **_WHOLE_TEXTS)
 
 
 def tiny_replace_spans() -> Recipe:
@@ -188,10 +189,11 @@ def tiny_multitask() -> Recipe:
 def tiny_language_model() -> Recipe:
     """The twin of language_model for two cores."""
     config = dict(architecture="language_model")
-    return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config), "causal")
+    return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config, **_WHOLE_TEXTS), "causal")
 
 
 def tiny_prefix_language_model() -> Recipe:
     """The twin of prefix_language_model for two cores."""
     config = dict(architecture="prefix_language_model")
-    return _causal(_tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config))
+    recipe = _tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config, **_WHOLE_TEXTS)
+    return _causal(recipe)
