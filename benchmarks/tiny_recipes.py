@@ -194,10 +194,11 @@ def parts_of(text: str, data: Path) -> dict[str, tuple[list[str], list[str]]]:
     for language in languages:
         training, held_out = FILES[language]
         found = list(read_documents(data / training))
-        if held_out is None:  # the last twentieth of the text
+        if held_out is None:  # the last twentieth of the text, in documents that are enough for random pairs
             lines = [line for document in found for line in document.splitlines()]
-            cut = len(lines) * 19 // 20
-            parts[language] = (["\n".join(lines[:cut])], ["\n".join(lines[cut:])])
+            chapters = ["\n".join(lines[start : start + 100]) for start in range(0, len(lines), 100)]
+            cut = len(chapters) * 19 // 20
+            parts[language] = (chapters[:cut], chapters[cut:])
         else:
             parts[language] = (found, list(read_documents(data / held_out)))
     if text == "languages":
