@@ -156,8 +156,7 @@ class TransformerXLBlock(Composite):
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
-        context = x if memory is None else ops.concatenate([memory, x], axis=1)
-        y = self.attention(x, context, distances, **options)
+        y = self.attention(x, x if memory is None else ops.concatenate([memory, x], axis=1), distances, **options)
         y, weights = y if return_weights else (y, None)
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
