@@ -1,6 +1,7 @@
 """What every test shares: one backend, seeds, and the path of the shared data."""
 
 import os
+import platform
 import random
 import sys
 from pathlib import Path
@@ -10,6 +11,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two test processes with all cores each take longer than two with one each.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Compiling small programs takes longer than running them, so XLA is told to take less trouble.
+if os.environ["KERAS_BACKEND"] == "jax":
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    if platform.machine() in ("x86_64", "AMD64"):
+        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX")
 # The tests compile the same small programs over and over: JAX keeps them, within a run and for the next one.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "jax")

@@ -44,6 +44,7 @@ def their_config(**changes):
     )
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("head", [head for head in HEADS if head != "ForPreTraining"])
 def test_heads_equal_transformers_both_ways(head, tmp_path):
     labels = dict(num_labels=5) if head in ("ForSequenceClassification", "ForTokenClassification") else {}

@@ -44,6 +44,7 @@ def their_config(**changes):
     )
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("class_name", HEADS)
 def test_heads_equal_transformers_both_ways(class_name, tmp_path):
     cls, names = HEADS[class_name]

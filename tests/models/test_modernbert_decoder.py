@@ -54,6 +54,7 @@ def their_config(**changes):
     )
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("changes", [{}, ODD], ids=["plain", "odd"])
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_equal_transformers_both_ways(head, changes, tmp_path):

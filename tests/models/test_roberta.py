@@ -46,6 +46,7 @@ def their_config(name, **changes):
     return getattr(transformers, f"{name}Config")(**sizes, **changes)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("head", [head for head in HEADS if head != "ForPreTraining"])
 @pytest.mark.parametrize("name", TYPES)
 def test_heads_equal_transformers_both_ways(name, head, tmp_path):

@@ -96,6 +96,7 @@ def check_outputs(ours, theirs, names, padding, decoder, tolerance=1e-5):
         np.testing.assert_allclose(found, wanted, atol=tolerance, rtol=tolerance, err_msg=f"{padding} {our_name}")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("prefix", ["T5", "MT5", "UMT5"])
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_equal_transformers_both_ways(prefix, head, tmp_path):

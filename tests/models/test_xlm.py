@@ -72,6 +72,7 @@ def check(class_name, config, tmp_path, extra=languages):
     return ours
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("class_name", THEIRS)
 def test_heads_equal_transformers_both_ways(class_name, tmp_path):
     labels = dict(num_labels=5) if "QuestionAnswering" not in class_name else {}

@@ -87,6 +87,7 @@ def call_theirs(theirs, **inputs):
 # === Against transformers ===
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("class_name", HEADS)
 def test_heads_equal_transformers_both_ways(class_name, tmp_path):
     cls, names = HEADS[class_name]

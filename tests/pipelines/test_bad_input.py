@@ -7,6 +7,8 @@ import pytest
 from pipelines.examples import read_examples
 from pipelines.labelled import Columns
 
+pytestmark = pytest.mark.one_backend
+
 
 def squad(*questions, context="It was Ann."):
     return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": list(questions)}]}]})

@@ -12,6 +12,8 @@ from pipelines.command import command
 from pipelines.labelled import Columns
 from tests.conftest import REPOSITORY
 
+pytestmark = pytest.mark.one_backend
+
 
 def run(*arguments):
     command = [sys.executable, "-m", *arguments]

@@ -15,6 +15,8 @@ from pipelines.labelled import Columns
 from pipelines.predict import predict
 from pipelines.tables import read_rows
 
+pytestmark = pytest.mark.one_backend
+
 
 def write(folder, name, text):
     path = folder / name

@@ -9,6 +9,8 @@ from pipelines.inputs import read_inputs, read_line
 from pipelines.labelled import Columns
 from pipelines.predict import answers_of
 
+pytestmark = pytest.mark.one_backend
+
 
 def read(folder, name, content, form, columns=None, encoding="utf-8"):
     path = folder / name

@@ -9,6 +9,8 @@ import pytest
 
 from pipelines.labelled import Columns, UsualColumns, read_labelled
 
+pytestmark = pytest.mark.one_backend
+
 
 def write(folder, name, text, encoding="utf-8"):
     path = folder / name

@@ -93,6 +93,7 @@ def test_a_corpus_becomes_a_model(recipe, texts, tmp_path):
         assert 0 <= last["val_rtd_auc"] <= 1 and "val_rtd_loss" in last
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("recipe", ["xlm.tiny_tlm", "mbert.tiny"])
 def test_several_languages(recipe, texts, tmp_path):
     corpora = [f"{name}={texts / name}" for name in ("en", "de")]
@@ -125,6 +126,7 @@ def test_several_languages(recipe, texts, tmp_path):
         assert [parts["en"], parts["de"]] == pytest.approx(sizes / sizes.sum())
 
 
+@pytest.mark.one_backend
 def test_text_and_tasks(texts, tmp_path):
     """Shares go by examples: text counts as 12, no task as more than 50; temperature 2."""
     lines = ["the cat sat", "the dog ran"] * 8
@@ -142,6 +144,7 @@ def test_text_and_tasks(texts, tmp_path):
     assert [rates[name] for name in ("text", "few", "many")] == pytest.approx(shares / shares.sum())
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("recipe", ["transformer.tiny", "seq2seq_attention.tiny"])
 def test_pairs(recipe, texts, tmp_path):
     changes = ["config.hidden_dim=16", "data.num_buckets=2"]
@@ -159,6 +162,7 @@ def test_pairs(recipe, texts, tmp_path):
             np.testing.assert_array_equal(ours, theirs)  # the mean over checkpoints, once more
 
 
+@pytest.mark.one_backend
 def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_path):
     teacher = finished_run[0] / "model"
     changes = (*RUN, *SMALL, *WARMUP, "config.max_length=24", f"teacher={teacher}")
@@ -175,6 +179,7 @@ def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_pat
         pretrain(texts / "en", tmp_path / "other", "biobert.tiny", set=changes)
 
 
+@pytest.mark.one_backend
 def test_layers_are_transferred(corpora, tmp_path):
     small = ["config.num_layers=2", "config.hidden_dim=16", "config.num_heads=2", "config.embedding_dim=8"]
     common = (*RUN, *WARMUP, *small, "config.feed_forward_dim=24", "data.dupe_factor=2")
@@ -204,6 +209,7 @@ def test_a_memory_is_part_of_a_resumed_run(texts, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.one_backend
 def test_averages_of_weights_are_what_is_saved(corpora, tmp_path):
     changes = (*RUN, *SMALL, *WARMUP, "data.dupe_factor=2", "optimizer.use_ema=true", "optimizer.ema_momentum=0.5")
     run = tmp_path / "run"

@@ -3,6 +3,8 @@ import pytest
 from kerasbert.data import Corpus, Tokenizer
 from pipelines.prepare_corpus import prepare_corpus
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_cleaning_and_deduplication(tmp_path):
     page = "\n".join(f"This is line number {number} of the page." for number in range(4))

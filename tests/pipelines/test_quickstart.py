@@ -10,6 +10,8 @@ import pytest
 from pipelines import quickstart, standard_library
 from pipelines.standard_library import AREA_OF, AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_paragraphs_become_lines():
     assert paragraphs("Split text.\n\nReturns a list\nof words.") == "Split text.\nReturns a list of words."

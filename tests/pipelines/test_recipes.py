@@ -8,6 +8,8 @@ from kerasbert.training import WarmupDecay
 from pipelines.pretrain import make_optimizer
 from pipelines.recipes.recipe import all_recipes, find_recipe
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_bert_base_is_the_paper():
     recipe = find_recipe("bert.base")

@@ -16,6 +16,8 @@ from pipelines.splits import named_sources, split_tenth
 from pipelines.tasks import TASKS
 from pipelines.text_to_text import Wording
 
+pytestmark = pytest.mark.one_backend
+
 ENGLISH, GERMAN = {"good": "fine warm", "bad": "dull cold"}, {"good": "fein warm", "bad": "fad kalt"}
 
 
