@@ -12,7 +12,7 @@ from pathlib import Path
 
 import keras
 
-from kerasbert.backend import seed_everything
+from kerasbert.backend import seed_everything, share_batches
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.training import (
     Checkpoints,
@@ -109,6 +109,7 @@ def train(
         )
     corpora, unseen = named(corpus), None if held_out is None else named(held_out)
     batches = make_batches(recipe, corpora)
+    validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
     # A compiled program has one shape: a run whose rows grow is fitted piece by piece.
     pieces = batches.prefixes() if isinstance(batches, Phases) else [batches]
     every = report_interval([len(piece) // recipe.accumulation for piece in pieces], report_every)
@@ -121,10 +122,12 @@ def train(
     for role in ("teacher", "init_from"):
         if getattr(recipe, role):
             folders[role] = _model_of(getattr(recipe, role), corpora, run / role)
+    phases = batches.parts if isinstance(batches, Phases) else [batches]
+    shared = [*phases, validation] if validation else phases
+    devices = share_batches(math.gcd(*(part.rows for part in shared)))
     seed_everything(recipe.seed)
     model = make_model(recipe, next(iter(corpora.values())), **folders)
     model.compile(make_optimizer(recipe))
-    validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
     facts = record_of(recipe, batches)
     claim_folder(run, facts)  # behind everything that can be wrong with the recipe
 
@@ -134,6 +137,7 @@ def train(
         f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
         f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
         f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
+        + (f"; on {devices} devices" if devices > 1 else "")
     )
     checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=facts)
     for data, training in ((batches, True), (validation, False)):

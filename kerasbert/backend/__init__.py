@@ -1,6 +1,7 @@
 """What differs by backend: the one folder that imports jax, tensorflow or torch, inside functions only."""
 
 from .compilation import keep_programs
+from .distribution import share_batches
 from .seeding import seed_everything
 
-__all__ = ["keep_programs", "seed_everything"]
+__all__ = ["keep_programs", "seed_everything", "share_batches"]

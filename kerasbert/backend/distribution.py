@@ -10,3 +10,29 @@ def num_replicas():
     import tensorflow as tf
 
     return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def batch_shards():
+    """Into how many equal parts `keras.distribution` cuts the rows of a batch."""
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return 1
+    mesh = distribution.device_mesh
+    return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
+
+
+def share_batches(rows):
+    """On JAX, spreads batches of so many rows over as many devices as can share them; returns their number.
+
+    Models made from here on have a copy of their weights on each. A distribution that is set already is kept.
+
+    24 rows, 8 devices -> 8
+    """
+    if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
+        return batch_shards()
+    devices = keras.distribution.list_devices()
+    count = next(n for n in range(len(devices), 0, -1) if rows % n == 0)
+    if count > 1:
+        parallel = keras.distribution.DataParallel(devices=devices[:count], auto_shard_dataset=False)
+        keras.distribution.set_distribution(parallel)
+    return count

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from ..backend.datasets import tensorflow_dataset
+from ..backend.distribution import batch_shards
 from ..data.batches import Batches
 
 
@@ -41,6 +42,13 @@ class Feed(keras.utils.PyDataset):
     def _checked(self, step):
         batch = self.batches[step]
         self.check(*batch)
+        shards = batch_shards()
+        rows = {len(array) for array in keras.tree.flatten(batch) if np.ndim(array)}
+        if any(number % shards for number in rows):
+            raise ValueError(
+                f"The devices of a distribution share the rows of a step: {shards} must divide them. Received: "
+                f"{max(rows)} rows. Change `batch_size`, or the mesh of devices."
+            )
         return tuple(part for part in batch if part is not None)  # TensorFlow takes no None
 
 

@@ -6,7 +6,7 @@ import warnings
 import keras
 import numpy as np
 
-from ..backend.distribution import num_replicas
+from ..backend.distribution import batch_shards, num_replicas
 from ..data.batches import Batches, ExampleBatches
 from ..data.bucketing import BucketedBatches
 from ..data.tokenizers import Tokenizer
@@ -168,6 +168,7 @@ class Trainable(keras.Model):
         class_weight=None,
         sample_weight=None,
         steps_per_epoch=None,
+        shuffle=True,
         seed=0,
         **kwargs,
     ):
@@ -180,12 +181,15 @@ class Trainable(keras.Model):
                 divide the run; default: the largest number up to 1,000 that does.
             callbacks: a `Checkpoints` among them resumes the run where its folder left it, to the bit.
             validation_data: a `Batches`, or (x, y) or (x, y, sample_weight) of arrays or texts.
-            seed: orders texts and arrays.
+            shuffle: whether every epoch has texts and arrays in an order of its own; a `Batches` has its order.
+            seed: of these orders.
 
         Returns: the Keras History.
         """
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        if self._is_ours(x) and "initial_epoch" in kwargs:
+            raise ValueError("`initial_epoch` would repeat data. Use a `Checkpoints` callback, which resumes a run.")
         self._check_targets(x, y)
         callbacks = list(callbacks or [])
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
@@ -206,6 +210,7 @@ class Trainable(keras.Model):
                     validation_data=validation_data,
                     class_weight=class_weight,
                     steps_per_epoch=steps_per_epoch,
+                    shuffle=shuffle,
                     **kwargs,
                 )
         if isinstance(x, Batches):
@@ -216,7 +221,7 @@ class Trainable(keras.Model):
                 )
             steps_per_epoch = report_interval(len(x), steps_per_epoch)
         else:
-            x = self._batches(x, epochs=epochs, seed=seed, shuffle=True, **ours)
+            x = self._batches(x, epochs=epochs, seed=seed, shuffle=shuffle, **ours)
             steps_per_epoch = len(x) // epochs
         if not self.compiled:
             steps = len(x) // x.accumulation
@@ -258,10 +263,10 @@ class Trainable(keras.Model):
             if not self._is_ours(x):
                 return super().predict(x, batch_size=batch_size, **kwargs)
             rows = None if isinstance(x, Batches) else num_rows(x)
-            if rows == 0:
-                raise ValueError("`predict` needs at least one example. Received: none.")
-            if rows is not None and is_text(x):
-                batch_size = min(batch_size, 1 << (rows - 1).bit_length())
+            if rows is not None:
+                smallest = 1 << (rows - 1).bit_length() if is_text(x) else batch_size
+                batch_size = -(-min(batch_size, smallest) // batch_shards()) * batch_shards()
+            if is_text(x):
                 x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
             if isinstance(x, BucketedBatches):
                 return self._predict_by_width(x, kwargs)

@@ -118,14 +118,18 @@ class MultiTask(Trainable):
                 every batch comes once a pass, and below it small tasks come more often.
             limit: on the number of batches, in this proportion.
             validation_data: of the form of x.
-            **kwargs: as for any model: `seed`, `callbacks`, `verbose`, ...
+            **kwargs: as for any model: `shuffle`, `seed`, `callbacks`, `verbose`, ...
 
         Returns: the Keras History, with loss and metrics by task.
         """
         if y is not None:
             raise ValueError("Targets of several tasks come with their texts, {name: (x, y)}. Received: y.")
         if not isinstance(x, Batches):
-            x = self.task_batches(x, batch_size, epochs, exponent, limit, kwargs.get("seed", 0), shuffle=True)
+            self._check_names(x)
+            if set(x) != set(self.tasks):
+                raise ValueError(f"Every task needs data: {list(self.tasks)}. Received: {list(x)}.")
+            seed, shuffle = kwargs.get("seed", 0), kwargs.get("shuffle", True)
+            x = self.task_batches(x, batch_size, epochs, exponent, limit, seed, shuffle)
             kwargs = {"steps_per_epoch": len(x) // epochs, **kwargs}
         if isinstance(validation_data, dict):
             validation_data = self.task_batches(validation_data, batch_size)
@@ -143,8 +147,6 @@ class MultiTask(Trainable):
     def task_batches(self, data, batch_size=32, epochs=1, exponent=1.0, limit=None, seed=0, shuffle=False):
         """The `TaskBatches` that `fit` makes of {name: (x, y)}."""
         self._check_names(data)
-        if set(data) != set(self.tasks) and shuffle:
-            raise ValueError(f"Every task needs data: {list(self.tasks)}. Received: {list(data)}.")
         parts = {}
         for name, (x, y, *weights) in data.items():
             weights = weights[0] if weights else None

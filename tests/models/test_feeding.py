@@ -107,3 +107,18 @@ def test_training_over_widths_goes_on_in_the_middle_of_a_pass(tmp_path, accumula
     assert model.optimizer.iterations == 4
     for whole, resumed in zip(*found, strict=True):
         np.testing.assert_array_equal(whole, resumed)
+
+
+def test_the_order_is_the_users(monkeypatch):
+    """`shuffle=False` keeps it in every epoch; Keras's own way to go on, which would repeat data, is refused."""
+    model = Seq2SeqLM(Transformer(TransformerConfig(**SIZE)))
+    model.compile("sgd")
+    seen, check = [], model.check_batch
+    monkeypatch.setattr(model, "check_batch", lambda x, *rest: (seen.append(x["token_ids"][0, 0]), check(x, *rest)))
+    ids = np.arange(4, 16, dtype="int32").reshape(6, 2)
+    x, y = {"token_ids": ids, "decoder_token_ids": ids}, ids
+    model.fit(x, y, batch_size=2, epochs=2, shuffle=False, verbose=0)
+    order = [int(first) for first in seen]
+    assert sorted(set(order)) == [4, 8, 12] and order[order.index(8) :][:3] == [8, 12, 4]
+    with pytest.raises(ValueError, match="would repeat data. Use a `Checkpoints`"):
+        model.fit(x, y, epochs=2, initial_epoch=1, verbose=0)
