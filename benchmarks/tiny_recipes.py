@@ -2,7 +2,7 @@
 
     python benchmarks/tiny_recipes.py --data ../shared/data                    # all cells, one after the other
     python benchmarks/tiny_recipes.py --data ../shared/data --only electra.tiny xlnet.tiny
-    python benchmarks/tiny_recipes.py --data ../shared/data --table            # what RESULTS holds
+    python benchmarks/tiny_recipes.py --data ../shared/data --table            # writes tiny_recipes.md
 
 A cell is one recipe, trained in a program of its own: a row of RESULTS, appended when it is finished; a cell that is
 there is not run again, and one that was cut off continues from its checkpoint. Training text are English novels (and
@@ -81,14 +81,14 @@ def main(
     cell: str = "",
     set: tuple[str, ...] = (),
 ) -> None:
-    """Runs cells, and prints the table.
+    """Runs cells, and writes the table.
 
     Args:
         data: folder of the texts.
         only: recipes; default: all.
         work: folder for corpora and runs.
         seconds: stop a cell after so long, to see that it works; nothing is recorded then.
-        table: only print it.
+        table: only write it.
         cell: the one recipe that this program is to run.
         set: changes of the recipe.
     """
@@ -108,7 +108,7 @@ def main(
             print(f"{name}: stopped after {seconds:.0f} seconds")
         except subprocess.CalledProcessError as error:
             print(f"{name}: failed ({error.returncode})")
-    print_table()
+    print(write_table())
 
 
 def rows() -> list[dict]:
@@ -296,25 +296,37 @@ def _of_tokens(value) -> np.ndarray:
 # === The table ===
 
 
-def print_table() -> None:
-    head = ("recipe", "start", "end", "held out", "unigrams", "further", "tokens/s", "MiB", "s")
-    print("{:30}{:>8}{:>8}{:>9}{:>9}  {:38}{:>10}{:>7}{:>6}".format(*head))
-    for row in rows():
+def write_table() -> str:
+    """Writes `RESULTS`.md, the table of all cells, and returns it."""
+    columns = ("recipe", "start", "end", "held out", "unigrams", "further, held out", "tokens/s", "MiB", "minutes")
+    lines = [
+        "# The tiny recipes on real text",
+        "",
+        "One core each, by `tiny_recipes.py`. Nats of the tokens that were not shown: before training, at its end on",
+        "text that was trained on, on held-out text, and of a model that knows the frequencies of held-out targets.",
+        "`pairs`: accuracy of next sentence or sentence order, with its standard error. `replaced`: area under the",
+        "curve, and the cross-entropy beside the entropy of the share. Tokens a second with padding; peak memory of",
+        "the process.",
+        "",
+        f"| {' | '.join(columns)} |",
+        f"|{' --- |' * len(columns)}",
+    ]
+    for row in sorted(rows(), key=lambda row: row["recipe"]):
         held = row["held_out"]
         further = []
         if "rtd_auc" in held:
-            further.append(f"AUC {held['rtd_auc']:.3f}, {held['rtd_loss']:.3f} of {held['base_rate_entropy']:.3f} nats")
+            losses = f"{held['rtd_loss']:.3f} of {held['base_rate_entropy']:.3f} nats"
+            further.append(f"replaced {held['rtd_auc']:.3f}, {losses}")
         if "sentence_pair_accuracy" in held:
             further.append(f"pairs {held['sentence_pair_accuracy']:.3f} +- {held['sentence_pair_error']:.3f}")
         numbers = [part.get("token_loss", part.get("loss")) for part in (row["start"], row["end"], held)]
         numbers.append(held.get("unigram_loss"))
-        cells = ["" if number is None else f"{number:.3f}" for number in numbers]
-        speed = f"{row['tokens_per_second'] or 0:,.0f}"
-        print(
-            "{:30}{:>8}{:>8}{:>9}{:>9}  {:38}{:>10}{:>7}{:>6.0f}".format(
-                row["recipe"], *cells, "; ".join(further), speed, row["peak_mib"], row["seconds"]
-            )
-        )
+        cells = [row["recipe"], *("" if number is None else f"{number:.3f}" for number in numbers), "; ".join(further)]
+        cells += [f"{row['tokens_per_second'] or 0:,.0f}", f"{row['peak_mib']:,}", f"{row['seconds'] / 60:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(lines) + "\n"
+    RESULTS.with_suffix(".md").write_text(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -24,12 +24,17 @@ def batch_shards():
 def share_batches(rows):
     """On JAX, spreads batches of so many rows over as many devices as can share them; returns their number.
 
-    Models made from here on have a copy of their weights on each. A distribution that is set already is kept.
+    Models made from here on have a copy of their weights on each. A distribution that is set already is kept, and
+    several processes (`jax.distributed`) must set their own.
 
     24 rows, 8 devices -> 8
     """
     if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
         return batch_shards()
+    import jax
+
+    if jax.process_count() > 1:
+        return 1
     devices = keras.distribution.list_devices()
     count = next(n for n in range(len(devices), 0, -1) if rows % n == 0)
     if count > 1:
