@@ -263,6 +263,8 @@ class Trainable(keras.Model):
             if not self._is_ours(x):
                 return super().predict(x, batch_size=batch_size, **kwargs)
             rows = None if isinstance(x, Batches) else num_rows(x)
+            if rows == 0:
+                raise ValueError("`predict` needs at least one example. Received: none.")
             if rows is not None:
                 smallest = 1 << (rows - 1).bit_length() if is_text(x) else batch_size
                 batch_size = -(-min(batch_size, smallest) // batch_shards()) * batch_shards()

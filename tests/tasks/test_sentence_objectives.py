@@ -85,6 +85,7 @@ def separation(model):
 
 
 @pytest.mark.parametrize("objective", ["cosine", "classes", "triplet", "ranking"])
+@pytest.mark.one_backend
 def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tokenizer, tmp_path):
     model = TextEmbedder(tiny_backbone(), objective=objective, labels=["other", "same"], tokenizer=tokenizer)
     groups = [
