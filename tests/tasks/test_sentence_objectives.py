@@ -84,8 +84,8 @@ def separation(model):
     return within - similar[:4, 4:].mean()
 
 
-@pytest.mark.parametrize("objective", ["cosine", "classes", "triplet", "ranking"])
 @pytest.mark.one_backend
+@pytest.mark.parametrize("objective", ["cosine", "classes", "triplet", "ranking"])
 def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tokenizer, tmp_path):
     model = TextEmbedder(tiny_backbone(), objective=objective, labels=["other", "same"], tokenizer=tokenizer)
     groups = [
