@@ -6,6 +6,8 @@ the case is not its own: the reference then serves.
 
 import keras
 
+from .tpu_attention import tpu_attention
+
 
 def fused_attention(query, key, value, mask, bias, scale):
     """Attention (b, q, h, d) by a fused kernel, or None."""
@@ -15,10 +17,18 @@ def fused_attention(query, key, value, mask, bias, scale):
     if backend == "jax":
         if query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
             return None
-        ways = (_jax_attention, _jax_attention_in_pieces, _jax_attention_by_heads)
+        ways = (tpu_attention, _cudnn_attention, _jax_attention_in_pieces, _jax_attention_by_heads)
         found = (way(query, key, value, mask, bias, scale) for way in ways)
         return next((y for y in found if y is not None), None)
     return None
+
+
+def fused_window_attention(query, key, value, mask, bias, scale):
+    """The same for local windows, by a kernel that passes over what is out of sight; None on most devices."""
+    whole = query.shape[1] is not None and not isinstance(query, keras.KerasTensor)
+    if keras.backend.backend() != "jax" or not whole:
+        return None
+    return tpu_attention(query, key, value, mask, bias, scale)
 
 
 def softmax_parts(scores):
@@ -41,41 +51,66 @@ def _torch_attention(query, key, value, mask, bias, scale):
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
         return None
-    allowed = None if mask is None else mask.dense(query.shape[1], key.shape[1])
+    # Flash attention on a GPU knows order, but takes no mask.
+    causal = mask is not None and bias is None and mask.only_causal() and query.shape[1] == key.shape[1]
+    allowed = None if mask is None or causal else mask.dense(query.shape[1], key.shape[1])
     if bias is not None:
         hidden = torch.finfo(query.dtype).min
         scores = bias.to(query.dtype) if allowed is None else torch.where(allowed, bias.to(query.dtype), hidden)
     else:
         scores = allowed
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
-    y = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=scores, scale=scale)
+    y = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=scores, is_causal=causal, scale=scale)
     return y.transpose(1, 2)
 
 
-def _jax_attention(query, key, value, mask, bias, scale):
-    """cuDNN's flash attention on a GPU, in half precision, for full or right-padded rows and for plain masks."""
-    import jax
+def _cudnn_attention(query, key, value, mask, bias, scale):
+    """cuDNN's flash attention on a GPU, in half precision.
 
-    half = query.dtype in ("bfloat16", "float16")
-    if not half or query.shape[-1] % 8 or query.shape[-1] > 128 or jax.default_backend() != "gpu":
+    Right padding and causality it skips; other masks become a bias (b, 1, q, k), of which it takes even sizes alone.
+    """
+    import jax
+    from jax import numpy as jnp
+
+    if not _has_flash_attention():
         return None
-    parts = ("padding_mask", "sequence_ids", "prefix_mask", "allowed")
-    plain = mask is None or all(getattr(mask, part) is None for part in parts)
-    if not plain or (mask is not None and mask.window is not None) or bias is not None:
+    half = query.dtype == key.dtype == value.dtype and query.dtype in ("bfloat16", "float16")
+    width = query.shape[-1]
+    if not half or width % 8 or width > 128 or value.shape[-1] != width:
         return None
-    causal = mask is not None and mask.causal
-    if causal and query.shape[1] != key.shape[1]:
-        return None
-    lengths = None if mask is None else mask.lengths
+    lengths, causal, allowed = None, False, None
+    if mask is not None:
+        if mask.allowed is not None:
+            return None
+        causal = mask.causal and mask.prefix_mask is None and mask.query_start is None
+        causal = causal and query.shape[1] == key.shape[1]
+        lengths = mask.lengths
+        allowed = mask.replace(lengths=None, causal=mask.causal and not causal).dense(query.shape[1], key.shape[1])
+    if allowed is not None or bias is not None:
+        if query.shape[1] % 2 or key.shape[1] % 2:
+            return None
+        sizes = query.shape[1], key.shape[1]
+        allowed = None if allowed is None else jnp.broadcast_to(allowed, (*allowed.shape[:2], *sizes))
+        bias = None if bias is None else jnp.broadcast_to(bias, (*bias.shape[:2], *sizes)).astype(query.dtype)
     return jax.nn.dot_product_attention(
         query,
         key,
         value,
+        bias,
+        allowed,
         scale=scale,
         is_causal=causal,
-        key_value_seq_lengths=lengths,
+        key_value_seq_lengths=None if lengths is None else jnp.asarray(lengths, "int32"),
         implementation="cudnn",
     )
+
+
+def _has_flash_attention():
+    """Whether the first device is a GPU of NVIDIA's, Ampere or later."""
+    import jax
+
+    capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
+    return capability.replace(".", "").isdigit() and float(capability) >= 8
 
 
 def _jax_attention_by_heads(query, key, value, mask, bias, scale):

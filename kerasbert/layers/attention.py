@@ -33,6 +33,10 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
     Returns: float (b, q, h, d), in the dtype of `value`.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
+    if dropout is None and mask is not None and mask.window is not None:
+        fused = kernels.fused_window_attention(query, key, value, mask, bias, scale)
+        if fused is not None:
+            return fused
     blocks = None if mask is None or bias is not None else in_blocks(query, key, value, mask)
     if blocks is not None:
         return whole_rows(attend(*blocks, scale=scale, dropout=dropout), query.shape[1])

@@ -49,6 +49,11 @@ class AttentionMask:
     def replace(self, **parts):
         return dataclasses.replace(self, **parts)
 
+    def only_causal(self):
+        """Whether it is the order of the tokens, and nothing else."""
+        others = [name for name in self.__dataclass_fields__ if name != "causal"]
+        return self.causal and all(getattr(self, name) is None for name in others)
+
     def of_queries(self, positions):
         """The mask of some queries alone, int32 (b, q); only for masks without order, distances and `allowed`."""
         if self.sequence_ids is None:

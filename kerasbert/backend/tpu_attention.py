@@ -1,0 +1,177 @@
+"""Attention on TPUs by the kernels that come with JAX: scores never leave the core, and hidden blocks cost nothing.
+
+Splash attention (full, causal and local masks) and, for biases, flash attention of `jax.experimental.pallas.ops.tpu`.
+Padding and packed rows are segment ids to both.
+"""
+
+import functools
+
+import keras
+
+from .distribution import batch_shards
+
+LANES = 128  # rows are padded to a multiple of it
+BLOCKS = (512, 256, 128)  # of queries and keys at a time: the largest that divides the row
+
+
+def tpu_attention(query, key, value, mask, bias, scale):
+    """Attention (b, q, h, d), or None when no kernel has the case or the rows are short."""
+    import jax
+
+    lengths = query.shape[1], key.shape[1]
+    if jax.default_backend() != "tpu" or min(lengths) < LANES:
+        return None
+    if mask is not None:
+        ordered = mask.causal or mask.window is not None
+        others = mask.allowed, mask.prefix_mask, mask.query_start
+        if any(part is not None for part in others) or (ordered and lengths[0] != lengths[1]):
+            return None
+    if bias is not None:
+        window = mask is not None and mask.window is not None
+        if window or tuple(bias.shape[2:]) != lengths or query.shape[-1] != value.shape[-1]:
+            return None
+    if _splits_weights():
+        return None
+    padded = tuple(-(-length // LANES) * LANES for length in lengths)
+    ids = [_padded(x, length, -1) for x, length in zip(_segment_ids(query, key, mask), padded, strict=True)]
+    parts = [
+        _padded(x, length).transpose(0, 2, 1, 3)
+        for x, length in ((query * scale, padded[0]), (key, padded[1]), (value, padded[1]))
+    ]
+    if bias is None:
+        y = _on_each_device(_splash(query.shape[2], padded, mask), *parts, *ids)
+    else:
+        bias = _padded(bias.astype("float32"), padded[0], axis=2)
+        y = _on_each_device(_flash(padded, mask), *parts, *ids, _padded(bias, padded[1], axis=3))
+    return y.transpose(0, 2, 1, 3)[:, : lengths[0]]
+
+
+def _segment_ids(query, key, mask):
+    """int32 (b, q) and (b, k): a query attends to the keys of its own number."""
+    from jax import numpy as jnp
+
+    batch, length = key.shape[:2]
+    queries, keys = jnp.ones((batch, query.shape[1]), "int32"), jnp.ones((batch, length), "int32")
+    if mask is None:
+        return queries, keys
+    if mask.sequence_ids is not None:
+        keys = jnp.asarray(mask.sequence_ids, "int32")
+        queries = mask.query_sequence_ids
+        queries = keys[:, -query.shape[1] :] if queries is None else jnp.asarray(queries, "int32")
+    if mask.padding_mask is not None:
+        keys = keys * jnp.asarray(mask.padding_mask, "bool")
+    if mask.lengths is not None:
+        keys = keys * (jnp.arange(length) < jnp.asarray(mask.lengths)[:, None])
+    return queries, keys
+
+
+def _padded(x, length, value=0, axis=1):
+    """`x` filled up to `length` along an axis."""
+    from jax import numpy as jnp
+
+    missing = [(0, length - size if i == axis else 0) for i, size in enumerate(x.shape)]
+    return jnp.pad(x, missing, constant_values=value)
+
+
+def _block(length):
+    return next(size for size in BLOCKS if length % size == 0)
+
+
+def _splash(num_heads, lengths, mask):
+    """query, key, value (b, h, s, d) and their segment ids -> (b, h, q, d)."""
+    import jax
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
+    if mask is not None and mask.window is not None:
+        # On its right side a window that is causal, too, has nothing.
+        shown = masks.LocalMask(lengths, (mask.window, 0 if mask.causal else mask.window), offset=0)
+    elif mask is not None and mask.causal:
+        shown = masks.CausalMask(lengths)
+    else:
+        shown = masks.FullMask(lengths)
+    of_queries, of_keys = (_block(length) for length in lengths)
+    blocks = kernels.BlockSizes(
+        block_q=of_queries,
+        block_kv=of_keys,
+        block_q_dkv=of_queries,
+        block_kv_dkv=of_keys,
+        block_q_dq=of_queries,
+        block_kv_dq=of_keys,
+        block_kv_dkv_compute=of_keys,
+    )
+    kernel = kernels.make_splash_mha(
+        masks.MultiHeadMask([shown] * num_heads), block_sizes=blocks, head_shards=1, q_seq_shards=1
+    )
+
+    def attention(query, key, value, of_queries, of_keys):
+        return jax.vmap(kernel)(query, key, value, kernels.SegmentIds(of_queries, of_keys))
+
+    return attention
+
+
+def _flash(lengths, mask):
+    """The same with a bias (b, h, q, k) or (1, h, q, k), which is not repeated for every row."""
+    import jax
+    from jax.experimental.pallas.ops.tpu import flash_attention as kernels
+
+    of_queries, of_keys = (_block(length) for length in lengths)
+    blocks = kernels.BlockSizes(
+        block_q=of_queries,
+        block_k_major=of_keys,
+        block_k=of_keys,
+        block_b=1,
+        block_q_major_dkv=of_queries,
+        block_k_major_dkv=of_keys,
+        block_k_dkv=of_keys,
+        block_q_dkv=of_queries,
+        block_k_major_dq=of_keys,
+        block_k_dq=of_keys,
+        block_q_dq=of_queries,
+    )
+    causal = mask is not None and mask.causal
+
+    def of_row(query, key, value, of_queries, of_keys, bias):
+        row = (x[None] for x in (query, key, value, bias))
+        ids = kernels.SegmentIds(of_queries[None], of_keys[None])
+        return kernels.flash_attention(*row, ids, causal=causal, block_sizes=blocks)[0]
+
+    def attention(query, key, value, of_queries, of_keys, bias):
+        bias = jax.numpy.broadcast_to(bias, (bias.shape[0], query.shape[1], *bias.shape[2:]))
+        if bias.shape[0] == 1:
+            return jax.vmap(functools.partial(of_row, bias=bias[0]))(query, key, value, of_queries, of_keys)
+        return jax.vmap(of_row)(query, key, value, of_queries, of_keys, bias)
+
+    return attention
+
+
+def _splits_weights():
+    """Whether devices share weights, too: the kernels would gather what belongs to other devices."""
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return False
+    mesh = distribution.device_mesh
+    return any(
+        size > 1 for size, axis in zip(mesh.shape, mesh.axis_names, strict=True) if axis != distribution.batch_dim_name
+    )
+
+
+def _on_each_device(attention, *inputs):
+    """`attention` of the rows that a device has: XLA does not divide kernels by itself."""
+    import jax
+    from jax.sharding import PartitionSpec
+
+    distribution = keras.distribution.distribution()
+    if distribution is None or batch_shards() == 1:
+        return attention(*inputs)
+    axis = distribution.batch_dim_name
+    rows = inputs[0].shape[0]
+    specs = tuple(PartitionSpec(axis if x.shape[0] == rows else None) for x in inputs)
+    divided = jax.shard_map(
+        attention,
+        mesh=distribution.device_mesh.backend_mesh,
+        in_specs=specs,
+        out_specs=PartitionSpec(axis),
+        check_vma=False,
+    )
+    return divided(*inputs)
