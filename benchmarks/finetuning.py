@@ -2,7 +2,7 @@
 
     python benchmarks/finetuning.py --data ../shared/data                          # all cells, one after the other
     python benchmarks/finetuning.py --data ../shared/data --only stsb "qnli, minilm"
-    python benchmarks/finetuning.py --data ../shared/data --table                  # what RESULTS holds
+    python benchmarks/finetuning.py --data ../shared/data --table            # only the table, `finetuning.md`
 
 A cell is one training, on one core and in a program of its own: a row of RESULTS, appended when it is finished; a cell
 that is there is not run again. Data are cut so that it takes minutes (JOBS says to what); what is cut is spread evenly
@@ -193,13 +193,13 @@ def main(
     table: bool = False,
     cell: str = "",
 ) -> None:
-    """Runs cells, and prints the table.
+    """Runs cells, and writes the table.
 
     Args:
         data: folder of the texts.
         only: cells whose names begin so; default: all.
         work: folder for models.
-        table: only print it.
+        table: only write it.
         cell: the one that this program is to run.
     """
     if cell:
@@ -219,7 +219,7 @@ def main(
         code = subprocess.run(command, env={**os.environ, **ONE_CORE}).returncode
         if code:
             print(f"{name}: failed ({code})", flush=True)
-    print_table()
+    print(write_table())
 
 
 def rows() -> list[dict]:
@@ -342,9 +342,18 @@ def translator(training: Examples, folder: Path) -> Seq2SeqLM:
 # === The table ===
 
 
-def print_table() -> None:
-    """Mean and standard deviation over the seeds; accuracies, correlations and tags as fractions, others percent."""
-    print("{:10} {:13} {:>18} {:>18} {:>6} {:>8} {:>8}".format("task", "start", "score", "", "seeds", "examples", "s"))
+def write_table() -> str:
+    """Writes `RESULTS`.md, means and standard deviations over the seeds, and returns it."""
+    columns = ("task", "start", "score", "", "seeds", "examples", "seconds")
+    lines = [
+        "# Fine-tuning on real tasks",
+        "",
+        "By `finetuning.py`, which explains the starts; one core. Means and standard deviations over the seeds; SQuAD",
+        "and BLEU in percent; seconds of the processor for a training. Data are cut to the number of examples.",
+        "",
+        f"| {' | '.join(columns)} |",
+        f"|{' --- |' * len(columns)}",
+    ]
     for task, job in JOBS.items():
         for start in STARTS[job.kind]:
             found = [row for row in rows() if (row["task"], row["start"]) == (task, start)]
@@ -352,12 +361,15 @@ def print_table() -> None:
                 continue
             shown = []
             for name in (*job.metrics, "")[:2]:
-                values = [row["scores"].get(name) for row in found]
-                text = f"{np.mean(values):.3f}" if name else ""
-                shown.append(f"{name} {text}" + (f" +-{np.std(values):.3f}" if name and len(values) > 1 else ""))
+                values = [row["scores"][name] for row in found if name in row["scores"]]
+                text = f"{name} {np.mean(values):.3f}" if values else ""
+                shown.append(text + (f" +- {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""))
             seconds = np.mean([row["seconds"] for row in found])
-            trained = 0 if start in UNTRAINED else found[0]["training"]
-            print(f"{task:10} {start:13} {shown[0]:>24} {shown[1]:>24} {len(found):6} {trained:8,} {seconds:6.0f}")
+            trained = "" if start in UNTRAINED else f"{found[0]['training']:,}"
+            lines.append(f"| {' | '.join([task, start, *shown, str(len(found)), trained, f'{seconds:.0f}'])} |")
+    text = "\n".join(lines) + "\n"
+    RESULTS.with_suffix(".md").write_text(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -2,6 +2,15 @@
 
 Every branch returns what the reference in `layers/attention.py` returns, to the accuracy of the dtype, or None when
 the case is not its own: the reference then serves.
+
+                           JAX, GPU, half precision    JAX, TPU             torch
+    full rows, causal      cuDNN                       Splash attention     its own choice of kernel
+    right padding          cuDNN, by lengths           segment ids          a mask
+    packed rows, prefixes  cuDNN, a mask as bias       segment ids; -       a mask
+    biases                 cuDNN                       flash attention      a mask
+    local windows          blocks (`local_attention`)  Splash attention     blocks
+
+On a CPU JAX takes heads as matrices, and long rows piece by piece; TensorFlow has the reference alone.
 """
 
 import keras
