@@ -6,6 +6,7 @@ Against transformers (torch, AdamW), from the same random weights. The peak is t
 included, from the second step on. One process runs after the other.
 """
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def prepare(folder: Path, options) -> None:
     np.savez(folder / "batches.npz", slots=slots, **arrays)
 
 
-def kerasbert(name: str):
+def kerasbert(name: str, rematerialized: bool = False):
     def make(folder: Path) -> Work:
         from kerasbert.objectives import MaskedLM, Seq2SeqLM
         from kerasbert.training import adamw
@@ -49,6 +50,8 @@ def kerasbert(name: str):
         else:
             model = MaskedLM.from_preset(folder / name)
             x, y = {"token_ids": data["ids"], "masked_positions": data["slots"]}, data["labels"]
+        if rematerialized:
+            model.backbone.rematerialize()
         model.compile(adamw(learning_rate=RATE))
         loss = model.evaluate(x, y, batch_size=len(y), verbose=0, return_dict=True)["loss"]
         return Work(lambda: model.fit(x, y, batch_size=len(y), verbose=0), {"loss": np.array(loss)})
@@ -86,7 +89,11 @@ def transformers(name: str):
 CONTENDERS = {
     f"{side}, {name}": Contender(make(name))
     for name in ("t5", "xlm_r")
-    for side, make in (("kerasbert", kerasbert), ("transformers", transformers))
+    for side, make in (
+        ("kerasbert", kerasbert),
+        ("rematerialised", functools.partial(kerasbert, rematerialized=True)),
+        ("transformers", transformers),
+    )
 }
 
 if __name__ == "__main__":
@@ -95,8 +102,9 @@ if __name__ == "__main__":
         prepare,
         CONTENDERS,
         [
-            Comparison(f"kerasbert, {name}", f"transformers, {name}", 0.6, tolerance=1e-3, what="memory")
+            Comparison(f"{side}, {name}", f"transformers, {name}", 0.6, tolerance=1e-3, what="memory")
             for name in ("t5", "xlm_r")
+            for side in ("kerasbert", "rematerialised")
         ],
         alone=True,
         options=parser(__doc__.splitlines()[0]).parse_args(),

@@ -15,11 +15,12 @@ from ..training.optimizers import LossScale, adamw
 from ..training.reporting import Progress
 from .backbone import Backbone, checked_inputs, inputs_are_checked
 from .feeding import Epochs, Feed, class_numbers, class_weighted, is_text, joined, num_rows, report_interval, split_last
+from .training_mode import TrainingMode
 
 JIT_FROM = 1_000_000  # parameters from which training on TensorFlow is compiled by XLA
 
 
-class Trainable(keras.Model):
+class Trainable(TrainingMode):
     """Base of objectives and tasks.
 
     Args:

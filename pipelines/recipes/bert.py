@@ -3,7 +3,7 @@
 Sizes from tiny to medium are those of Turc et al. 2019 (arXiv 1908.08962), pretrained as the base size was.
 """
 
-from .recipe import Recipe
+from .recipe import NO_DROPOUT, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -69,7 +69,7 @@ def tiny() -> Recipe:
         long_length=0,
         long_steps=0,
         # 0.02 suits a width of 768: here it means a plateau of thousands of steps.
-        config=dict(initializer_range=0.08),
+        config=dict(NO_DROPOUT, initializer_range=0.08),
         schedule=dict(peak=2e-3, warmup=200, decay_from="start"),
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0),
     )

@@ -1,6 +1,6 @@
 """DistilBERT's run (Sanh et al. 2019, arXiv 1910.01108, and the official training command)."""
 
-from .recipe import TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, **changes) -> Recipe:
@@ -27,6 +27,6 @@ def base() -> Recipe:
 
 def tiny() -> Recipe:
     """The twin of base for two cores: one of bert.tiny's two blocks; it is trained first, or given as teacher=."""
-    config = dict(num_layers=1, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
+    config = dict(NO_DROPOUT, num_layers=1, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
     run = dict(TINY_RUN, steps=1_000, config=config, schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM)
     return _paper("distilbert.tiny", teacher="bert.tiny", **run)

@@ -25,4 +25,5 @@ def base() -> Recipe:
 
 def tiny() -> Recipe:
     """The twin of base for two cores."""
-    return _paper("gpt.tiny", **dict(TINY_SHORT_RUN, config=TINY, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM))
+    config = dict(TINY, embedding_dropout=0.0)
+    return _paper("gpt.tiny", **dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM))

@@ -44,6 +44,6 @@ def xl() -> Recipe:
 
 def tiny() -> Recipe:
     """The twin of small for two cores."""
-    config = dict(TINY, dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
+    config = dict(TINY, embedding_dropout=0.0)
     run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
     return _paper("gpt2.tiny", "gpt2_small", 2e-3, **run)

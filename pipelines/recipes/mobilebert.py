@@ -1,6 +1,6 @@
 """MobileBERT's runs (Sun et al. 2020, arXiv 2004.02984, section 4.2, and the official code)."""
 
-from .recipe import TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 _LAMB = dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0)
 _DATA = dict(sentence_pairs=True, mask_rate=0.15, max_predictions=20, short_sequence_rate=0.1)
@@ -52,7 +52,7 @@ def base() -> Recipe:
     )
 
 
-_SMALL = dict(num_layers=2, hidden_dim=128, num_heads=2, embedding_dim=64, initializer_range=0.08)
+_SMALL = dict(NO_DROPOUT, num_layers=2, hidden_dim=128, num_heads=2, embedding_dim=64, initializer_range=0.08)
 _TINY = dict(
     TINY_RUN,
     optimizer=TINY_ADAM,

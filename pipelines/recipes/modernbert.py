@@ -3,7 +3,7 @@
 The paper counts tokens; steps here are those tokens in batches of full rows.
 """
 
-from .recipe import TINY, TINY_RUN, Recipe
+from .recipe import TINY_RUN, TINY_SIZE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -50,7 +50,7 @@ def large() -> Recipe:
 
 def tiny() -> Recipe:
     """The twin of all stages for two cores: packed rows, 30%, warm-up, constant rate, 1 - sqrt."""
-    config = dict(TINY, local_attention=32, attention_output_dropout=0.0)
+    config = dict(TINY_SIZE, local_attention=32, attention_output_dropout=0.0)
     schedule = dict(peak=2e-3, warmup=200, decay_from=2_000, final=2e-6, shape="sqrt")
     run = dict(TINY_RUN, length=128, batch_size=16, config=config, schedule=schedule, dtype="float32")
     return _paper("modernbert.tiny", "modernbert_base", **run)

@@ -307,7 +307,10 @@ def find_recipe(name: str) -> Recipe:
 
 # What the tiny twins have in common: runs of minutes on two cores. 0.02 suits a width of 768: at 128 it means a plateau
 # of thousands of steps. Masks and learned absolute positions keep a model there longest, next words shortest.
-TINY = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
+# So few passes over the text need no dropout.
+TINY_SIZE = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
+NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
+TINY = dict(TINY_SIZE, **NO_DROPOUT)
 TINY_RUN = dict(batch_size=32, length=64, steps=2_000, long_length=0, long_steps=0, accumulation=1)
 TINY_SHORT_RUN = dict(TINY_RUN, batch_size=16, steps=1_000)
 TINY_SCHEDULE = dict(peak=2e-3, warmup=200)

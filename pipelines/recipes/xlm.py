@@ -1,6 +1,6 @@
 """XLM's runs (Lample and Conneau 2019, arXiv 1901.07291, section 5.1, and the official commands)."""
 
-from .recipe import TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 _XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _MASKS = dict(rule="xlm", mask_rate=0.15)
@@ -49,7 +49,7 @@ def english() -> Recipe:
 
 
 def _tiny(name: str, **changes) -> Recipe:
-    config = dict(num_layers=2, hidden_dim=128, num_heads=2, embedding_initializer_range=128**-0.5, dropout=0.0)
+    config = dict(num_layers=2, hidden_dim=128, num_heads=2, embedding_initializer_range=128**-0.5, **NO_DROPOUT)
     run = dict(TINY_RUN, schedule_class="WarmupDecay", schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
     run |= dict(config={**config, **changes.pop("config", {})}, languages=("de", "en", "fr"))
     return _paper(name, "xlm_mlm_xnli15_1024", **{**run, **changes})
