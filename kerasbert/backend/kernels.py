@@ -18,14 +18,16 @@ import keras
 from .tpu_attention import tpu_attention
 
 
-def fused_attention(query, key, value, mask, bias, scale):
-    """Attention (b, q, h, d) by a fused kernel, or None."""
+def fused_attention(query, key, value, mask, bias, scale, dropout=None):
+    """Attention (b, q, h, d) by a fused kernel, or None; kernels know no dropout."""
     backend = keras.backend.backend()
-    if backend == "torch":
+    if backend == "torch" and dropout is None:
         return _torch_attention(query, key, value, mask, bias, scale)
     if backend == "jax":
         if query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
             return None
+        if dropout is not None:
+            return _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout)
         ways = (tpu_attention, _cudnn_attention, _jax_attention_in_pieces, _jax_attention_by_heads)
         found = (way(query, key, value, mask, bias, scale) for way in ways)
         return next((y for y in found if y is not None), None)
@@ -122,7 +124,7 @@ def _has_flash_attention():
     return capability.replace(".", "").isdigit() and float(capability) >= 8
 
 
-def _jax_attention_by_heads(query, key, value, mask, bias, scale):
+def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
     """On a CPU, as products of matrices that lie one behind the other, a head each."""
     import jax
     from jax import numpy as jnp
@@ -136,6 +138,7 @@ def _jax_attention_by_heads(query, key, value, mask, bias, scale):
     allowed = None if mask is None else mask.dense(query.shape[2], key.shape[2])
     scores = scores if allowed is None else jnp.where(allowed, scores, -1e30)
     weights, total = softmax_parts(scores)
+    weights = weights if dropout is None else dropout(weights)
     y = (weights.astype(value.dtype) @ value) / total.astype(value.dtype)
     return y.transpose(0, 2, 1, 3)
 

@@ -10,6 +10,7 @@ from keras import ops
 from ..backend import kernels
 from .cache import write
 from .dense import Dense
+from .dropout import Dropout
 from .local_attention import in_blocks, whole_rows
 
 # Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
@@ -28,7 +29,7 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
         mask: an `AttentionMask`, or None.
         bias: float, broadcastable to (b, h, q, k), or None.
         scale: default d ** -0.5.
-        dropout: a function applied to the probabilities, or None (which allows fused kernels).
+        dropout: a function applied to the probabilities, or None (which allows all fused kernels).
 
     Returns: float (b, q, h, d), in the dtype of `value`.
     """
@@ -40,10 +41,9 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
     blocks = None if mask is None or bias is not None else in_blocks(query, key, value, mask)
     if blocks is not None:
         return whole_rows(attend(*blocks, scale=scale, dropout=dropout), query.shape[1])
-    if dropout is None:
-        fused = kernels.fused_attention(query, key, value, mask, bias, scale)
-        if fused is not None:
-            return fused
+    fused = kernels.fused_attention(query, key, value, mask, bias, scale, dropout)
+    if fused is not None:
+        return fused
     scores = attention_scores(query, key, mask, bias, scale)
     weights, total = kernels.softmax_parts(scores)
     weights = weights if dropout is None else dropout(weights)
@@ -118,7 +118,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value = Dense(hidden_dim, name="value", **dense)
         dense["kernel_initializer"] = output_initializer or kernel_initializer
         self.project = Dense(hidden_dim, name="project", **dense)
-        self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
+        self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
     def call(
         self,

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from .dropout import Dropout
 from .feed_forward import activation_function
 
 
@@ -43,7 +44,7 @@ class NeighbourConvolution(keras.layers.Layer):
         own = dict(dtype=self.dtype_policy)
         self.width, self.groups = width, groups
         self.activation = activation_function(activation)
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.norm = keras.layers.LayerNormalization(epsilon=epsilon, name="norm", **own)
 
     def build(self, x_shape):

@@ -5,6 +5,7 @@ import functools
 import keras
 
 from .dense import Dense
+from .dropout import Dropout
 
 
 def _gelu(x):
@@ -70,7 +71,7 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation_function(activation)
         dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.inner = Dense(feed_forward_dim, name="inner", **dense)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         dense["kernel_initializer"] = output_initializer or kernel_initializer
         self.outer = Dense(hidden_dim, name="outer", **dense)
 
@@ -114,7 +115,7 @@ class GatedFeedForward(keras.layers.Layer):
         dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.inner = Dense(feed_forward_dim, name="inner", **dense)
         self.gate = Dense(feed_forward_dim, name="gate", **dense)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         dense["kernel_initializer"] = output_initializer or kernel_initializer
         self.outer = Dense(hidden_dim, name="outer", **dense)
 

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from .dense import Dense, tied_logits
+from .dropout import Dropout
 from .feed_forward import activation_function
 
 
@@ -127,7 +128,7 @@ class PooledClassifier(keras.layers.Layer):
 
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense")
 
     def call(self, outputs):
@@ -175,9 +176,9 @@ class FirstTokenClassifier(keras.layers.Layer):
         own = dict(dtype=self.dtype_policy)
         dense = dict(kernel_initializer=kernel_initializer, **own)
         self.activation = activation_function(activation)
-        self.input_dropout = keras.layers.Dropout(input_dropout, name="input_dropout", **own)
+        self.input_dropout = Dropout(input_dropout, name="input_dropout", **own)
         self.dense = Dense(hidden_dim, name="dense", **dense)
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.project = Dense(num_labels, name="project", **dense)
 
     def call(self, outputs):
@@ -212,7 +213,7 @@ class TokenHead(keras.layers.Layer):
 
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, dtype=self.dtype_policy, name="dense")
 
     def call(self, outputs):
@@ -261,7 +262,7 @@ class LastTokenHead(keras.layers.Layer):
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
 
     def call(self, outputs):
@@ -346,7 +347,7 @@ class TransformedHead(keras.layers.Layer):
         own = dict(dtype=self.dtype_policy)
         self.reads = reads
         self.transform = transform
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
 
     def call(self, outputs):

@@ -5,6 +5,7 @@ from keras import ops
 
 from .attention import attend, attention_probabilities, merge_heads, split_heads
 from .dense import Dense
+from .dropout import Dropout
 from .relative_attention import relative_shift
 
 
@@ -48,7 +49,7 @@ class SegmentAttention(keras.layers.Layer):
         self.value = Dense(num_heads * head_dim, name="value", **dense)
         self.distance = Dense(num_heads * head_dim, name="distance", **dense)
         self.project = Dense(hidden_dim, name="project", **dense)
-        self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
+        self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
     def build(self, x_shape=None):
         if self.own_biases:

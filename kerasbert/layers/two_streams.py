@@ -14,6 +14,7 @@ from ..backend.compilation import concrete_array
 from .attention import attend, attention_probabilities, merge_heads, split_heads
 from .composite import Composite
 from .dense import Dense
+from .dropout import Dropout
 from .embeddings import gather_positions
 from .masks import AttentionMask, real_tokens
 from .memory import memory_of
@@ -190,7 +191,7 @@ class TwoStreamAttention(Composite):
         self.segment_embedding = keras.layers.Embedding(
             2, hidden_dim, kernel_initializer, name="segment_embedding", **own
         )
-        self.dropout = keras.layers.Dropout(dropout, dtype="float32", name="dropout")
+        self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
     def call(self, streams, scene=None, memory=None, return_weights=False, training=None):
         context = streams[0] if memory is None else ops.concatenate([memory, streams[0]], axis=1)

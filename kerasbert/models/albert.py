@@ -12,6 +12,7 @@ import numpy as np
 
 from ..layers.attention import MultiHeadAttention
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
@@ -121,7 +122,7 @@ class AlbertAttentionBlock(keras.layers.Layer):
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
         )
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **own)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
 
     def call(self, x, attention_mask=None, return_weights=False, positions=None):
@@ -153,7 +154,7 @@ class AlbertFeedForwardBlock(keras.layers.Layer):
         self.feed_forward = FeedForward(
             config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
         )
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **own)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
 
     def call(self, x):
@@ -204,7 +205,7 @@ class Albert(Backbone):
         self.embedding_norm = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.embedding_projection = None
         if config.projects_embeddings:
             self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **kernel)

@@ -11,6 +11,7 @@ import keras
 
 from ..layers.attention import MultiHeadAttention
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, SpanBoundaryHead, TokenHead
@@ -95,8 +96,8 @@ class BertBlock(keras.layers.Layer):
         self.feed_forward_norm = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, name="feed_forward_norm", **own
         )
-        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, x, attention_mask=None, return_weights=False, cache=None, positions=None):
         context = x
@@ -152,7 +153,7 @@ class Bert(Backbone):
         self.embedding_norm = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.pooler = None
         if pooler:

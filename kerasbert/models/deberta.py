@@ -15,6 +15,7 @@ from ..layers.attention import HIDDEN_SCORE, attend, attention_probabilities, me
 from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use
+from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.masks import AttentionMask
@@ -111,8 +112,8 @@ class DisentangledAttention(keras.layers.Layer):
             self.mix_scores = Dense(self.num_heads, use_bias=False, name="mix_scores", **dense)
             self.mix_weights = Dense(self.num_heads, use_bias=False, name="mix_weights", **dense)
         self.project = Dense(width, name="project", **dense)
-        self.distance_dropout = keras.layers.Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
-        self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
+        self.distance_dropout = Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
+        self.dropout = Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
     def build(self, x_shape):
         self.query_bias = self.add_weight(name="query_bias", shape=(x_shape[-1],), initializer="zeros")
@@ -182,8 +183,8 @@ class DebertaBlock(Composite):
             **own,
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
-        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False):
         y = self.attention(

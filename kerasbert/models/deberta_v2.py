@@ -16,6 +16,7 @@ from ..layers.composite import Composite
 from ..layers.convolution import NeighbourConvolution
 from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use, log_buckets
+from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, gather_positions
 from ..layers.feed_forward import activation_function
 from ..layers.masks import AttentionMask
@@ -157,8 +158,8 @@ class BucketedAttention(Composite):
             if "p2c" in terms:
                 self.relative_query = Dense(width, name="relative_query", **dense)
         self.project = Dense(config.hidden_dim, name="project", **dense)
-        self.distance_dropout = keras.layers.Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
-        self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
+        self.distance_dropout = Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
+        self.dropout = Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False, training=None):
         query = split_heads(self.query(x if query is None else query), self.num_heads)

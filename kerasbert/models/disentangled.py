@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import real_tokens
 from ..layers.positions import token_positions
@@ -88,7 +89,7 @@ class DebertaEmbeddings(keras.layers.Layer):
             dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **own)
             self.projection = Dense(config.hidden_dim, name="projection", **dense)
         self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **own)
 
     def call(self, inputs, sequence_ids=None):
         token_ids = inputs["token_ids"]

@@ -10,6 +10,7 @@ import dataclasses
 import keras
 
 from ..layers.attention import MultiHeadAttention
+from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
@@ -82,7 +83,7 @@ class DistilBertBlock(keras.layers.Layer):
         self.feed_forward = FeedForward(
             config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
         )
-        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
 
     def call(self, x, attention_mask=None, return_weights=False, positions=None):
@@ -145,7 +146,7 @@ class DistilBert(Backbone):
             **own,
         )
         self.embedding_norm = keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name="embedding_norm", **own)
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.blocks = [DistilBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.build_now()
 

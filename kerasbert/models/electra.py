@@ -11,6 +11,7 @@ import dataclasses
 import keras
 
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.feed_forward import activation_function
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
@@ -94,7 +95,7 @@ class Electra(Backbone):
         own = dict(dtype=self.dtype_policy)
         embeddings = _new_embeddings(config, own) if embeddings is None else _checked(embeddings, config)
         self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm = embeddings
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.embedding_projection = None
         if config.embedding_dim != config.hidden_dim:
             # Keras's own initialiser (Glorot), as in the official code; likewise in the heads.

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
 from ..layers.recurrence import scan_tokens
 from .backbone import Backbone, glorot_uniform, normal, uniform
@@ -177,7 +178,7 @@ class Elmo(Backbone):
         else:
             table = dict(embeddings_initializer=uniform(1.0), name="token_embedding", **own)
             self.token_embedding = keras.layers.Embedding(config.vocabulary_size, config.hidden_dim, **table)
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **own)
         layers = range(config.num_layers)
         self.forward_layers = [ProjectedLstm(config, name=f"forward_{i}", **own) for i in layers]
         self.backward_layers = [ProjectedLstm(config, reverse=True, name=f"backward_{i}", **own) for i in layers]

@@ -10,6 +10,7 @@ import dataclasses
 import keras
 
 from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.heads import LastTokenHead, TokenTableHead
 from .backbone import Backbone, normal
@@ -76,7 +77,7 @@ class GPT(Backbone):
         self.position_embedding = keras.layers.Embedding(
             config.max_length, config.hidden_dim, name="position_embedding", **table
         )
-        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.build_now()
 

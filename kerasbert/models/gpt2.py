@@ -11,6 +11,7 @@ import keras
 
 from ..layers.attention import MultiHeadAttention
 from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead
@@ -108,8 +109,8 @@ class GPT2Block(keras.layers.Layer):
             name="feed_forward",
             **own,
         )
-        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, x, attention_mask=None, return_weights=False, cache=None):
         y = self.attention_norm(x)
@@ -154,7 +155,7 @@ class GPT2(Backbone):
         self.position_embedding = keras.layers.Embedding(
             config.max_length, config.hidden_dim, normal(config.initializer_range / 2), name="position_embedding", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
         self.blocks = [GPT2Block(config, i, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.final_norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="final_norm", **own)
         self.build_now()

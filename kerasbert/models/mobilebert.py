@@ -13,6 +13,7 @@ from keras import ops
 
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, pooled
 from ..layers.feed_forward import FeedForward, activation_function
 from ..layers.masks import AttentionMask
@@ -141,7 +142,7 @@ class BottleneckAttention(keras.layers.Layer):
         self.key = Dense(config.block_dim, name="key", **dense)
         self.value = Dense(config.block_dim, name="value", **dense)
         self.project = Dense(config.block_dim, name="project", **dense)
-        self.dropout = keras.layers.Dropout(config.attention_dropout, dtype="float32", name="dropout")
+        self.dropout = Dropout(config.attention_dropout, dtype="float32", name="dropout")
 
     def call(self, x, content, attention_mask=None, return_weights=False, training=None):
         query = split_heads(self.query(x), self.num_heads)
@@ -171,17 +172,17 @@ class MobileBertBlock(keras.layers.Layer):
             if config.key_query_shared_bottleneck:
                 self.shared_bottleneck = Bottleneck(config, name="shared_bottleneck", **own)
             self.output_dense = Dense(config.hidden_dim, kernel_initializer=initializer, name="output_dense", **own)
-            self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
+            self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
             self.output_norm = _norm(config, name="output_norm", **own)
         self.attention = BottleneckAttention(config, name="attention", **own)
-        self.attention_output_dropout = keras.layers.Dropout(dropout, name="attention_output_dropout", **own)
+        self.attention_output_dropout = Dropout(dropout, name="attention_output_dropout", **own)
         self.attention_norm = _norm(config, name="attention_norm", **own)
         sizes = (config.block_dim, config.feed_forward_dim, config.activation, initializer)
         extra = range(config.num_feed_forwards - 1)
         self.extra_feed_forwards = [FeedForward(*sizes, name=f"extra_feed_forward_{j}", **own) for j in extra]
         self.extra_norms = [_norm(config, name=f"extra_norm_{j}", **own) for j in extra]
         self.feed_forward = FeedForward(*sizes, name="feed_forward", **own)
-        self.feed_forward_dropout = keras.layers.Dropout(dropout, name="feed_forward_dropout", **own)
+        self.feed_forward_dropout = Dropout(dropout, name="feed_forward_dropout", **own)
         self.feed_forward_norm = _norm(config, config.fixed_layer_norm_epsilon, name="feed_forward_norm", **own)
 
     def build(self, x_shape):
@@ -271,7 +272,7 @@ class MobileBert(Backbone):
             config.num_segments, config.hidden_dim, name="segment_embedding", **table
         )
         self.embedding_norm = _norm(config, config.fixed_layer_norm_epsilon, name="embedding_norm", **own)
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.blocks = [MobileBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.has_pooler, self.pooler = pooler, None
         if pooler and config.classifier_activation:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import keras
 
 from ..layers.attention import MultiHeadAttention
+from ..layers.dropout import Dropout
 from ..layers.embeddings import first_real_tokens, first_tokens, mean_tokens
 from ..layers.feed_forward import GatedFeedForward
 from ..layers.heads import HeadTransform, TransformedHead, TransformedTableHead
@@ -145,9 +146,7 @@ class ModernBertBlock(keras.layers.Layer):
             name="attention",
             **own,
         )
-        self.attention_output_dropout = keras.layers.Dropout(
-            config.attention_output_dropout, name="attention_output_dropout", **own
-        )
+        self.attention_output_dropout = Dropout(config.attention_output_dropout, name="attention_output_dropout", **own)
         self.feed_forward_norm = config.norm(name="feed_forward_norm", **own)
         self.feed_forward = GatedFeedForward(
             config.hidden_dim,
@@ -204,7 +203,7 @@ class ModernBert(Backbone):
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
         )
         self.embedding_norm = config.norm(name="embedding_norm", **own)
-        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
         self.blocks = [
             ModernBertBlock(config, first=i == 0, name=f"block_{i}", **own) for i in range(config.num_layers)
         ]

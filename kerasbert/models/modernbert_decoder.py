@@ -10,6 +10,7 @@ from typing import ClassVar
 import keras
 
 from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.positions import Rotation
 from . import modernbert
@@ -106,7 +107,7 @@ class ModernBertDecoder(Backbone):
             config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
         )
         self.embedding_norm = config.norm(name="embedding_norm", **own)
-        self.embedding_dropout = keras.layers.Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
         self.blocks = [
             ModernBertBlock(config, first=i == 0, name=f"block_{i}", **own) for i in range(config.num_layers)
         ]

@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
@@ -115,7 +116,7 @@ class Roberta(Backbone):
         self.embedding_norm = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.pooler = None
         if pooler:

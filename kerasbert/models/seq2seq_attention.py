@@ -12,6 +12,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 from .backbone import normal
 from .encoder_decoder import EncoderDecoderBackbone
@@ -103,7 +104,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         sizes = config.vocabulary_size, config.embedding_dim
         self.token_embedding = keras.layers.Embedding(*sizes, name="token_embedding", **table)
         self.decoder_embedding = keras.layers.Embedding(*sizes, name="decoder_embedding", **table)
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **own)
         self.readers = [Reader(config, name="forward_reader", **own)]
         if config.bidirectional:
             self.readers.append(Reader(config, reverse=True, name="backward_reader", **own))

@@ -5,6 +5,7 @@ from keras import ops
 
 from ..layers.attention import MultiHeadAttention
 from ..layers.dense import Dense, tied_logits
+from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions
 from ..layers.feed_forward import FeedForward, GatedFeedForward
 from ..layers.heads import FirstTokenClassifier
@@ -34,7 +35,7 @@ class T5Attention(MultiHeadAttention):
         self.key = dense(inner, width, "key")
         self.value = dense(inner, width, "value")
         self.project = dense(width, inner, "project")
-        self.dropout = keras.layers.Dropout(config.dropout, (None, None, 1, None), dtype="float32", name="dropout")
+        self.dropout = Dropout(config.dropout, (None, None, 1, None), dtype="float32", name="dropout")
 
 
 class T5Block(keras.layers.Layer):
@@ -109,7 +110,7 @@ def _norm(config, name):
 
 def _dropout(config, name):
     """One mask for all positions of a row, as in the paper's code."""
-    return keras.layers.Dropout(config.dropout, (None, 1, None), name=name, dtype="float32")
+    return Dropout(config.dropout, (None, 1, None), name=name, dtype="float32")
 
 
 class T5Stack(keras.layers.Layer):

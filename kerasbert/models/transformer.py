@@ -14,6 +14,7 @@ from keras import ops
 
 from ..layers.attention import MultiHeadAttention
 from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.dropout import Dropout
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import TokenTableHead
 from ..layers.masks import AttentionMask, real_tokens
@@ -81,7 +82,7 @@ class EncoderBlock(keras.layers.Layer):
         self.attention_norm = _norm(config, "attention_norm", self.dtype_policy)
         self.feed_forward = _feed_forward(config, self.dtype_policy)
         self.feed_forward_norm = _norm(config, "feed_forward_norm", self.dtype_policy)
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
+        self.dropout = Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
 
     def call(self, x, attention_mask=None, return_weights=False):
         y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
@@ -129,7 +130,7 @@ class DecoderBlock(keras.layers.Layer):
         self.cross_attention_norm = _norm(config, "cross_attention_norm", self.dtype_policy)
         self.feed_forward = _feed_forward(config, self.dtype_policy)
         self.feed_forward_norm = _norm(config, "feed_forward_norm", self.dtype_policy)
-        self.dropout = keras.layers.Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
+        self.dropout = Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
 
     def call(self, x, context, attention_mask=None, context_mask=None, return_weights=False, cache=None):
         y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
@@ -230,7 +231,7 @@ class Transformer(EncoderDecoderBackbone):
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, normal(config.hidden_dim**-0.5), name="token_embedding", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         encoder, decoder, last = _ARRANGEMENTS[config.norm_first]
         self.encoder_blocks = [encoder(config, name=f"encoder_block_{i}", **own) for i in range(config.num_layers)]
         self.decoder_blocks = [decoder(config, name=f"decoder_block_{i}", **own) for i in range(config.num_layers)]

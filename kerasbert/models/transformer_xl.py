@@ -14,6 +14,7 @@ from keras import ops
 
 from ..layers.adaptive_softmax import AdaptiveEmbedding, AdaptiveSoftmax, Clusters
 from ..layers.composite import Composite
+from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenHead
@@ -151,8 +152,8 @@ class TransformerXLBlock(Composite):
             **own,
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
-        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
@@ -213,12 +214,12 @@ class TransformerXL(Backbone):
         block = PreNormTransformerXLBlock if config.pre_norm else TransformerXLBlock
         initializers = config.kernel_initializer(), config.projection_initializer()
         self.token_embedding = AdaptiveEmbedding(config.clusters(), *initializers, name="token_embedding", **own)
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
-        self.position_dropout = keras.layers.Dropout(config.dropout, name="position_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
+        self.position_dropout = Dropout(config.dropout, name="position_dropout", **own)
         self.blocks = [block(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
-        self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
-        sizes = config.num_heads, config.head_dim
-        self.biases = None if config.untied_biases else attention_biases(self, *sizes, config.kernel_initializer())
+        self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
+        sizes = config.num_heads, config.head_dim, config.kernel_initializer()
+        self.biases = None if config.untied_biases else attention_biases(self, *sizes)
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):

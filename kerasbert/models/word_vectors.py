@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
 from ..layers.masks import real_tokens
 from .backbone import Backbone, normal, uniform
@@ -139,7 +140,7 @@ class MeanHead(keras.layers.Layer):
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         own = dict(dtype=self.dtype_policy)
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **own)
 
     def call(self, outputs):

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from ..layers.dense import Dense
+from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import activation_function
 from ..layers.heads import TiedLMHead, TokenHead
@@ -134,7 +135,7 @@ class XLM(Backbone):
         self.embedding_norm = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
         self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
         self.build_now()
 
@@ -217,7 +218,7 @@ class SequenceSummary(keras.layers.Layer):
                 "which the outputs are hidden states and no scores. Set both to True."
             )
         self.kind = config.summary_type
-        self.dropout = keras.layers.Dropout(config.summary_dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(config.summary_dropout, dtype=self.dtype_policy, name="dropout")
         self.dense = Dense(
             num_labels, kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy, name="dense"
         )

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from ..layers.composite import Composite
+from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenClassifier, TiedLMHead, TokenHead
@@ -108,8 +109,8 @@ class XLNetBlock(Composite):
             **own,
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
-        self.attention_output_dropout = keras.layers.Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = keras.layers.Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, streams, scene=None, memory=None, return_weights=False):
         branches, weights = self.attention(streams, scene=scene, memory=memory, return_weights=return_weights)
@@ -163,13 +164,13 @@ class XLNet(Backbone):
         self.query_embedding = keras.layers.Embedding(
             1, config.hidden_dim, config.kernel_initializer(), name="query_embedding", **own
         )
-        self.embedding_dropout = keras.layers.Dropout(config.dropout, name="embedding_dropout", **own)
-        self.distance_dropout = keras.layers.Dropout(config.dropout, name="distance_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
+        self.distance_dropout = Dropout(config.dropout, name="distance_dropout", **own)
         self.relative_queries = None
         if not config.untied_queries:
             self.relative_queries = RelativeQueries(config.kernel_initializer(), name="relative_queries", **own)
         self.blocks = [XLNetBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
-        self.output_dropout = keras.layers.Dropout(config.dropout, name="output_dropout", **own)
+        self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):

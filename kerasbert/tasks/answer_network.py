@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
 KEPT = 0.9  # the share of the steps whose predictions count while training; one of them always does
@@ -35,8 +36,8 @@ class AnswerNetwork(keras.layers.Layer):
         own = dict(dtype=self.dtype_policy)
         dense = dict(kernel_initializer=kernel_initializer, **own)
         self.steps = steps
-        self.text_dropout = keras.layers.Dropout(dropout, noise_shape=(None, 1, hidden_dim), name="text_dropout", **own)
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.text_dropout = Dropout(dropout, noise_shape=(None, 1, hidden_dim), name="text_dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.summary = keras.layers.Dense(1, name="summary", **dense)
         self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
         self.predict = keras.layers.Dense(num_labels, name="predict", **dense)

@@ -5,6 +5,7 @@ import inspect
 import keras
 from keras import ops
 
+from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
 COMBINATIONS = ("mix", "concatenate")
@@ -54,14 +55,14 @@ class FeatureHead(keras.layers.Layer):
         self.combine = combine
         self.num_layers = layers
         self.pool = pool
-        self.input_dropout = keras.layers.Dropout(dropout, name="input_dropout", **own) if lstm_dim else None
+        self.input_dropout = Dropout(dropout, name="input_dropout", **own) if lstm_dim else None
         self.recurrences = [
             keras.layers.Bidirectional(
                 keras.layers.LSTM(lstm_dim, return_sequences=True, name="lstm", **own), name=f"lstm_{i}", **own
             )
             for i in range(2 if lstm_dim else 0)
         ]
-        self.dropout = keras.layers.Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **own)
         self.dense = keras.layers.Dense(num_labels, name="dense", **own)
 
     def build(self, states_shape, real_shape=None):
