@@ -19,10 +19,10 @@ from .tpu_attention import tpu_attention
 
 
 def fused_attention(query, key, value, mask, bias, scale, dropout=None):
-    """Attention (b, q, h, d) by a fused kernel, or None; kernels know no dropout."""
+    """Attention (b, q, h, d) by a fused kernel, or None; `dropout` is a layer or a function, which few of them know."""
     backend = keras.backend.backend()
-    if backend == "torch" and dropout is None:
-        return _torch_attention(query, key, value, mask, bias, scale)
+    if backend == "torch":
+        return _torch_attention(query, key, value, mask, bias, scale, dropout)
     if backend == "jax":
         if query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
             return None
@@ -56,12 +56,16 @@ def softmax_parts(scores):
     return weights, jnp.sum(weights, axis=-1, keepdims=True)
 
 
-def _torch_attention(query, key, value, mask, bias, scale):
+def _torch_attention(query, key, value, mask, bias, scale, dropout):
     """`scaled_dot_product_attention`: flash or memory-efficient attention where torch has it for the mask."""
     import torch
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
         return None
+    # A layer without a seed draws from torch's own generator, as the kernels do.
+    if dropout is not None and (not isinstance(dropout, keras.layers.Dropout) or dropout.seed is not None):
+        return None
+    rate = 0.0 if dropout is None else dropout.rate
     # Flash attention on a GPU knows order, but takes no mask.
     causal = mask is not None and bias is None and mask.only_causal() and query.shape[1] == key.shape[1]
     allowed = None if mask is None or causal else mask.dense(query.shape[1], key.shape[1])
@@ -71,7 +75,7 @@ def _torch_attention(query, key, value, mask, bias, scale):
     else:
         scores = allowed
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
-    y = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=scores, is_causal=causal, scale=scale)
+    y = torch.nn.functional.scaled_dot_product_attention(*heads_first, scores, rate, causal, scale=scale)
     return y.transpose(1, 2)
 
 

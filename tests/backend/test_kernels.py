@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from kerasbert.layers.attention import attend, attention_probabilities
+from kerasbert.layers.dropout import Dropout
 from kerasbert.layers.masks import AttentionMask
 from tests.models.reference import to_numpy
 
@@ -65,3 +66,23 @@ def test_short_rows_with_a_bias(queries, keys, dropout):
     mask = AttentionMask(lengths=ops.convert_to_tensor(np.array([9, 4], "int32")), causal=True)
     found = attend(query, key, value, mask, bias, 0.3, dropout)
     np.testing.assert_allclose(to_numpy(found), to_numpy(written_out(query, key, value, mask, bias, 0.3)), atol=2e-6)
+
+
+def test_dropout_of_the_weights():
+    """Of values that are 1: sums of what is left, 1 on average; in half of the places of two equal weights, 2 or 0."""
+    random = np.random.default_rng(2)
+    query, key = (ops.convert_to_tensor(random.normal(size=(8, 64, 4, 8)), "float32") for _ in range(2))
+    ones = ops.ones((8, 64, 4, 8))
+    layer = Dropout(0.5)
+
+    def dropout(weights):
+        return layer(weights, training=True)
+
+    mask = AttentionMask(lengths=ops.convert_to_tensor(np.full(8, 50, "int32")))
+    for function in (dropout, layer if keras.backend.backend() == "torch" else dropout):
+        y = to_numpy(attend(query, key, ones, mask, dropout=function))
+        np.testing.assert_allclose(y, y[..., :1].repeat(8, -1), rtol=1e-5)
+        assert abs(y.mean() - 1) < 0.02 < y[..., 0].std()
+    pairs = to_numpy(attend(0 * query, 0 * key[:, :2], ones[:, :2], dropout=dropout))[..., 0]
+    assert set(np.unique(pairs.round(5))) == {0, 1, 2}
+    assert abs((pairs == 1).mean() - 0.5) < 0.06
