@@ -193,16 +193,15 @@ class TransformerXL(Backbone):
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`; `sequence_ids` and
             `first_positions`; `memory` (b, num_layers, memory_length, m) with `memory_mask` (b, memory_length), True at
-            the slots in use, from `empty_memory` or from the call on the segment before; `stream_start` (b,), True
-            where the memory is not to be used.
+            slots in use, from `empty_memory` or the call before; `stream_start` (b,), True where it is not to be used.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
         cache: of `empty_cache` or of the call on the tokens before these.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is no padding, or
-        (b, n, m) of packed rows, None where they do not say their starts; with a memory the next `memory` and
-        `memory_mask`, without gradients; on request `hidden_states` (num_layers + 1 of (b, s, m)) and
-        `attention_weights` (num_layers of (b, h, s, memory_length + s)); with a cache the next `cache`.
+    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last real token, or (b, n, m) of packed
+        rows, None without their starts; with a memory the next `memory` and `memory_mask`, without gradients; on
+        request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of
+        (b, h, s, memory_length + s)); with a cache the next `cache`.
     """
 
     CONFIG = TransformerXLConfig
