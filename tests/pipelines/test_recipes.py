@@ -222,7 +222,7 @@ def test_a_size_of_another_family():
     assert type(recipe.backbone_config()).__name__ == "ModernBertConfig"
     settings = ["backbone=t5_small", "config.num_layers=2"]
     recipe = find_recipe("bert.tiny").with_settings(settings)
-    assert recipe.config == dict(num_layers=2) and recipe.backbone_config().num_layers == 2
+    assert recipe.config == dict(num_layers=2, dropout=0.0) and recipe.backbone_config().num_layers == 2
 
 
 def test_unknown_recipes_and_sizes():
