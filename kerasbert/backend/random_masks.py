@@ -1,5 +1,7 @@
 """Random masks on JAX as a hash of each position, which costs a fifteenth of the bits that JAX draws."""
 
+import math
+
 
 def kept(shape, rate, seed):
     """bool of `shape`, False for a share of `rate`: a pure function of `seed`, uint32 (2,).
@@ -7,8 +9,6 @@ def kept(shape, rate, seed):
     XLA computes it inside the pass that uses it. The hash is one of two rounds found by search ("lowbias32", Chris
     Wellons 2018), with one word of the seed in front of each.
     """
-    import math
-
     from jax import lax
     from jax import numpy as jnp
 
