@@ -9,7 +9,6 @@ memory of the segments before is Transformer-XL's.
 import dataclasses
 
 import keras
-import numpy as np
 from keras import ops
 
 from ..layers.composite import Composite
@@ -23,6 +22,13 @@ from ..layers.relative_attention import relative_sinusoids
 from ..layers.two_streams import RelativeQueries, Scene, TwoStreamAttention, check_permutation, stream_sights
 from .backbone import Backbone, normal
 from .names import Field, Heads, Tensor
+from .xlnet_files import (  # noqa: F401, for the checkpoints
+    QUERIES,
+    huggingface_fields,
+    huggingface_implied,
+    load_causal,
+    load_length,
+)
 
 # === Config ===
 
@@ -61,6 +67,10 @@ class XLNetConfig:
                 f"`hidden_dim` must be even and a multiple of `num_heads`. Received: hidden_dim={self.hidden_dim}, "
                 f"num_heads={self.num_heads}."
             )
+        for name in ("memory_length", "reuse_length", "clamp_length"):
+            length = getattr(self, name)
+            if length is not None and length < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {length}. Use None where there is none.")
 
     def kernel_initializer(self):
         return normal(self.initializer_range)
@@ -293,19 +303,11 @@ HUGGINGFACE_CONFIG = {
     "num_heads": "n_head",
     "hidden_dim": "d_model",
     "feed_forward_dim": "d_inner",
-    "memory_length": "mem_len",
-    "reuse_length": "reuse_len",
-    "causal": Field(
-        "attn_type",
-        load=lambda stored: stored["attn_type"] == "uni",
-        save=lambda config: "uni" if config.causal else "bi",
-    ),
+    "memory_length": Field("mem_len", load_length("mem_len"), lambda config: config.memory_length),
+    "reuse_length": Field("reuse_len", load_length("reuse_len"), lambda config: config.reuse_length),
+    "causal": Field("attn_type", load_causal, lambda config: "uni" if config.causal else "bi"),
     "same_length": "same_length",
-    "clamp_length": Field(
-        "clamp_len",
-        load=lambda stored: stored["clamp_len"] if stored["clamp_len"] > 0 else None,
-        save=lambda config: config.clamp_length or -1,
-    ),
+    "clamp_length": Field("clamp_len", load_length("clamp_len"), lambda config: config.clamp_length or -1),
     "bidirectional_data": "bi_data",
     "untied_queries": "untie_r",
     "dropout": "dropout",
@@ -344,8 +346,6 @@ HUGGINGFACE_CLASSES = {
 
 HUGGINGFACE_PREFIX = "transformer"
 
-_QUERIES = ("r_w_bias", "r_r_bias", "r_s_bias")
-
 HUGGINGFACE_NAMES = {
     "token_embedding": "word_embedding",
     "query_embedding/embeddings": Tensor("mask_emb", lambda array: array[0], lambda array: array[None]),
@@ -356,7 +356,7 @@ HUGGINGFACE_NAMES = {
     "block_{i}/attention/project/kernel": Heads("layer.{i}.rel_attn.o", output=True),
     **{
         f"block_{{i}}/attention/relative_queries/{ours}": Tensor(f"layer.{{i}}.rel_attn.{theirs}")
-        for ours, theirs in zip(("content", "distance", "segment"), _QUERIES, strict=True)
+        for ours, theirs in zip(("content", "distance", "segment"), QUERIES, strict=True)
     },
     "block_{i}/attention/segment_embedding/embeddings": Heads("layer.{i}.rel_attn.seg_embed"),
     "block_{i}/attention_norm": "layer.{i}.rel_attn.layer_norm",
@@ -383,18 +383,3 @@ HUGGINGFACE_REFUSED = {
         "XLNetForQuestionAnsweringSimple",
     )
 }
-
-
-def huggingface_fields(weights):
-    """A field that the tensors tell: transformers reads no `untie_r`, its blocks all have their own."""
-    names = {name: f"layer.0.rel_attn.{name.rpartition('.')[2]}" for name in weights.names if name.endswith(_QUERIES)}
-    own = any(not np.array_equal(weights.read(name), weights.read(first)) for name, first in names.items())
-    return {"untied_queries": True} if own else {}
-
-
-def huggingface_implied(config):
-    """Query vectors that all blocks share are stored for each of them."""
-    if config.untied_queries:
-        return {}
-    names = [f"layer.{{}}.rel_attn.{name}" for name in _QUERIES]
-    return {name.format(i): name.format(0) for name in names for i in range(1, config.num_layers)}

@@ -206,6 +206,34 @@ def test_what_we_do_not_have_is_refused(switch, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**config, **switch}))
     with pytest.raises(ValueError, match=f"with {next(iter(switch))}="):
         XLNet.from_preset(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "attn_type": "both"}))
+    with pytest.raises(ValueError, match="must be one of bi, uni. Received: 'both'"):
+        XLNet.from_preset(tmp_path)
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({"mem_len": None, "use_mems_eval": False}, dict(memory_length=None)),
+        ({"mem_len": 0, "reuse_len": 0, "clamp_len": 0}, dict(memory_length=None, reuse_length=None)),
+        ({"mem_len": -1, "reuse_len": -1, "use_mems_eval": False}, dict(memory_length=None, reuse_length=None)),
+        ({"mem_len": 9, "reuse_len": 4, "use_mems_train": True}, dict(memory_length=9, reuse_length=4)),
+        ({"attn_type": "bi", "same_length": True, "clamp_len": 3}, dict(same_length=True, clamp_length=3)),
+        ({"attn_type": "uni", "same_length": True}, dict(same_length=True, causal=True)),
+    ],
+)
+def test_lengths_in_configs(stored, expected, tmp_path):
+    """What is no length is no limit; whether theirs uses a memory is a matter of its call, as ours of its batch."""
+    theirs = their_model("XLNetModel", their_config(**stored), tmp_path / "theirs")
+    ours = XLNet.from_preset(tmp_path / "theirs")
+    plain = dict(memory_length=MEMORY, reuse_length=None, clamp_length=None, same_length=False, causal=False)
+    assert {name: getattr(ours.config, name) for name in plain} == {**plain, **expected}
+    ids = example(61, "none")[0]["token_ids"]
+    wanted = call_theirs(theirs, input_ids=ids.astype("int64")).last_hidden_state
+    np.testing.assert_allclose(to_numpy(ours({"token_ids": ids})["sequence_output"]), to_numpy(wanted), atol=1e-5)
+    ours.save_to_preset(tmp_path / "ours")
+    assert XLNet.from_preset(tmp_path / "ours").config == ours.config
 
 
 # === What each stream sees ===
@@ -423,3 +451,5 @@ def test_bad_input_is_an_error(backbone):
         CausalLM(backbone)
     with pytest.raises(ValueError, match="must be even and a multiple"):
         XLNetConfig(hidden_dim=25, num_heads=5)
+    with pytest.raises(ValueError, match="`reuse_length` must be at least 1. Received: -1. Use None"):
+        XLNetConfig(reuse_length=-1)
