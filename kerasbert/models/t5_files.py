@@ -15,7 +15,10 @@ def load_activation(stored):
 
 
 def load_scale_output(stored):
-    """Version 5 of transformers never scales mT5; of others it says so; before, what was not tied was not scaled."""
+    """Version 5 of transformers never scales mT5; of T5 it says so; before, what was not tied was not scaled.
+
+    So were the outputs of umT5 trained, and so are they here: version 5 scales them whatever the config says.
+    """
     never = stored["model_type"].startswith("mt5")
     return not never and stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
 

@@ -153,6 +153,20 @@ def test_files_of_older_versions(tmp_path):
     assert not random.backbone.config.tied_output
 
 
+def test_outputs_of_the_first_umt5_are_not_scaled(tmp_path):
+    """Version 4 of transformers wrote so, and read it; version 5 scales what it reads."""
+    theirs = their_model("UMT5ForConditionalGeneration", their_config("UMT5"), tmp_path / "theirs")
+    theirs = untied(theirs, tmp_path / "theirs")
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    model = Seq2SeqLM.from_preset(tmp_path / "theirs")
+    assert not model.backbone.config.scale_output and not model.backbone.config.tied_output
+    theirs.lm_head.weight.data *= 24**0.5
+    check_outputs(model, theirs, {"": "logits"}, "right", True)
+    model.save_to_preset(tmp_path / "ours")
+    assert Seq2SeqLM.from_preset(tmp_path / "ours").backbone.config == model.backbone.config
+
+
 def test_hidden_states_and_attention_weights_equal_transformers(tmp_path):
     import torch
 
