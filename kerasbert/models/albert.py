@@ -40,7 +40,7 @@ class AlbertConfig:
     embedding_projection: bool | None = None  # whether a dense layer leads from E to H; None: where they differ
     dropout: float = 0.0  # after the embeddings and after each sublayer
     attention_dropout: float = 0.0  # on the attention probabilities
-    classifier_dropout: float = 0.1  # in front of heads on the pooled output and of the tagger
+    classifier_dropout: float = 0.1  # in front of the heads of tasks, but not of the sentence-order head
     activation: str = "gelu_new"
     layer_norm_epsilon: float = 1e-12
     initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
@@ -278,7 +278,7 @@ HEADS = {
         config.kernel_initializer(),
         **own,
     ),
-    "sentence_pair": lambda config, **own: _classifier(2, config, own),
+    "sentence_pair": lambda config, **own: PooledClassifier(2, 0.0, config.kernel_initializer(), **own),
     "classifier": lambda config, num_labels, **own: _classifier(num_labels, config, own),
     "tagger": lambda config, num_labels, **own: TokenHead(
         num_labels, config.classifier_dropout, config.kernel_initializer(), **own
