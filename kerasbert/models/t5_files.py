@@ -93,5 +93,6 @@ def huggingface_implied(config):
 
 
 def huggingface_unused(config, name):
-    """Whether a tensor is of the half that this architecture leaves out."""
-    return config.architecture == "encoder" and name.startswith("decoder.")
+    """Whether a tensor is of the half that this architecture leaves out, or the first T5's table that nothing reads."""
+    left_out = config.architecture == "encoder" and name.startswith("decoder.")
+    return left_out or name.endswith("EncDecAttention.relative_attention_bias.weight")
