@@ -1,5 +1,8 @@
 """Training on more than one device."""
 
+import json
+import os
+
 import keras
 
 
@@ -41,3 +44,21 @@ def share_batches(rows):
         parallel = keras.distribution.DataParallel(devices=devices[:count], auto_shard_dataset=False)
         keras.distribution.set_distribution(parallel)
     return count
+
+
+def is_first_process():
+    """Whether this process writes the files of its run: it is the only one, or the first of those that share it."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.process_index() == 0
+    if backend == "torch":
+        import torch.distributed
+
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        return not several or torch.distributed.get_rank() == 0
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")  # which is how `tf.distribute` tells its processes apart
+    first = "chief" if "chief" in config.get("cluster", {}) else "worker"
+    task = config.get("task", {"type": first, "index": 0})
+    return (task["type"], task["index"]) == (first, 0)

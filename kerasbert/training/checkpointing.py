@@ -21,6 +21,7 @@ import safetensors
 import safetensors.numpy
 from keras import ops
 
+from kerasbert.backend.distribution import is_first_process
 from kerasbert.backend.random_state import get_random_state, set_random_state
 
 from .counting import RunCallback, TrainingDiverged
@@ -32,8 +33,10 @@ class Checkpoints(RunCallback):
     The state is every variable of the model (weights, memory, the seed generators of dropout) and of the optimizer in
     their order, the step, and torch's own generators. Metrics start anew every epoch and are not part of it.
 
+    Where several processes train one model together, each with all of its weights, the first one writes and all read.
+
     Args:
-        folder: of the run; created when missing.
+        folder: of the run, the same for all of its processes; created when missing.
         keep: how many of the newest checkpoints to keep, None for all.
         recipe: what identifies the run, as a dict that JSON can hold. A folder of another recipe is refused.
     """
@@ -134,7 +137,10 @@ class Checkpoints(RunCallback):
         self.save(self.model)
 
     def save(self, model):
-        """Writes the checkpoint of `self.step`, then removes those that `keep` does not cover."""
+        """Writes the checkpoint of `self.step`, then removes those that `keep` does not cover.
+
+        Of several processes, all but the first write nothing.
+        """
         state = {key: _array(variable) for key, variable in _variables(model).items()}
         broken = [key for key, x in state.items() if not _finite(x)]
         if broken:
@@ -144,6 +150,8 @@ class Checkpoints(RunCallback):
                 checkpoint=self.newest,
             )
         self._random_state = get_random_state()
+        if not is_first_process():
+            return
         state |= {f"random/{name}": x for name, x in self._random_state.items()}
         path, temporary = self._path(self.step), self.folder / f".step_{self.step:08d}.{os.getpid()}.temporary"
         try:

@@ -69,6 +69,12 @@ def fresh(tiny, **options):
     return tiny.build_model(adamw(0.01, warmup=2, steps=20), **options)
 
 
+def test_of_several_processes_only_the_first_writes(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpointing, "is_first_process", lambda: False)
+    tiny.train(fresh(tiny), 0, 4, [Checkpoints(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
 def test_resume_equals_no_resume(tiny, run, whole):
     """Weights, moments, seeds of both kinds of dropout, and torch's generator: the bits of an undisturbed run."""
     model, checkpoints = fresh(tiny), Checkpoints(run(4), keep=2)
