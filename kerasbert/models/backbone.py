@@ -142,7 +142,8 @@ class Backbone(keras.Model):
         """Raises a ValueError when a batch holds what compiled code would misread in silence.
 
         Checks every array whose values are known (numpy, or an eager tensor): ids inside the vocabulary, sequences no
-        longer than the position table, segments inside their table, positions inside the sequence.
+        longer than the position table, segments inside their table, positions inside the sequence; and that a mask has
+        one value a token, not one a pair of tokens.
         """
         if not isinstance(inputs, dict) or "token_ids" not in inputs:
             received = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
@@ -155,7 +156,14 @@ class Backbone(keras.Model):
             if array is not None and array.size and not (array.min() >= 0 and array.max() < limit):
                 wrong = int(array.max() if array.max() >= limit else array.min())
                 raise ValueError(f"`{key}` must be between 0 and {limit - 1} ({meaning}). Received: {wrong}.")
-        length = inputs["token_ids"].shape[-1]
+        rank, length = len(inputs["token_ids"].shape), inputs["token_ids"].shape[-1]
+        for key in ("padding_mask", "segment_ids", "sequence_ids"):
+            if inputs.get(key) is not None and len(inputs[key].shape) != rank:
+                raise ValueError(
+                    f"`{key}` must have the shape of `token_ids`, {tuple(inputs['token_ids'].shape)}: one value a "
+                    f"token. Received: {tuple(inputs[key].shape)}. To keep sequences of one row apart, give "
+                    "`sequence_ids`."
+                )
         longest = getattr(self.config, "max_length", None)
         if longest is not None and self.learned_positions and inputs.get("position_ids") is None:
             received = length

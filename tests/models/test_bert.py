@@ -169,6 +169,10 @@ def test_pooling_a_packed_row_needs_its_starts():
         ({"token_ids": np.ones((1, 4), int), "segment_ids": np.full((1, 4), 3)}, "`segment_ids` must be"),
         ({"token_ids": np.ones((1, 4), int), "position_ids": np.full((1, 4), 23)}, "`position_ids` must be"),
         ({"token_ids": np.ones((1, 4), int), "masked_positions": np.array([[4]])}, "`masked_positions` must be"),
+        (
+            {"token_ids": np.ones((1, 4), int), "padding_mask": np.ones((1, 4, 4), int)},
+            r"`padding_mask` must have the shape of `token_ids`, \(1, 4\).*Received: \(1, 4, 4\).*`sequence_ids`",
+        ),
     ],
 )
 def test_input_that_would_be_misread_is_an_error(inputs, message):
