@@ -71,6 +71,7 @@ def _family_class(cls, stored, folder):
         raise ValueError(
             f"`model_type` of {folder / 'config.json'} must be one of {', '.join(sorted(FAMILIES))}. "
             f"Received: {model_type!r}."
+            + (" The first configs have none: write it into the file." if model_type is None else "")
         )
     found = FAMILIES[model_type]
     if cls is not None and cls is not Backbone and not issubclass(found, cls):
@@ -100,6 +101,8 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         return family(family.CONFIG(**{**size, **fields}), dtype=dtype, **arguments)
     folder = find_folder(path, revision, token)
     stored, open_files = _opened(folder)
+    if stored.get("model_type") is None:  # as in the first configs: the class must say it
+        stored["model_type"] = getattr(cls.CONFIG, "model_type", None)
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
     weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None

@@ -180,6 +180,9 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
 
     with pytest.raises(ValueError, match="model_type.*Received: 'llama'"):
         Backbone.from_preset(with_config(model_type="llama"))
+    with pytest.raises(ValueError, match="Received: None. The first configs have none: write it"):
+        Backbone.from_preset(with_config(model_type=None))
+    assert Bert.from_preset(with_config(model_type=None)).config == CONFIG
     with pytest.raises(ValueError, match="position_embedding_type='absolute' only.*'relative_key'"):
         Backbone.from_preset(with_config(position_embedding_type="relative_key"))
     with pytest.raises(ValueError, match="(?i)activation"):
