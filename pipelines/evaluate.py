@@ -145,7 +145,11 @@ def score_pairs(
 
 
 def score_language_model(model: MaskedLM | CausalLM, corpus: Corpus, batch_size: int, length: int) -> dict[str, float]:
-    """Loss in nats a predicted token over one pass, beside the entropy of the token frequencies."""
+    """Loss in nats a predicted token over one pass, beside the entropy of the token frequencies of this very corpus.
+
+    No model that knows frequencies alone does better on it. Ends of documents, which a causal model predicts as well,
+    are not among these tokens; nor are special tokens, which a masked one never does.
+    """
     model.compile("sgd")
     if isinstance(model, MaskedLM):
         batches = MaskedLMBatches(corpus, batch_size, length, sentence_pairs=model.sentence_pair is not None)
