@@ -40,10 +40,11 @@ class MaskedLMBatches(PassBatches):
             number is random.
         short_sequence_rate: share of documents that are cut into shorter pairs.
         accumulation: items that make up an update.
-        rows: "chunks" of documents; pairs with label 1 for a random B ("segment_pairs", and of single sentences
-            "sentence_pairs") or for A and B exchanged ("sentence_order"); one or two "segments" without a label, as
-            in ELECTRA's code; as many whole lines as fit, across documents or not ("full_sentences", "doc_sentences");
-            a "stream" of all lines; or several chunks in a row ("packed").
+        rows: "chunks" of documents; "known_chunks", those that DistilBERT's code keeps, neither short nor half unknown;
+            pairs with label 1 for a random B ("segment_pairs", and of single sentences "sentence_pairs") or for A and
+            B exchanged ("sentence_order"); one or two "segments" without a label, as in ELECTRA's code; as many whole
+            lines as fit, across documents or not ("full_sentences", "doc_sentences"); a "stream" of all lines; or
+            several chunks in a row ("packed").
         rule: whose masking rule: "bert" never hides special tokens, "roberta", "xlm" and "modernbert" may; with
             `whole_words` "roberta" counts and decides by word. "xlm" and "modernbert" decide for each token by itself.
             "deberta" walks through a row from left to right and hides an n-gram in each window, until it has enough;

@@ -62,6 +62,25 @@ class DocumentRows(ChunkRows):
         self.make_plan("chunks", {}, lambda: [document_chunks(self.document_starts, self.room)])
 
 
+class KnownRows(ChunkRows):
+    """The chunks of `DocumentRows` without those of up to 11 tokens and those of which half or more are unknown.
+
+    Special tokens are counted. The rule is that of DistilBERT's code.
+    """
+
+    def __init__(self, corpus: Corpus, length: int, **_):
+        super().__init__(corpus, length)
+
+        def build() -> list[np.ndarray]:
+            chunks = document_chunks(self.document_starts, self.room)
+            texts = (corpus.tokens[start : start + size] for start, size in chunks.tolist())
+            unknown = np.array([np.count_nonzero(text == corpus.facts["unk_id"]) for text in texts])
+            sizes = chunks[:, 1] + length - self.room
+            return [chunks[(sizes > 11) & (2 * unknown < sizes)]]
+
+        self.make_plan("known_chunks", {"shortest": 12, "unknown": 0.5}, build)
+
+
 class PairRows(ChunkRows):
     """Pairs of segments with a label, in the template for two texts."""
 
@@ -264,6 +283,7 @@ class PackedRows(ChunkRows):
 
 ROWS = {
     "chunks": DocumentRows,
+    "known_chunks": KnownRows,
     "segment_pairs": PairRows,
     "sentence_pairs": SentencePairRows,
     "sentence_order": SentenceOrderRows,

@@ -14,7 +14,7 @@ def _paper(name: str, **changes) -> Recipe:
         optimizer=dict(weight_decay=0.0, beta_1=0.9, beta_2=0.98, epsilon=1e-6, global_clipnorm=5.0),
         objective="Distillation",
         objective_options=dict(temperature=2.0, soft_weight=5.0, mlm_weight=2.0, cosine_weight=1.0),
-        data=dict(rare_exponent=0.7, mask_rate=0.15),
+        data=dict(rows="known_chunks", rare_exponent=0.7, mask_rate=0.15),
         teacher="hf://google-bert/bert-base-uncased",
     )
     return Recipe(name=name, **{**numbers, **changes})
@@ -29,4 +29,5 @@ def tiny() -> Recipe:
     """The twin of base for two cores: one of bert.tiny's two blocks; it is trained first, or given as teacher=."""
     config = dict(NO_DROPOUT, num_layers=1, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
     run = dict(TINY_RUN, steps=1_000, config=config, schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM)
-    return _paper("distilbert.tiny", teacher="bert.tiny", **run)
+    data = dict(rare_exponent=0.7, mask_rate=0.15)  # of a small text, every chunk
+    return _paper("distilbert.tiny", teacher="bert.tiny", data=data, **run)

@@ -85,6 +85,21 @@ def roberta_corpus(tmp_path_factory):
     return Corpus.write(tmp_path_factory.mktemp("lines") / "en", documents, tokenizer)
 
 
+def test_chunks_that_are_short_or_half_unknown_are_left_out(tmp_path, wordpiece):
+    """Of rows of 16: 12 tokens are enough, special ones counted, and so are 8 known ones of 14, but not 7."""
+    known, unknown = "e ", "☃ "
+    documents = [known * 9, known * 10, known * 6 + unknown * 6, known * 5 + unknown * 7, known * 14 + known * 9]
+    corpus = Corpus.write(tmp_path, documents, wordpiece)
+    plain, kept = (MaskedLMBatches(corpus, 8, 16, rows=rows) for rows in ("chunks", "known_chunks"))
+    assert sorted(plain[0][0]["lengths"].tolist()) == [0, 0, 11, 11, 12, 14, 14, 16]
+    assert sorted(kept[0][0]["lengths"].tolist()) == [0, 0, 0, 0, 0, 12, 14, 16]
+    x, targets, _ = kept[0]
+    row = original(x, targets)[x["lengths"] == 14]
+    assert (row == wordpiece.unk_id).sum() == 6
+    with pytest.raises(ValueError, match="gives no row of this kind"):
+        MaskedLMBatches(Corpus.write(tmp_path / "short", [known * 9], wordpiece), 8, 16, rows="known_chunks")
+
+
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
 def test_rows_of_whole_lines(roberta_corpus, kind):
     facts, limit = roberta_corpus.facts, 30
