@@ -43,6 +43,21 @@ def add_bias(x, bias):
     return _add_bias_jax()(x, jax.numpy.asarray(bias))
 
 
+def matrix_product(x, kernel, axis=0):
+    """`x` (n, m) times `kernel`, whose `axis` has the m: (m, v), or (v, m) for axis 1.
+
+    XLA on a CPU has fast products of bfloat16, but only such as leave float32: five times as fast as the others where
+    the processor has a unit for them.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        half = all(keras.backend.standardize_dtype(a.dtype) == "bfloat16" for a in (x, kernel))
+        if half and jax.default_backend() == "cpu":
+            return _bfloat16_product_jax(axis)(x, jax.numpy.asarray(kernel))
+    return keras.ops.matmul(x, kernel) if axis == 0 else keras.ops.einsum("nm,vm->nv", x, kernel)
+
+
 @functools.cache
 def _cross_entropy_jax():
     import jax
@@ -76,4 +91,22 @@ def _add_bias_jax():
 
     function = jax.custom_vjp(lambda x, bias: x + bias)
     function.defvjp(lambda x, bias: (x + bias, None), backward)
+    return function
+
+
+@functools.cache
+def _bfloat16_product_jax(axis):
+    import jax
+
+    def product(a, b, axes):
+        return jax.lax.dot_general(a, b, (axes, ((), ())), preferred_element_type="float32").astype("bfloat16")
+
+    def backward(operands, gradient):
+        x, kernel = operands
+        # Over one axis of rows XLA takes the slow product after all, over two it does not.
+        a, b = (gradient, x) if axis else (x, gradient)
+        return product(gradient, kernel, ((1,), (1 - axis,))), product(a[None], b[None], ((0, 1), (0, 1)))
+
+    function = jax.custom_vjp(lambda x, kernel: product(x, kernel, ((1,), (axis,))))
+    function.defvjp(lambda x, kernel: (function(x, kernel), (x, kernel)), backward)
     return function

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from ..backend.gradients import add_bias
+from ..backend.gradients import add_bias, matrix_product
 
 
 class Dense(keras.layers.Dense):
@@ -17,7 +17,7 @@ class Dense(keras.layers.Dense):
 
     def call(self, x, training=None):
         rows, sizes = _as_rows(x)
-        y = ops.matmul(rows, self.kernel)
+        y = matrix_product(rows, self.kernel)
         y = y if self.bias is None else add_bias(y, self.bias)
         y = y if self.activation is None else self.activation(y)
         return y if rows is x else ops.reshape(y, (*sizes, self.units))
@@ -34,7 +34,7 @@ def tied_logits(x, table, bias=None):
     Returns: float (b, p, v).
     """
     rows, sizes = _as_rows(x)
-    y = ops.einsum("bpm,vm->bpv" if rows is x else "nm,vm->nv", rows, table)
+    y = ops.einsum("bpm,vm->bpv", x, table) if rows is x else matrix_product(rows, table, axis=1)
     y = y if bias is None else add_bias(y, bias)
     return y if rows is x else ops.reshape(y, (*sizes, table.shape[0]))
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kerasbert.backend.gradients import cross_entropy
+from kerasbert.backend.gradients import cross_entropy, matrix_product
 from kerasbert.layers.attention import attend
 from kerasbert.layers.dense import Dense, tied_logits
 from kerasbert.layers.feed_forward import activation_function
@@ -76,6 +76,35 @@ def test_gradients_of_bias_and_table():
         lambda t: tied_logits(ops.convert_to_tensor(x), ops.convert_to_tensor(t), bias), table, upstream
     )
     np.testing.assert_allclose(of_table, np.einsum("bpv,bpm->vm", upstream, x), atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("rows", [6, 7])
+def test_products_in_half_precision(axis, rows):
+    """Those of numbers that bfloat16 has, rounded to its 8 bits at the end: 2^-8 of the result."""
+    x, kernel, upstream = (RNG.normal(size=s).astype("float32") for s in ((rows, 5), (5, 4), (rows, 4)))
+    x, kernel, upstream = (to_numpy(ops.cast(ops.cast(a, "bfloat16"), "float32")) for a in (x, kernel, upstream))
+    stored = kernel.T if axis else kernel
+    half = ops.cast(x, "bfloat16"), ops.cast(stored, "bfloat16")
+    found = matrix_product(*half, axis=axis)
+    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+    of_x = gradient_of(lambda a: matrix_product(ops.cast(a, "bfloat16"), half[1], axis=axis), x, upstream)
+    of_kernel = gradient_of(lambda a: matrix_product(half[0], ops.cast(a, "bfloat16"), axis=axis), stored, upstream)
+    wanted = upstream @ kernel.T, upstream.T @ x if axis else x.T @ upstream
+    np.testing.assert_allclose(to_numpy(ops.cast(found, "float32")), x @ kernel, rtol=2**-7, atol=2**-8)
+    for gradient, expected in zip((of_x, of_kernel), wanted, strict=True):
+        np.testing.assert_allclose(gradient, expected, rtol=2**-7, atol=2**-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="how XLA is asked for products")
+def test_products_in_half_precision_leave_float32():
+    """The form of which XLA has a fast one on CPUs, and of the gradient by the kernel the one with two axes of rows."""
+    import jax
+
+    half = [jax.numpy.ones(shape, "bfloat16") for shape in ((6, 5), (5, 4))]
+    graph = str(jax.make_jaxpr(jax.grad(lambda *a: matrix_product(*a).sum(), argnums=(0, 1)))(*half))
+    products = [line for line in graph.splitlines() if "dot_general[" in line or "dimension_numbers" in line]
+    assert graph.count("preferred_element_type=float32") == 3 and "([0, 1], [0, 1])" in "".join(products)
 
 
 def test_cross_entropy():
