@@ -10,8 +10,8 @@ from .batches import ExampleBatches
 from .sampling import shuffled
 
 WIDTHS = (16, 32, 64, 128, 256, 512)  # wider rows: multiples of the last
-FINE_WIDTHS = (8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
-TOKENS = 2_048  # of a batch at least, however narrow: products of less are slow
+FINE_WIDTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
+TEXT = 64  # tokens of a text by which the size of a batch is reckoned, so that all batches are equally large
 
 
 def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = WIDTHS) -> int:
@@ -28,27 +28,27 @@ def batches_by_length(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Which examples go together, and in how many rows of what width; the longest come first.
 
-    Narrow batches have more rows, up to `TOKENS` tokens. Only the last batch has rows of padding, to a power of two.
-    One of the `FINE_WIDTHS` is used where it has examples for a batch or more.
+    All batches have about as many tokens: wide ones have fewer rows. Only the last batch has rows of padding, to a
+    power of two. One of the `FINE_WIDTHS` is used where it has examples for a batch or more.
 
     lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
 
     Args:
         lengths: int (n,), tokens of each example.
-        batch_size: rows of wide batches.
+        batch_size: rows of a batch that is `TEXT` wide.
         limit: no row is made wider than this, but for those that are longer.
         exact: every batch is as wide as its longest example.
     """
     order = np.argsort(-lengths, kind="stable")
     fine, counts = np.unique([bucket_width(int(n), limit, FINE_WIDTHS) for n in lengths], return_counts=True)
-    rows_of = {int(width): max(batch_size, TOKENS // int(width)) for width in fine}
-    worth = {int(width) for width, count in zip(fine, counts, strict=True) if count >= rows_of[int(width)]}
+    tokens = batch_size * TEXT
+    worth = {int(width) for width, count in zip(fine, counts, strict=True) if count >= tokens // width}
     start = 0
     while start < len(order):
         longest = int(lengths[order[start]])
         width = bucket_width(longest, limit, FINE_WIDTHS)
         width = longest if exact else width if width in worth else bucket_width(longest, limit)
-        rows = max(batch_size, TOKENS // max(width, 1))
+        rows = max(1, tokens // max(width, 1))
         examples = order[start : start + rows]
         yield examples, min(rows, 1 << (len(examples) - 1).bit_length()), width
         start += len(examples)

@@ -238,7 +238,7 @@ class TextEmbedder(Task):
 
         Args:
             texts: a str, or a list of str.
-            batch_size: texts a batch; short ones come in larger batches.
+            batch_size: texts of 64 tokens a batch; of short ones there are more, of long ones fewer.
             prompt: the name of one of the prompts. Default: `default_prompt`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
