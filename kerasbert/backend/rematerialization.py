@@ -38,9 +38,42 @@ def rematerialized(layer):
             finally:
                 inside.pop()
 
-        return keras.remat(run)(*[leaves[place] for place in places])
+        return _recomputed(run, [leaves[place] for place in places])
 
     return kept_small
+
+
+def _recomputed(function, tensors):
+    """`function(*tensors)`, of which the backward pass computes again what it needs."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        if jax.default_backend() == "cpu":
+            return _recomputed_on_cpu(function, tensors)
+    return keras.remat(function)(*tensors)
+
+
+def _recomputed_on_cpu(function, tensors):
+    """On a CPU XLA sees through `jax.checkpoint`: it finds the same computation twice, and keeps the first result.
+
+    So the second one is made from other numbers: the tensors plus 0 times the gradient, which is 0 to all but XLA.
+    """
+    import jax
+    from jax import numpy as jnp
+
+    # Weights, which `function` reads without being given them, take gradients too.
+    function, weights = jax.closure_convert(function, *tensors)
+    several = jax.custom_vjp(lambda tensors, weights: function(*tensors, *weights))
+
+    def backward(kept, gradients):
+        tensors, weights = kept
+        floats = [leaf for leaf in jax.tree.leaves(gradients) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        nothing = 0 * sum(leaf[(0,) * leaf.ndim].astype("float32") for leaf in floats)
+        tensors = [tensor + nothing.astype(tensor.dtype) for tensor in tensors]
+        return jax.vjp(lambda tensors, weights: function(*tensors, *weights), tensors, weights)[1](gradients)
+
+    several.defvjp(lambda tensors, weights: (several(tensors, weights), (tensors, weights)), backward)
+    return several(tensors, weights)
 
 
 def _takes_gradients(leaf):

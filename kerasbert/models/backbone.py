@@ -221,10 +221,7 @@ class Backbone(keras.Model):
         return "Backbone"
 
     def rematerialize(self):
-        """Trains in less memory and a third more time: blocks keep their input only, and compute the rest twice.
-
-        Not on JAX with a CPU, where XLA finds that the two are the same and computes them once.
-        """
+        """Trains in less memory and a third more time: blocks keep their input only, and compute the rest twice."""
         for layer in self._flatten_layers(include_self=False):
             if layer.name.startswith("block_"):
                 layer.call = rematerialized(layer)
