@@ -152,7 +152,7 @@ def score_language_model(model: MaskedLM | CausalLM, corpus: Corpus, batch_size:
     """
     model.compile("sgd")
     if isinstance(model, MaskedLM):
-        batches = MaskedLMBatches(corpus, batch_size, length, sentence_pairs=model.sentence_pair is not None)
+        batches = MaskedLMBatches(corpus, batch_size, length, rows=model.rows)
     else:
         batches = CausalLMBatches(corpus, batch_size, length)
     found = model.evaluate(batches, verbose=0, return_dict=True)

@@ -186,6 +186,7 @@ class Albert(Backbone):
     """
 
     CONFIG = AlbertConfig
+    pair_rows = "sentence_order"
     has_output_positions = True
 
     def __init__(self, config, pooler=True, **kwargs):

@@ -106,6 +106,7 @@ class Backbone(keras.Model):
 
     CONFIG = None  # the config class of the family
     prediction_arguments = {}  # of `call`, when a masked LM head reads the `sequence_output`
+    pair_rows = "segment_pairs"  # of `MaskedLMBatches`, for a second target
     has_output_positions = False  # whether `call` takes `output_positions`, to spare the last block the others
 
     def __init__(self, config, **kwargs):

@@ -77,6 +77,11 @@ class MaskedLM(MaskedScoring, MaskFilling):
 
     # === Text ===
 
+    @property
+    def rows(self):
+        """What `MaskedLMBatches` makes rows of, for the targets of this model."""
+        return "chunks" if self.sentence_pair is None else self.backbone.pair_rows
+
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""
         if y is not None:
@@ -84,7 +89,7 @@ class MaskedLM(MaskedScoring, MaskFilling):
         with tempfile.TemporaryDirectory() as folder:
             corpus = Corpus.write(folder, x, self.require_tokenizer())
             length = min(self.backbone.config.max_length, 128)
-            options = dict(length=length, seed=seed, sentence_pairs=self.sentence_pair is not None)
+            options = dict(length=length, seed=seed, rows=self.rows)
             once = MaskedLMBatches(corpus, batch_size, **options)
             return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 

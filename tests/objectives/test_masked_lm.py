@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from kerasbert.checkpoints.tensor_files import TensorFiles
-from kerasbert.data import ExampleBatches
-from kerasbert.models import Bert, BertConfig
+from kerasbert.data import ExampleBatches, Tokenizer
+from kerasbert.models import Albert, AlbertConfig, Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import adamw
 from tests.models.reference import randomize, their_model, to_numpy
@@ -105,6 +105,27 @@ def test_sentence_pairs_add_their_mean():
     results = loss_of(model, *batch(pairs=True))
     assert results["loss"] == pytest.approx(np.log(61) + np.log(2), rel=1e-6)
     assert results["sentence_pair_loss"] == pytest.approx(np.log(2), rel=1e-6)
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(("family", "strangers"), [((Bert, BertConfig), True), ((Albert, AlbertConfig), False)])
+def test_pairs_of_text_are_those_of_the_family(family, strangers):
+    """BERT's B is of another document half of the time, ALBERT's never is: A and B are exchanged."""
+    documents = ["\n".join([f"{word} {word} {word} {word}"] * 40) for word in ("one", "two", "three", "four", "five")]
+    tokenizer = Tokenizer.train("wordpiece", documents, vocabulary_size=42)
+    config = family[1](**{**TINY, "vocabulary_size": tokenizer.vocabulary_size})
+    model = MaskedLM(family[0](config), sentence_pair=True, tokenizer=tokenizer)
+    batches = model.text_batches(documents, None, None, 8, 1, seed=0, shuffle=True)
+    mixed, labels = [], []
+    for x, y, weights in (batches[i] for i in range(len(batches))):
+        ids = x["token_ids"].copy()
+        rows, slots = np.nonzero(weights["tokens"])
+        ids[rows, x["masked_positions"][rows, slots]] = y["tokens"][rows, slots]
+        for row, length in zip(ids, x["lengths"], strict=True):
+            mixed.append(len(set(tokenizer.decode(row[:length]).split())) > 1)
+        labels.extend(y["sentence_pair"])
+    assert set(labels) == {0, 1}
+    assert mixed == [strangers and label == 1 for label in labels]
 
 
 @pytest.mark.parametrize("pairs", [False, True])
