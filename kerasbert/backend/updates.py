@@ -12,26 +12,55 @@ def dense(gradients):
     return [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
 
 
-def adam_torch(variables, gradients, means, squares, constants, corrections, factors=None):
-    """One Adam update of all torch tensors in place; the rate and the factor of the root stay on the device.
+def clip_torch(gradients, variables, norm):
+    """Torch gradients, with the norm of all together at most `norm`; NaN where that of the given ones is infinite.
 
-    `factors` multiply the rate of each tensor; None for 1.
+    Those that the backward pass left at the variables are scaled in place, others are copied.
+    """
+    import torch
+
+    with torch.no_grad():
+        total = torch.nn.utils.get_total_norm([gradient for gradient in gradients if gradient is not None])
+        scale = torch.clamp(norm / total, max=1.0) + (total - total)
+        left = {id(variable.value.grad) for variable in variables}
+        return [g if g is None else g.mul_(scale) if id(g) in left else g * scale for g in gradients]
+
+
+def adam_torch(variables, gradients, means, squares, constants, rate, step, factors=None):
+    """One Adam update of all torch tensors in place, in one pass over them; rate and step stay on the device.
+
+    Args:
+        constants: beta_1, beta_2, epsilon.
+        rate: float32 ().
+        step: float32 (), 1 in the first update; None leaves out the correction of the moments' bias.
+        factors: multiply the rate of each tensor; None for 1.
     """
     import torch
 
     beta_1, beta_2, epsilon = constants
-    rate, root_scale = corrections
+    if step is None:
+        step = torch.full_like(rate, 1e9)  # when the moments have forgotten that they were 0
+    groups = {}
+    for number, variable in enumerate(variables):
+        factor = 1.0 if factors is None or factors[number] is None else factors[number]
+        groups.setdefault((factor, variable.dtype, variable.device), []).append(number)
     with torch.no_grad():
-        gradients = [g.to(v.dtype) for g, v in zip(gradients, variables, strict=True)]
-        torch._foreach_lerp_(means, gradients, 1 - beta_1)
-        torch._foreach_mul_(squares, beta_2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta_2)
-        denominators = torch._foreach_sqrt(squares)
-        torch._foreach_mul_(denominators, root_scale)
-        torch._foreach_add_(denominators, epsilon)
-        steps = torch._foreach_div(means, denominators)
-        torch._foreach_mul_(steps, rate)
-        for step, factor in zip(steps, factors or [None] * len(steps), strict=True):
-            if factor is not None:
-                step.mul_(factor)
-        torch._foreach_sub_(variables, steps)
+        for held in (*variables, *means, *squares):  # the kernel takes memory as it comes, and not by strides
+            if not held.is_contiguous():
+                held.data = held.contiguous()
+        for (factor, dtype, device), numbers in groups.items():
+            torch._fused_adam_(
+                [variables[i] for i in numbers],
+                [gradients[i].to(dtype).contiguous() for i in numbers],
+                [means[i] for i in numbers],
+                [squares[i] for i in numbers],
+                [],
+                [step.to(device)] * len(numbers),
+                lr=rate.to(device) * factor,
+                beta1=beta_1,
+                beta2=beta_2,
+                weight_decay=0.0,
+                eps=epsilon,
+                amsgrad=False,
+                maximize=False,
+            )

@@ -183,6 +183,11 @@ class LayerRates:
         # A norm over the pieces of a sparse gradient is not the norm of their sum: repeated rows would count apart.
         super().apply(updates.dense(grads), trainable_variables)
 
+    def _clip_gradients(self, grads):
+        if keras.backend.backend() == "torch" and self.global_clipnorm and not self.clipnorm:
+            return updates.clip_torch(grads, self._trainable_variables, self.global_clipnorm)
+        return super()._clip_gradients(grads)
+
     def _apply_weight_decay(self, variables):
         decayed = [variable for variable in variables if self._use_weight_decay(variable)]
         if not decayed or not self.weight_decay:
@@ -249,7 +254,7 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         return learning_rate / mean_share, ops.rsqrt(square_share)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # Torch runs one kernel a tensor and operation: there, all tensors go through each operation together.
+        # Torch runs one kernel a tensor and operation, and makes tensors of what is in between: it has one for all.
         if keras.backend.backend() != "torch":
             return super()._backend_update_step(grads, trainable_variables, learning_rate)
         indices = [self._get_variable_index(variable) for variable in trainable_variables]
@@ -259,7 +264,8 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
             [self._momentums[index].value for index in indices],
             [self._velocities[index].value for index in indices],
             (self.beta_1, self.beta_2, self.epsilon),
-            self._corrections(learning_rate),
+            ops.cast(learning_rate, "float32"),
+            ops.cast(self.iterations + 1, "float32") if self.bias_correction else None,
             [self._rate_factor(variable) for variable in trainable_variables] if self._layer_rates else None,
         )
 

@@ -65,6 +65,19 @@ def test_equals_the_formula(correct, epsilon):
     assert_same(run(optimizer, steps), reference(steps, [0.01] * 20, epsilon=epsilon, correct=correct))
 
 
+def test_any_order_in_memory():
+    """Weights and gradients that lie column by column, as transposed ones do on torch."""
+    steps = gradients(3)
+    held = {n: keras.Variable(np.asfortranarray(keras.ops.convert_to_numpy(v)), name=n) for n, v in variables().items()}
+    optimizer = adamw(0.01, clip_norm=None)
+    optimizer.build(list(held.values()))
+    for step in steps:
+        columns = [keras.ops.transpose(keras.ops.convert_to_tensor(np.ascontiguousarray(g.T))) for g in step.values()]
+        optimizer.apply(columns)
+    found = {name: keras.ops.convert_to_numpy(v) for name, v in held.items()}
+    assert_same([found], reference(steps, [0.01] * 3)[-1:])
+
+
 def test_schedule_and_clipping():
     steps = gradients(12)
     rates = [0.02 * x for x in (0, 1 / 3, 2 / 3, 1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7, 0, 0)]
@@ -153,6 +166,19 @@ def test_exclude_from_weight_decay_is_saved(tiny):
 def test_everything_excluded_and_no_decay(tiny):
     assert decayed(adamw(1.0, no_decay=(".",)), tiny.build_model()) == set()
     assert decayed(adamw(1.0, weight_decay=0.0), tiny.build_model()) == set()
+
+
+@pytest.mark.parametrize("clip_norm", [0.5, 1e3])
+def test_clipping_leaves_the_gradients_that_are_given(clip_norm):
+    steps = gradients(1)
+    given = {name: keras.ops.convert_to_tensor(gradient) for name, gradient in steps[0].items()}
+    optimizer = adamw(0.01, clip_norm=clip_norm)
+    optimizer.build(list(variables().values()))
+    clipped = optimizer._clip_gradients(list(given.values()))
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in steps[0].values()))
+    for before, after, gradient in zip(given.values(), clipped, gradients(1)[0].values(), strict=True):
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(before), gradient)
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(after), gradient * min(1, clip_norm / norm), rtol=1e-6)
 
 
 def test_repeated_rows_count_in_the_norm():
