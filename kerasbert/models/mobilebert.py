@@ -322,15 +322,14 @@ class SplitMaskedLMHead(keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.shape = (config.hidden_dim - config.embedding_dim, config.vocabulary_size)
+        wide, narrow, own = config.hidden_dim, config.embedding_dim, dict(dtype=self.dtype_policy)
+        if wide < narrow:
+            raise ValueError(f"`hidden_dim` must be at least `embedding_dim`. Received: {wide} and {narrow}.")
+        self.shape = (wide - narrow, config.vocabulary_size)
         self.initializer = config.kernel_initializer()
         self.activation = activation_function(config.activation)
-        self.dense = Dense(
-            config.hidden_dim, kernel_initializer=self.initializer, dtype=self.dtype_policy, name="dense"
-        )
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
-        )
+        self.dense = Dense(wide, kernel_initializer=self.initializer, name="dense", **own)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
 
     def build(self, x_shape, table_shape=None):
         self.extra_table = self.add_weight(name="extra_table", shape=self.shape, initializer=self.initializer)

@@ -251,6 +251,12 @@ def test_a_config_that_cannot_be_is_an_error(changes, message):
         MobileBert(MobileBertConfig(**{**TINY, **changes}))
 
 
+def test_the_output_matrix_is_no_narrower_than_the_table():
+    backbone = MobileBert(MobileBertConfig(**{**TINY, "embedding_dim": 30}))
+    with pytest.raises(ValueError, match="at least `embedding_dim`. Received: 26 and 30"):
+        MaskedLM(backbone)
+
+
 def test_input_that_would_be_misread_is_an_error():
     backbone = MobileBert(MobileBertConfig(**TINY))
     with pytest.raises(ValueError, match="`token_ids` must be between 0 and 60"):
