@@ -154,6 +154,13 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
     return cls(student, teacher, dtype=recipe.dtype, **options)
 
 
+def rematerialize(model) -> None:
+    """`Backbone.rematerialize` of all backbones that a model trains."""
+    for part in model._flatten_layers():
+        if isinstance(part, Backbone) and part.trainable:
+            part.rematerialize()
+
+
 def _check_length(recipe: Recipe) -> None:
     longest = max(recipe.length, recipe.long_length)
     family = next(f for f in kerasbert.models.FAMILIES.values() if recipe.backbone in f.family().SIZES)

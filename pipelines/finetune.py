@@ -56,6 +56,7 @@ def finetune(
     num_beams: int = 1,
     limit: int | None = None,
     dtype: str | None = None,
+    less_memory: bool = False,
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
 ) -> dict:
@@ -89,6 +90,7 @@ def finetune(
         num_beams: of an answer that is written.
         limit: use so many examples at most, of each side.
         dtype: such as mixed_bfloat16.
+        less_memory: rematerialise, which makes a step a third longer: blocks keep their input only.
         encoding: of the files.
         columns: names of the columns, where they cannot be guessed: text, pair (of texts, the context) and label.
     """
@@ -117,6 +119,8 @@ def finetune(
     for seed in seeds:
         seed_everything(seed)
         trained = new_model(kind, model, labels, max_length, load_weights=not from_scratch, dtype=dtype)
+        if less_memory:
+            trained.backbone.rematerialize()
         batches = batches_of(trained, kind, shown, wording, balanced, batch_size, epochs, seed)
         steps = len(batches)
         options = dict(warmup=round(warmup_share * steps), weight_decay=weight_decay, layer_decay=layer_decay)

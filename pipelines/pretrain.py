@@ -24,7 +24,7 @@ from kerasbert.training import (
     read_log,
 )
 
-from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, unigram_loss
+from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, rematerialize, unigram_loss
 from .command import command
 from .model_card import write_card
 from .phases import Phases
@@ -42,6 +42,7 @@ def pretrain(
     output: Path | None = None,
     tokenizer: Path | None = None,
     tensorboard: bool = False,
+    less_memory: bool = False,
     set: tuple[str, ...] = (),
 ) -> dict:
     """Pretrains a model by a recipe.
@@ -58,6 +59,7 @@ def pretrain(
         output: folder for the model. Default: RUN/model.
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
+        less_memory: rematerialise, which makes an update a third longer: blocks keep their input only.
         set: changes of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
     """
     chosen = find_recipe(recipe).with_settings(list(set))
@@ -73,6 +75,7 @@ def pretrain(
         keep=keep,
         output=output,
         tensorboard=tensorboard,
+        less_memory=less_memory,
     )
 
 
@@ -100,6 +103,7 @@ def train(
     keep: int = 3,
     output: Path | None = None,
     tensorboard: bool = False,
+    less_memory: bool = False,
 ) -> dict:
     """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`."""
     if min(report_every, held_out_steps, keep) < 1:
@@ -127,6 +131,8 @@ def train(
     devices = share_batches(math.gcd(*(part.rows for part in shared)))
     seed_everything(recipe.seed)
     model = make_model(recipe, next(iter(corpora.values())), **folders)
+    if less_memory:
+        rematerialize(model)
     model.compile(make_optimizer(recipe))
     facts = record_of(recipe, batches)
     claim_folder(run, facts)  # behind everything that can be wrong with the recipe
