@@ -83,12 +83,12 @@ def test_less_is_kept(dtype):
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="XLA says what a program keeps")
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_programs_keep_less(family):
-    """Of 8 blocks the activations of one or two, and the inputs of the others."""
+    """Of 4 blocks the activations of one or two, and the inputs of the others."""
     import jax
 
     kept = {}
     for rematerialize in (False, True):
-        model = make_model(family, rematerialize, num_layers=8)
+        model = make_model(family, rematerialize, num_layers=4)
         x, y = batch(family, rows=64)
         values = [
             [v.value for v in variables] for variables in (model.trainable_variables, model.non_trainable_variables)
@@ -100,4 +100,4 @@ def test_programs_keep_less(family):
 
         program = jax.jit(jax.grad(loss)).lower(*values).compile()
         kept[rematerialize] = program.memory_analysis().temp_size_in_bytes
-    assert kept[True] < 0.6 * kept[False]
+    assert kept[True] < 0.7 * kept[False]
