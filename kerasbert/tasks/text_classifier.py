@@ -27,7 +27,8 @@ class TextClassifier(Task):
         max_length: tokens to which text is cut; default: as many as the backbone takes, up to 512.
         answer_steps: in place of the family's head, an answer network of so many steps for pairs (hypothesis, premise);
             see `AnswerNetwork`. MT-DNN has 5.
-        dropout: rate in front of the output, which MT-DNN sets by task. Default: that of the backbone's config.
+        classifier_dropout: rate in front of the output, which MT-DNN sets by task. Default: that of the backbone's
+            config.
         features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: freezes the backbone and
             reads the mean of its hidden layers; see `FeatureHead`.
         tokenizer: for text.
@@ -47,7 +48,7 @@ class TextClassifier(Task):
         problem="classes",
         max_length=None,
         answer_steps=None,
-        dropout=None,
+        classifier_dropout=None,
         features=None,
         tokenizer=None,
         **kwargs,
@@ -70,20 +71,20 @@ class TextClassifier(Task):
                 f"problem={problem!r}, features={features!r}. Leave out one of them."
             )
         self.answer_steps = answer_steps
-        self.dropout = dropout
+        self.classifier_dropout = classifier_dropout
         self.features = feature_options(features) if features else None
         own = dict(dtype=self.dtype_policy)
         if answer_steps:
+            rate = getattr(backbone.config, "dropout", 0.1) if classifier_dropout is None else classifier_dropout
+            sizes = (len(self.labels), backbone.config.hidden_dim, answer_steps, rate)
             initializer = backbone.config.kernel_initializer()
-            dropout = getattr(backbone.config, "dropout", 0.1) if dropout is None else dropout
-            sizes = (len(self.labels), backbone.config.hidden_dim, answer_steps, dropout, initializer)
-            self.answer_network = AnswerNetwork(*sizes, name="answer_network", **own)
+            self.answer_network = AnswerNetwork(*sizes, initializer, name="answer_network", **own)
         elif self.features:
-            own |= {} if dropout is None else dict(dropout=dropout)
+            own |= {} if classifier_dropout is None else dict(dropout=classifier_dropout)
             self.feature_head = FeatureHead(len(self.labels), pool=True, name="feature_head", **self.features, **own)
             backbone.trainable = False
         else:
-            self.classifier = backbone.make_head("classifier", dropout, num_labels=len(self.labels))
+            self.classifier = backbone.make_head("classifier", classifier_dropout, num_labels=len(self.labels))
         self.build_now()
 
     def example_inputs(self):
@@ -197,7 +198,7 @@ class TextClassifier(Task):
     # === What this task says of itself ===
 
     def arguments(self):
-        names = ("labels", "problem", "max_length", "answer_steps", "dropout", "features")
+        names = ("labels", "problem", "max_length", "answer_steps", "classifier_dropout", "features")
         return {name: getattr(self, name) for name in names}
 
     def variant(self):

@@ -133,13 +133,17 @@ def test_what_cannot_be_trained_on(tokenizer):
 
 def test_dropout_of_a_head(tokenizer, tmp_path):
     """MT-DNN's, task by task, while the encoder keeps its own."""
-    model = TextClassifier(backbone(tokenizer), dropout=0.3, tokenizer=tokenizer)
+    model = TextClassifier(backbone(tokenizer), classifier_dropout=0.3, tokenizer=tokenizer)
     assert model.classifier.dropout.rate == 0.3 and model.backbone.config.dropout == 0.1
     assert TextClassifier(backbone(tokenizer)).classifier.dropout.rate == 0.1
-    assert TextClassifier(backbone(tokenizer), answer_steps=2, dropout=0.3).answer_network.dropout.rate == 0.3
-    assert TextClassifier(backbone(tokenizer), features="mix", dropout=0.3).feature_head.dropout.rate == 0.3
+    pairs = TextClassifier(backbone(tokenizer), answer_steps=2, classifier_dropout=0.3)
+    assert pairs.answer_network.dropout.rate == 0.3
+    assert TextClassifier(backbone(tokenizer), features="mix", classifier_dropout=0.3).feature_head.dropout.rate == 0.3
     model.save_to_preset(tmp_path)
     assert kerasbert.load(tmp_path).classifier.dropout.rate == 0.3
+    for options in ({}, dict(classifier_dropout=0.3)):
+        other = TextClassifier.from_preset(tmp_path, **options, dropout=0.2)
+        assert other.backbone.config.dropout == 0.2 and other.classifier.dropout.rate == 0.3
 
 
 def test_class_weights_weigh(tokenizer):
