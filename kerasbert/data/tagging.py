@@ -1,6 +1,8 @@
 """Tags of words: entities in every scheme, and words into rows whose first pieces carry the tags."""
 
+import functools
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -8,11 +10,15 @@ import numpy as np
 from .tokenizers import Tokenizer
 from .windows import most_context, right_padded_rows, window_starts
 
-# Ideographs, kana and Thai are written without blanks: every character is a word. Then letters and digits with the
-# marks that belong to them, then any other visible character.
-_WORDS = re.compile(
-    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u0e00-\u0e7f\U00020000-\U0003ffff]|(?:\w[\u0300-\u036f]*)+|\S"
-)
+
+@functools.cache
+def _words() -> re.Pattern:
+    """Ideographs, kana and Thai are written without blanks: every character is a word. Then letters and digits, then
+    any other visible character; each with the marks that belong to it: vowel signs, points, accents, joiners."""
+    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c).startswith("M"))
+    marks += "\u200c\u200d"
+    alone = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u0e00-\u0e7f\U00020000-\U0003ffff"
+    return re.compile(f"[{alone}][{marks}]*|\\w+(?:[{marks}]+\\w*)*|\\S[{marks}]*")
 
 
 def words_of(text: str) -> list[tuple[int, int]]:
@@ -20,7 +26,7 @@ def words_of(text: str) -> list[tuple[int, int]]:
 
     "It's  5." -> (0, 2), (2, 3), (3, 4), (6, 7), (7, 8)
     """
-    return [match.span() for match in _WORDS.finditer(text)]
+    return [match.span() for match in _words().finditer(text)]
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:

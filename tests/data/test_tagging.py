@@ -15,6 +15,23 @@ def test_words_are_characters_of_the_text():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "हिन्दी में लिखो",
+        "مُحَمَّد رسول",
+        "می\u200cخواهم بروم",
+        "שָׁלוֹם עולם",
+        "தமிழ் நாடு",
+        "e\u0301te\u0301 ❤\ufe0f",
+        "1\ufe0f\u20e3 x",
+    ],
+)
+def test_marks_belong_to_their_letters(text):
+    """Vowel signs, points and joiners are no words of their own, nor do they end one."""
+    assert [text[a:b] for a, b in words_of(text)] == text.split()
+
+
+@pytest.mark.parametrize(
     "tags, expected",
     [
         ("B-P I-P O I-L", [("P", 0, 2), ("L", 3, 4)]),
