@@ -8,14 +8,35 @@ _REACH = 16  # characters that a preparation may drop, or put in, at one place
 
 
 def trimmed(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Offsets int32 (n, 2) without the white space at the ends of each piece; nothing but white space is empty."""
+    """Offsets int32 (n, 2) without the white space at the ends of each piece; nothing but white space is empty.
+
+    A mark that no piece stands for, as an accent that is stripped, belongs to the letter before it.
+    """
     blank = np.array([*map(str.isspace, text), True])
     starts, stops = np.clip(offsets, 0, len(text)).T
+    if not text.isascii():
+        stops = _with_marks(text, starts, stops)
     solid = np.flatnonzero(~blank)
     after = np.append(solid, len(text))[np.searchsorted(solid, starts)]  # the first character from there on
     before = np.insert(solid, 0, -1)[np.searchsorted(solid, stops)] + 1  # behind the last one up to there
     starts = np.minimum(np.maximum(starts, after), stops)
     return np.stack([starts, np.maximum(np.minimum(stops, before), starts)], axis=1).astype(np.int32)
+
+
+def _with_marks(text: str, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Ends of pieces behind the marks, and the parts of Hangul syllables, that follow and are in no piece."""
+    depth = np.zeros(len(text) + 1, dtype=np.int64)
+    np.add.at(depth, starts, 1)
+    np.add.at(depth, stops, -1)
+    left = np.array([*map(_is_mark, text), False]) & (np.cumsum(depth) == 0)
+    ends = np.flatnonzero(~left)
+    return np.where(stops > starts, ends[np.searchsorted(ends, stops)], stops)
+
+
+def _is_mark(character: str) -> bool:
+    return character > "\u02ff" and (
+        "\u1160" <= character <= "\u11ff" or unicodedata.category(character).startswith("M")
+    )
 
 
 def aligned(changed: str, text: str) -> np.ndarray:

@@ -77,6 +77,7 @@ class QuestionRows:
                 here = slice(start, start + room)
                 rows.append((ids[here], question) if context_first else (question, ids[here]))
                 self._windows.append((number, offsets[here], best[here] == window))
+        self._offsets = [read[context][1] for _, context in self.pairs]
         self.question = np.array([number for number, *_ in self._windows], dtype=np.int32)
         self.x, self._columns = right_padded_rows(facts, rows, "A" if context_first else "B")
         self.null = np.zeros(len(rows), dtype=np.int32)
@@ -89,7 +90,7 @@ class QuestionRows:
         Args:
             answers: of each question (text, first character in the context), or None where there is none.
         """
-        spans = [self._span(number, answer) for number, answer in enumerate(answers)]
+        spans = [self._read_part(number, answer) for number, answer in enumerate(answers)]
         start, end = self.null.copy(), self.null.copy()
         for row, (number, offsets, _) in enumerate(self._windows):
             if spans[number] is None:
@@ -100,6 +101,15 @@ class QuestionRows:
             if whole:
                 start[row], end[row] = self._columns[row] + inside[[0, -1]]
         return {"start": start, "end": end}
+
+    def _read_part(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
+        """Characters of the answer without those at its ends that no piece stands for: signs that are dropped."""
+        span = self._span(number, answer)
+        if span is None:
+            return None
+        offsets = self._offsets[number]
+        pieces = offsets[(offsets[:, 1] > span[0]) & (offsets[:, 0] < span[1])]
+        return (max(span[0], pieces[:, 0].min()), min(span[1], pieces[:, 1].max())) if len(pieces) else None
 
     def _span(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
         """Characters of the answer, found nearest to where it is said to be."""

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from kerasbert.data import Tokenizer
 from kerasbert.data.questions import QuestionRows
 from kerasbert.data.windows import most_context, window_starts
 from tests.data.mixed_text import MARKS, SCRIPTS
@@ -81,6 +82,21 @@ def test_every_span_of_characters_is_found_again(kind, left, request):
             # The pieces may be wider than the answer: a letter of an accent, or a word that is unknown.
             right += text in spans[0].text
     assert right >= 0.95 * held.sum()
+
+
+@pytest.mark.parametrize(
+    "context, answer",
+    [("Zoe\u0301 met Ann", "Zoe\u0301"), ("Rome में Ann", "में"), ("\u200bAnn\ufeff ran", "\u200bAnn\ufeff")],
+)
+def test_answers_whose_last_sign_is_in_no_piece(context, answer):
+    """An accent that is stripped, or a character without width, is a part of the answer all the same."""
+    tokenizer = Tokenizer.train("wordpiece", ["zoe met ann ran rome म"] * 20, vocabulary_size=25, lowercase=True)
+    rows = QuestionRows(tokenizer, [("Ann", context)], max_length=32)
+    targets = rows.targets([(answer, context.index(answer))])
+    start, end = (np.full(rows.x["token_ids"].shape, -9.0) for _ in range(2))
+    start[0, targets["start"]] = end[0, targets["end"]] = 9.0
+    ((spans, _),) = rows.answers(start, end)
+    assert targets["start"] != rows.null and spans[0].text == answer.strip("\u200b\ufeff")
 
 
 def test_ranking_and_no_answer(wordpiece):
