@@ -1,5 +1,6 @@
 """Labelled texts out of tables and plain files, with their columns guessed where the names allow it."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,9 @@ def read_labelled(
     label, white space and the text in each line. Tables (`.csv`, `.tsv`, `.json`, `.jsonl`, `.parquet`; `.gz` allowed)
     have named columns, or numbered ones when `columns` gives numbers.
 
+    Rows on whose label the annotators did not agree are left out with a warning: "-" under SNLI's `gold_label`, and
+    those that a data set of the hub has no label for.
+
     Args:
         several: a text has any number of labels, in a list or with "|" between them.
 
@@ -79,7 +83,12 @@ def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bo
         raise ValueError(f"{path} has no rows.")
     columns = _found(columns, list(rows[0]), path)
     texts, labels = [], []
-    for number, row in enumerate(rows, start=1):
+    kept = [(number, row) for number, row in enumerate(rows, start=1) if not _is_open(row, columns.label, path)]
+    if not kept:
+        raise ValueError(f"Every row of {path} is without a label. Use a part of the data that has them.")
+    if len(kept) < len(rows):
+        warnings.warn(f"{len(rows) - len(kept)} of {len(rows)} rows of {path} have no label: left out.", stacklevel=4)
+    for number, row in kept:
         parts = []
         for name in filter(None, (columns.text, columns.pair)):
             value = row.get(name)
@@ -103,6 +112,14 @@ def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bo
             )
         labels.append(names if several else names[0])
     return Labelled(texts, labels)
+
+
+def _is_open(row: dict, label: str, path: str | Path) -> bool:
+    """Whether a row says that its label is not known."""
+    value = row.get(label)
+    return (value == "-" and str(label).strip().lower() == "gold_label") or (
+        value is None and str(path).startswith("hf://")
+    )
 
 
 def _split(cell) -> list:

@@ -152,10 +152,10 @@ def _hub_rows(source: str) -> list[dict]:
     def named(key, value):
         if key not in names or value is None:
             return value
-        return [names[key][v] for v in value] if isinstance(value, (list, tuple)) else _name(names[key], value)
+        return [_name(names[key], v) for v in value] if isinstance(value, (list, tuple)) else _name(names[key], value)
 
     return [{key: named(key, value) for key, value in row.items()} for row in found]
 
 
-def _name(names: list, value: int):
-    return names[value] if value >= 0 else str(value)  # -1: hidden labels of a test split
+def _name(names: list, value: int) -> str | None:
+    return names[value] if value >= 0 else None  # -1: a hidden label, or one that annotators did not agree on

@@ -107,6 +107,31 @@ def test_data_sets_of_the_hub(monkeypatch):
     assert asked == [("org/films", "test"), ("org/films", "train")]
 
 
+def test_rows_without_an_agreed_label(tmp_path, monkeypatch):
+    """SNLI's "-", and -1 on the hub, are no class of their own."""
+    table = "gold_label\tsentence1\tsentence2\nneutral\ta\tb\n-\tc\td\n"
+    with pytest.warns(UserWarning, match="1 of 2 rows of .*a.tsv have no label"):
+        assert read_labelled(write(tmp_path, "a.tsv", table)).labels == ["neutral"]
+    assert read_labelled(write(tmp_path, "b.csv", "text,label\na,-\nb,+\n")).labels == ["-", "+"]
+
+    class Names:
+        names = ["bad", "good"]
+
+    class Found(list):
+        features = {"text": object(), "label": Names()}
+
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": -1}]
+    monkeypatch.setitem(
+        sys.modules,
+        "datasets",
+        SimpleNamespace(load_dataset=lambda *a, split: Found(rows[-1:] if split == "test" else rows)),
+    )
+    with pytest.warns(UserWarning, match="1 of 2 rows"):
+        assert read_labelled("hf://films").labels == ["good"]
+    with pytest.raises(ValueError, match="Every row of hf://films#test is without a label"):
+        read_labelled("hf://films#test")
+
+
 def test_named_and_numbered_columns(tmp_path):
     path = write(tmp_path, "a.csv", "A plane,An air plane,5.0\nA man,A flute,3.8\n")
     data = read_labelled(path, Columns(text="0", pair="1", label="2"))
