@@ -129,7 +129,7 @@ def score_pairs(
     model: MaskedLM | CausalLM, path: str, batch_size: int, encoding: str, columns: Columns
 ) -> dict[str, float]:
     """How often a language model finds the acceptable sentence of a minimal pair likelier (BLiMP's form)."""
-    rows = read_rows(path, encoding)
+    rows = read_rows(path, encoding, not columns.are_numbers)
     if not rows:
         raise ValueError(f"{path} has no rows.")
     names = (columns.text or "sentence_good", columns.pair or "sentence_bad")

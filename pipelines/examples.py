@@ -91,7 +91,7 @@ def _questions(path, columns: Columns, encoding: str) -> tuple[list, list, list]
             if not any(isinstance(entry, dict) and "question" in entry for entry in content["data"]):
                 return _squad(content["data"], path)
     articles = []
-    for number, row in enumerate(read_rows(path, encoding), start=1):
+    for number, row in enumerate(read_rows(path, encoding, not columns.are_numbers), start=1):
         names = columns.among(row)
         name = column(row, ("question",), names.text, path, "questions", number)
         question = text_of(row, name, path, number, "a question")
@@ -204,7 +204,7 @@ def _sequences(path, columns: Columns, encoding: str) -> tuple[list[str], list[s
             if empty is not None:
                 raise ValueError(f"Every line needs a text. Received: {file} line {empty} without it. Drop the pair.")
         return tuple(sides)
-    rows = read_rows(path, encoding)
+    rows = read_rows(path, encoding, not columns.are_numbers)
     if not rows:
         return [], []
     if isinstance(rows[0].get("translation"), dict):

@@ -36,8 +36,7 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
         return _sentences(lines, columns, source)
     if suffix not in (".csv", ".tsv", ".parquet"):
         return _line_inputs(lines, form, columns, source)
-    header = not any(name is not None and name.isdecimal() for name in vars(columns).values())
-    rows = parquet_rows(source) if suffix == ".parquet" else table_rows(lines, source, header)
+    rows = parquet_rows(source) if suffix == ".parquet" else table_rows(lines, source, not columns.are_numbers)
     return _row_inputs(rows, form, columns, source)
 
 

@@ -26,6 +26,10 @@ class Columns:
     pair: str | None = None
     label: str | None = None
 
+    @property
+    def are_numbers(self) -> bool:
+        return any(name is not None and name.isdecimal() for name in (self.text, self.pair, self.label))
+
     def among(self, names: Iterable[str]) -> "Columns":
         """What is asked of a table with these names."""
         return self
@@ -74,8 +78,7 @@ def read_labelled(
     columns = columns or Columns()
     if suffix_of(path) == ".txt":
         return _plain_lines(Path(path), encoding, several)
-    numbered = any(name is not None and name.isdecimal() for name in vars(columns).values())
-    return _from_rows(read_rows(path, encoding, header=not numbered), columns, path, several)
+    return _from_rows(read_rows(path, encoding, header=not columns.are_numbers), columns, path, several)
 
 
 def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bool) -> Labelled:

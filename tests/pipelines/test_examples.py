@@ -94,6 +94,16 @@ def test_questions_from_squad_and_rows(tmp_path):
     assert len(first_of(read_examples("questions", tmp_path / "a.json"), 1).dataset) == 1
 
 
+def test_tables_without_a_header(tmp_path):
+    """Numbers of columns say that the first line is an example, whatever the kind."""
+    table = write(tmp_path, "a.tsv", "ja\tyes\nnein\tno\n")
+    found = read_examples("sequences", table, Columns(text="0", label="1"))
+    assert (found.x, found.y) == (["ja", "nein"], ["yes", "no"])
+    table = write(tmp_path, "b.tsv", "who sat\tthe cat sat\tcat\n")
+    found = read_examples("questions", table, Columns("0", "1", "2"))
+    assert (found.x, found.y) == ([("who sat", "the cat sat")], [("cat", 4)])
+
+
 @pytest.mark.parametrize(
     "name, text, example, answer",
     [
