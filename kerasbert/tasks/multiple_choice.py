@@ -7,7 +7,7 @@ from keras import ops
 from ..data.bucketing import BucketedBatches
 from ..data.choices import encode_choices
 from ..layers.masks import real_tokens
-from .task import Task
+from .task import Task, is_of_choices, stored_labels
 
 NOT_THERE = -3e4  # the score of a choice that is padding; float16 can hold it
 
@@ -35,6 +35,11 @@ class MultipleChoice(Task):
         self.max_length = max_length or self.longest_row()
         self.choice = backbone.make_head("choice")
         self.build_now()
+
+    @classmethod
+    def head_to_renew(cls, stored, own):
+        """Several labels are no scores of choices; one, as of a ranking, may be."""
+        return "choice" if len(stored_labels(stored)) > 1 and not is_of_choices(stored) else None
 
     def example_inputs(self):
         return {key: array[:, None] for key, array in self.backbone.example_inputs().items()}

@@ -31,6 +31,8 @@ class Task(Trainable):
 
     @classmethod
     def head_to_renew(cls, stored, own):
+        if is_of_choices(stored):
+            return None if own.get("problem") == "score" else cls.label_head
         theirs = stored_labels(stored)
         ours = ["score"] if own.get("problem") == "score" else own.get("labels")
         if cls.label_head is None or ours is None or not theirs:
@@ -81,6 +83,11 @@ def with_stored_labels(stored, own):
     """Arguments with `labels` from a config.json that has them, unless they are given."""
     names = stored_labels(stored)
     return {**own, "labels": names} if "labels" not in own and names else own
+
+
+def is_of_choices(stored):
+    """Whether a config.json is that of a head with one output, for choices."""
+    return any("MultipleChoice" in name for name in stored.get("architectures") or ())
 
 
 def stored_labels(stored):

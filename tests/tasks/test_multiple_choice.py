@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.tasks import MultipleChoice
+from kerasbert.tasks import MultipleChoice, TextClassifier, TokenClassifier
 
 EXAMPLES = [
     ("Ann lives in", ["Rome", "cat", "met"]), ("Bob lives in", ["a", "Bonn"]), ("the cat", ["met a dog", "Rome"]),
@@ -39,6 +39,22 @@ def test_choices_that_are_not_there_change_nothing(model):
     together = model.predict(EXAMPLES, batch_size=1, verbose=0)
     np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-5)
     assert together[1, 2] < -1e4
+
+
+@pytest.mark.filterwarnings("ignore:.*made new")
+def test_folders_of_labels_and_of_choices(tiny_backbone, tokenizer, tmp_path):
+    """A body goes from one task to another, and its head, whose tensors may have the same names, is made new."""
+    labels = ["x", "y", "z"]
+    TextClassifier(tiny_backbone(), labels=labels, tokenizer=tokenizer).save_to_preset(tmp_path / "labels")
+    model = MultipleChoice.from_preset(tmp_path / "labels")
+    assert len(model.choose(EXAMPLES)) == len(EXAMPLES)
+    model.save_to_preset(tmp_path / "choices")
+    for cls in (TextClassifier, TokenClassifier):
+        assert cls.from_preset(tmp_path / "choices", labels=labels).labels == labels
+    again = MultipleChoice.from_preset(tmp_path / "choices")
+    np.testing.assert_array_equal(again.predict(EXAMPLES, verbose=0), model.predict(EXAMPLES, verbose=0))
+    score = TextClassifier.from_preset(tmp_path / "choices", problem="score")
+    np.testing.assert_array_equal(score.classifier.dense.kernel, model.choice.dense.kernel)
 
 
 def test_targets_are_choices_whatever_side_is_padded(model):
