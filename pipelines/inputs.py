@@ -1,17 +1,18 @@
 """Inputs for a model out of lines, tables and files of words, one after the other; labels are not looked at."""
 
 import gzip
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .cells import column, is_missing, number_of, text_of, written_out
+from .cells import column, is_missing, text_of, written_out
 from .choices import TOGETHER, choices_of
 from .examples import SOURCES, joined, squad_questions
 from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
 from .tables import open_text, parquet_rows, read_rows, table_rows, whole_json
-from .tagged import WORD_NAMES, cells_of_line, has_names
+from .tagged import WORD_NAMES, cells_of_line, has_names, is_comment, word_column
 
 
 class Input(NamedTuple):
@@ -148,18 +149,26 @@ def _json_inputs(path: Path, form: str, columns: Columns, encoding: str) -> Iter
 
 
 def _sentences(lines: Iterable[str], columns: Columns, path: Path) -> Iterator[Input]:
-    """The words of one sentence after the other; a blank line is behind a sentence."""
-    word, words, first = number_of(columns, "text", 0, path), [], 1
-    for number, line in enumerate(lines, start=1):
+    """The words of one sentence after the other; a blank line is behind a sentence. See `tagged.read_tags`."""
+    shape, word, block = None, None, []
+    for number, line in enumerate(itertools.chain(lines, [""]), start=1):
         cells = cells_of_line(line.rstrip("\n"))
-        if not cells or cells[0] == "-DOCSTART-":
-            if words:
-                yield Input(words, f"{path} line {first}")
-            words = []
-        elif len(cells) <= word:
-            raise ValueError(f"A line must have {word + 1} columns. Received: {path} line {number}: {line[:60]!r}.")
-        elif not cells[0].startswith("# ") and not (number == 1 and has_names(cells)):  # neither comment nor header
-            first = first if words else number
-            words.append(cells[word])
-    if words:
-        yield Input(words, f"{path} line {first}")
+        if any(cells) and cells[0] != "-DOCSTART-":
+            block.append((number, cells, "\t" in line))
+            continue
+        # The first line that is no comment shows the columns of words.
+        shape = shape or next(((len(row), tabs) for _, row, tabs in block if not row[0].startswith("#")), None)
+        width, tabbed = shape or (2, False)
+        rows = [(at, row) for at, row, tabs in block if not is_comment(row, width, tabbed and not tabs)]
+        block = []
+        if rows and word is None:
+            header = rows[0][1] if has_names(rows[0][1]) else []
+            word = word_column(columns, header, path)
+            rows = rows[bool(header) :]
+        for at, row in rows:
+            if len(row) <= word:
+                raise ValueError(
+                    f"A line must have {word + 1} columns. Received: {path} line {at}: {' '.join(row)[:60]!r}."
+                )
+        if rows:
+            yield Input([row[word] for _, row in rows], f"{path} line {rows[0][0]}")

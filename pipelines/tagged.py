@@ -36,22 +36,28 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list
     """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence.
 
     The first line may name the columns. A line that begins with "#" is a comment where it has another number of
-    columns than the words have.
+    columns than the words have, or blanks in the place of their tabs.
     """
     text = open_text(path, encoding)
     is_csv = suffix_of(path) == ".csv"
-    lines = cells_of(io.StringIO(text, newline=""), path) if is_csv else map(cells_of_line, text.split("\n"))
+    texts = text.split("\n")
+    lines = cells_of(io.StringIO(text, newline=""), path) if is_csv else map(cells_of_line, texts)
     lines = [[] if not any(cells) or cells[0] == "-DOCSTART-" else cells for cells in lines]
-    filled = sorted(filter(None, lines), key=lambda cells: cells[0].startswith("#"))
-    width = len(filled[0]) if filled else 0
-    rows = [(number, cells) for number, cells in enumerate(lines, start=1) if not _is_comment(cells, width)]
+    filled = sorted(((i, cells) for i, cells in enumerate(lines) if cells), key=lambda item: item[1][0][0] == "#")
+    width = len(filled[0][1]) if filled else 0
+    tabs = bool(filled) and not is_csv and "\t" in texts[filled[0][0]]
+    rows = [
+        (number, cells)
+        for number, cells in enumerate(lines, start=1)
+        if not is_comment(cells, width, tabs and "\t" not in texts[number - 1])
+    ]
     header = next((cells for _, cells in rows if cells), [])
     if has_names(header):
         rows = [(number, cells) for number, cells in rows if cells is not header]
     else:
         header = []
     columns = columns.among(header)
-    word = _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
+    word = word_column(columns, header, path)
     tag = _place(columns.label, header, TAG_NAMES, path) if header else number_of(columns, "label", -1, path)
     x: list[list[str]] = [[]]
     y: list[list[str]] = [[]]
@@ -81,8 +87,16 @@ def cells_of_line(line: str) -> list[str]:
     return [cell for cell in (line.split("\t") if "\t" in line else line.split(" ")) if cell]
 
 
-def _is_comment(cells: list[str], width: int) -> bool:
-    return bool(cells) and cells[0].startswith("#") and len(cells) != width
+def is_comment(cells: list[str], width: int, lacks_tabs: bool) -> bool:
+    """Whether a line is one, for words of so many columns."""
+    if not cells or not cells[0].startswith("#"):
+        return False
+    return len(cells) != width or lacks_tabs or cells[0].startswith("# ")
+
+
+def word_column(columns: Columns, header: list[str], path) -> int:
+    """Which column holds the words; the header may have no names."""
+    return _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
 
 
 def has_names(cells: list[str]) -> bool:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from pipelines.examples import read_examples
 from pipelines.inputs import read_inputs, read_line
 from pipelines.labelled import Columns
 from pipelines.predict import answers_of
@@ -46,6 +47,21 @@ def test_lines_by_what_a_model_takes():
 def test_files(tmp_path, name, content, form, expected):
     found = read(tmp_path, name, content, form)
     assert [(item.x, item.where) for item in found] == [(x, f"{tmp_path / name} {where}") for x, where in expected]
+
+
+@pytest.mark.parametrize(
+    "content, columns",
+    [
+        ("Tag Word\nB-PER Ann\nO #\n\nB-PER Bob\n", Columns()),
+        ("Tag Word\nB-PER Ann\nO #\n\nB-PER Bob\n", Columns("Word")),
+        ("# id = 1\n# text = Ann # ...\nAnn\tX\t_\t_\n#\tY\t_\t_\n\n# id = 2\nBob\tX\t_\t_", Columns()),
+        ("# one two\n\nAnn O\n# O\n\nBob O", Columns()),
+    ],
+)
+def test_words_are_those_that_are_measured(tmp_path, content, columns):
+    """Names of columns and comments are read as `read_examples` reads them."""
+    found = [item.x for item in read(tmp_path, "a.conll", content, "words", columns)]
+    assert found == read_examples("tags", tmp_path / "a.conll", columns).x == [["Ann", "#"], ["Bob"]]
 
 
 def test_ids_come_along(tmp_path):
