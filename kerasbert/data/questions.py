@@ -90,6 +90,11 @@ class QuestionRows:
         Args:
             answers: of each question (text, first character in the context), or None where there is none.
         """
+        if len(answers) != len(self.pairs):
+            raise ValueError(
+                "Every question must have an answer, or None. Received: "
+                f"{len(self.pairs)} questions, {len(answers)} answers."
+            )
         spans = [self._read_part(number, answer) for number, answer in enumerate(answers)]
         start, end = self.null.copy(), self.null.copy()
         for row, (number, offsets, _) in enumerate(self._windows):
@@ -115,6 +120,11 @@ class QuestionRows:
         """Characters of the answer, found nearest to where it is said to be."""
         if answer is None:
             return None
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], str):
+            raise ValueError(
+                "An answer must be (text, first character in the context), or None. Received for question "
+                f"{number}: {answer!r:.60}."
+            )
         text, said = answer
         context = self.pairs[number][1]
         bare = text.strip()

@@ -128,6 +128,10 @@ class TaggedRows:
 
     def targets(self, tags: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
         """Labels int32 (windows, s) and their weights float32, 1 where a word is read."""
+        if len(tags) != len(self.texts):
+            raise ValueError(
+                f"Every sentence must have labels. Received: {len(self.texts)} sentences, {len(tags)} labels."
+            )
         y = np.zeros(self.words.shape, dtype=np.int32)
         for row, number in enumerate(self.sentence):
             labels = np.asarray(tags[number], dtype=np.int32)

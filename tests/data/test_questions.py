@@ -115,6 +115,16 @@ def test_ranking_and_no_answer(wordpiece):
     assert [span.text for span in short[:1]] == ["a"] and all(len(span.text.split()) == 1 for span in short)
 
 
+def test_bad_answers(wordpiece):
+    """As many answers as questions: one too many would shift the others in silence."""
+    rows = QuestionRows(wordpiece, [("ten", "net"), ("ten", "a net")])
+    for answers in ([("net", 0)], [("net", 0), None, None]):
+        with pytest.raises(ValueError, match=f"must have an answer.* 2 questions, {len(answers)} answers"):
+            rows.targets(answers)
+    with pytest.raises(ValueError, match="text, first character.* for question 1: 'net'"):
+        rows.targets([None, "net"])
+
+
 def test_bad_questions(wordpiece):
     with pytest.raises(ValueError, match="pair .question, context.* 0: 'text'"):
         QuestionRows(wordpiece, ["text"])

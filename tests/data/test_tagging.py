@@ -105,3 +105,10 @@ def test_bad_sentences(wordpiece):
         TaggedRows(wordpiece, [["a"], 3], 16)
     with pytest.raises(ValueError, match="leave room"):
         TaggedRows(wordpiece, [["a"]], 2)
+
+
+def test_as_many_labels_as_sentences(wordpiece):
+    rows = TaggedRows(wordpiece, [["ten"], ["net"]], max_length=8)
+    for tags in ([[0]], [[0], [1], [1]]):
+        with pytest.raises(ValueError, match=f"Every sentence must have labels. Received: 2 sentences, {len(tags)}"):
+            rows.targets(tags)
