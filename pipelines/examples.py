@@ -118,7 +118,9 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
         if len(starts) != len(texts):
             raise ValueError(f"Every answer has a start, or none. Received: {path} row {number} with {value!r:.80}.")
         return [dict(text=text, answer_start=start) for text, start in zip(texts, starts, strict=True)]
-    value = value if isinstance(value, (list, tuple)) else [value]
+    if not isinstance(value, (list, tuple)):
+        start = row.get("answer_start")  # of tables that have a column of them
+        return [dict(text=str(value), answer_start=None if is_missing(start) else start)]
     return [answer if isinstance(answer, dict) else dict(text=str(answer), answer_start=None) for answer in value]
 
 

@@ -88,6 +88,8 @@ def test_questions_from_squad_and_rows(tmp_path):
     assert [q["is_impossible"] for q in found.dataset[0]["paragraphs"][0]["qas"]] == [False, True]
     table = write(tmp_path, "a.csv", "question,context,answers\nq,a b,\"{'text': ['b'], 'answer_start': [2]}\"\nr,c,\n")
     assert read_examples("questions", table).y == [("b", 2), None]
+    table = write(tmp_path, "b.csv", "question,context,answer,answer_start\nq,a b b,b,4\nr,a b b,b,\n")
+    assert read_examples("questions", table).y == [("b", 4), ("b", 2)], "the second b, and the first one"
     wrong = squad({**ANSWERED, "answers": [{"text": "dog", "answer_start": 0}]})
     with pytest.raises(ValueError, match="part of its context. Received: .* question a: 'dog'"):
         read_examples("questions", write(tmp_path, "c.json", wrong))
