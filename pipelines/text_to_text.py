@@ -35,9 +35,14 @@ class Wording:
             )
 
     @property
+    def name(self) -> str:
+        """What texts of the task begin with: the two held-out sets of MNLI are of one task."""
+        return "mnli" if self.task == "mnli_mismatched" else self.task
+
+    @property
     def targets(self) -> list[str]:
         """What is to be written for each label."""
-        names = {str(number): name for number, name in enumerate(text_to_text.LABELS.get(self.task, ()))}
+        names = {str(number): name for number, name in enumerate(text_to_text.LABELS.get(self.name, ()))}
         return [names.get(label, label) for label in self.labels]
 
     def __call__(self, examples: Examples) -> Examples:
@@ -54,7 +59,7 @@ class Wording:
             defaults = ("sentence1", "sentence2")
         features = {name or default: part for name, default, part in zip(names, defaults, text, strict=False)}
         return text_to_text.classification_text(
-            self.task, {**features, "label": self.labels.index(label)}, self.targets
+            self.name, {**features, "label": self.labels.index(label)}, self.targets
         )
 
     def _scored(self, pair: str | tuple, label: str) -> tuple[str, str]:

@@ -188,6 +188,9 @@ class Writer:
 
 def test_scores_of_what_is_written():
     examples = Examples([("a", "b"), ("c", "d"), ("e", "f")], ["entailment", "not_entailment", "not_entailment"])
+    mismatched = Wording("mnli_mismatched", TASKS["mnli_mismatched"], ["0", "1", "2"])
+    assert mismatched(Examples([("P.", "H.")], ["2"])).x == ["mnli hypothesis: H. premise: P."]
+    assert mismatched(Examples([("P.", "H.")], ["2"])).y == ["contradiction"]
     wording = Wording("rte", TASKS["rte"], ["entailment", "not_entailment"])
     writer = Writer(["entailment", "hello", "not_entailment"])
     scores, answers = wording.score(writer, examples)
