@@ -33,6 +33,9 @@ def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive
 
     labels, predictions = _paired(labels, predictions)
     options = {"pos_label": positive} if positive is not None else {}
+    if labels.ndim == 2 and labels.shape[1] == 1:  # which scikit-learn takes for two classes
+        labels, predictions = (np.reshape(side, -1) for side in (labels, predictions))
+        average, options = "binary", {"pos_label": 1}
     return float(f1_score(labels, predictions, average=average, zero_division=0, **options))
 
 

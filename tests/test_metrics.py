@@ -124,3 +124,12 @@ def test_what_cannot_be_measured():
     ):
         with pytest.raises(ValueError, match=message):
             function(*arguments)
+
+
+def test_f1_of_a_single_label_that_texts_may_have():
+    """One column is one label: what it is not is no second class."""
+    labels, predictions = np.array([[1], [0], [0], [1]]), np.array([[1], [0], [1], [0]])
+    two = np.hstack([labels, labels]), np.hstack([predictions, predictions])
+    for average in ("micro", "macro", "weighted"):
+        assert metrics.f1(labels, predictions, average) == metrics.f1(*two, average) == 0.5
+    assert metrics.f1(np.array([[0], [0], [0]]), np.array([[1], [0], [0]]), "micro") == 0
