@@ -3,6 +3,7 @@
 Paper: Raffel et al. 2019, arXiv 1910.10683, appendix D; the order of features is that of the code.
 """
 
+import math
 import re
 import string
 from collections.abc import Mapping, Sequence
@@ -106,6 +107,8 @@ def score_of(answer: str, limits: tuple[float, float] | None = None) -> float:
     try:
         score = float(answer)
     except ValueError:
+        return -1.0
+    if not math.isfinite(score):  # "nan" and "inf" are words, too
         return -1.0
     return score if limits is None or limits[0] <= score <= limits[1] else -1.0
 

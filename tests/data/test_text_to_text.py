@@ -66,6 +66,7 @@ def test_similarity():
         example = {"sentence1": "a", "sentence2": "b", "label": score}
         assert similarity_text(example) == ("stsb sentence1: a sentence2: b", text)
     assert score_of("2.6") == 2.6 and score_of("two") == -1
+    assert score_of("nan") == score_of("inf") == -1, "what a model writes may be any word"
     assert score_of("0.4") == 0.4 and score_of("0.4", (1, 5)) == score_of("5.2", (1, 5)) == -1
 
 
