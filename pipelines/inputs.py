@@ -91,6 +91,9 @@ def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, nu
         words = written_out(row.get(name))
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
             return words
+    if isinstance(row.get("translation"), dict) and row["translation"]:  # the first language is the source
+        row = row["translation"]
+        return text_of(row, column(row, (), columns.text or next(iter(row)), path, "sources", number), path, number)
     known = {str(name).strip().lower(): name for name in row}
     names = [known[name] for name in (*TEXT_NAMES, *SOURCES) if name in known]
     if columns.text is None and not names:

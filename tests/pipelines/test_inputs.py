@@ -26,6 +26,8 @@ def test_lines_by_what_a_model_takes():
     assert read_line('{"context": "c", "question": "q", "choices": ["x", "y"]}', 1) == ("c", "q", ["x", "y"])
     assert read_line('{"premise": "a", "hypothesis": "b", "label": 0}', 1, "pairs") == ("a", "b")
     assert read_line('{"text": "a", "pair": null}', 1, "pairs") == "a"
+    assert read_line('{"translation": {"de": "ja", "en": "yes"}}', 1, "texts") == "ja"
+    assert read_line('{"translation": {"de": "ja", "en": "yes"}}', 1, "texts", Columns("en")) == "yes"
     assert read_line('{"tokens": ["a", "b"]}', 1, "words") == ["a", "b"]
     assert read_line('{"article": ["One.", "Two."], "highlights": "x"}', 1, "texts") == "One. Two."
 
