@@ -135,7 +135,13 @@ class TextClassifier(Task):
         if self.problem == "classes":
             return label_ids(self.labels, labels)
         if self._are_rows(labels):
-            return np.asarray(labels, "float32")
+            rows = np.asarray(labels, "float32")
+            if rows.shape[1] != len(self.labels):
+                raise ValueError(
+                    f"A row of targets must have 0 or 1 for each of the {len(self.labels)} labels, {self.labels}. "
+                    f"Received: rows of {rows.shape[1]}."
+                )
+            return rows
         rows = np.zeros((len(labels), len(self.labels)), "float32")
         for row, names in zip(rows, labels, strict=True):
             row[label_ids(self.labels, [names] if isinstance(names, str) else names)] = 1.0

@@ -104,6 +104,8 @@ def test_labels_in_every_form(tokenizer):
     assert several.encode_labels([[1, 0], [0, 0], (1, 1)]).tolist() == [[1, 0], [0, 0], [1, 1]]
     assert several.encode_labels([[1], [0]]).tolist() == [[0, 1], [1, 0]]
     several.compile("sgd")
+    with pytest.raises(ValueError, match="for each of the 2 labels.*Received: rows of 3"):
+        several.encode_labels(np.ones((4, 3)))
     with pytest.raises(ValueError, match="several labels must be between 0 and 1. Received: 2.0"):
         several.fit(TEXTS[:2], np.array([[2, 0], [0, 1]]), verbose=0)
     score = TextClassifier(backbone(tokenizer), problem="score", tokenizer=tokenizer)
