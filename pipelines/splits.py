@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from .examples import Examples
 
 
@@ -24,10 +26,15 @@ def named_sources(held_out: str | Path | Sequence[str]) -> dict[str, str]:
 
 
 def split_tenth(examples: Examples) -> tuple[Examples, Examples]:
-    """All but a tenth of the examples, and this tenth, taken evenly from the whole."""
+    """All but a tenth of the examples, and this tenth: of every ten one, at a place that is drawn.
+
+    Every tenth one would be of one class where the classes take turns.
+    """
     if len(examples) < 10:
         raise ValueError(f"A tenth of the examples is one or more of them. Received: {len(examples)} examples.")
+    places = np.random.Generator(np.random.Philox(0)).integers(0, 10, len(examples) // 10)
+    drawn = {10 * ten + int(place) for ten, place in enumerate(places)}
     parts: tuple[list[int], list[int]] = ([], [])
     for number in range(len(examples)):
-        parts[number % 10 == 9].append(number)
+        parts[number in drawn].append(number)
     return tuple(Examples([examples.x[i] for i in part], [examples.y[i] for i in part]) for part in parts)

@@ -82,6 +82,15 @@ def test_early_stopping_goes_back_to_the_best_epoch(folder, tmp_path):
     )
 
 
+@pytest.mark.parametrize("classes", [2, 5])
+def test_what_is_kept_out_has_classes_that_take_turns(classes):
+    examples = Examples([str(i) for i in range(100)], [str(i % classes) for i in range(100)])
+    shown, kept_out = split_tenth(examples)
+    assert len(kept_out) == 10 and len(set(kept_out.y)) > 1
+    assert sorted(map(int, shown.x + kept_out.x)) == list(range(100))
+    assert split_tenth(examples) == (shown, kept_out)
+
+
 def test_balance_gives_every_class_the_same_weight(folder):
     from pipelines.finetune import batches_of, new_model
 
