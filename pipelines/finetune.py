@@ -243,6 +243,12 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
         )
     if names <= set(order):
         return [name for name in order if name in names]
+    if kind == "tags" and all(name.isdecimal() for name in names):
+        warnings.warn(
+            f"Tags are numbers{where}: every one of them, 0 too, counts as a type of entity in precision, recall and "
+            "F1. Write their names, such as O and B-PER.",
+            stacklevel=2,
+        )
     if kind == "tags":
         return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
     return sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)

@@ -82,6 +82,13 @@ def test_early_stopping_goes_back_to_the_best_epoch(folder, tmp_path):
     )
 
 
+def test_tags_that_are_numbers_are_no_entities():
+    """Their scores would count words outside entities as entities, and this is said."""
+    with pytest.warns(UserWarning, match="Tags are numbers in a.jsonl: .* Write their names"):
+        assert label_names("tags", Examples([["a", "b"]], [["1", "0"]]), where=" in a.jsonl") == ["0", "1"]
+    assert label_names("tags", Examples([["a", "b"]], [["B-1", "O"]])) == ["O", "B-1"]
+
+
 @pytest.mark.parametrize("classes", [2, 5])
 def test_what_is_kept_out_has_classes_that_take_turns(classes):
     examples = Examples([str(i) for i in range(100)], [str(i % classes) for i in range(100)])
