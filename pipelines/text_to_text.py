@@ -90,8 +90,11 @@ class Wording:
             return regression_scores(found, np.array([[_number(y)] for y in examples.y])), answers
         right = np.array([self.labels.index(label) for label in examples.y])
         found = np.array([text_to_text.label_of(answer, self.targets) for answer in answers])
+        # As in T5's code: F1 has another label in the place of none, Matthews none as a class of its own. What is
+        # written before a model knows the labels is not their opposite.
+        matthews = metrics.matthews(right, found)
         found = np.where(found < 0, (right + 1) % len(self.labels), found)
-        return classification_scores(np.eye(len(self.labels))[found], right), answers
+        return {**classification_scores(np.eye(len(self.labels))[found], right), "matthews": matthews}, answers
 
 
 def _number(label: str) -> float:

@@ -212,6 +212,8 @@ def test_scores_of_what_is_written():
     scores, answers = wording.score(writer, examples)
     assert writer.asked[0] == "rte sentence1: a sentence2: b" and answers == writer.answers
     assert scores["accuracy"] == pytest.approx(2 / 3)  # no label is wrong whatever was asked
+    scores, _ = wording.score(Writer(["hello"] * 3), examples)
+    assert scores["accuracy"] == scores["f1"] == scores["matthews"] == 0, "what says nothing has no correlation"
 
     examples = Examples([("a", "b"), ("c", "d")], ["2.5", "5"])
     writer = Writer(["2.4", "many"])
