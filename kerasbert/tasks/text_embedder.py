@@ -80,7 +80,7 @@ class TextEmbedder(Task):
     Call:
         inputs: a batch; `token_ids` may be (b, c, s), the c texts of an example.
 
-    Returns: float32 (b, hidden_dim times the number of poolings), or (b, c, ...).
+    Returns: float32 (b, width of the states times the number of poolings), or (b, c, ...).
     """
 
     TRAINING_ONLY = ("pair_classifier",)
@@ -130,7 +130,7 @@ class TextEmbedder(Task):
 
     @property
     def embedding_dim(self):
-        return len(self.poolings) * self.backbone.config.hidden_dim
+        return len(self.poolings) * self._width
 
     def example_inputs(self):
         inputs = super().example_inputs()
@@ -147,6 +147,7 @@ class TextEmbedder(Task):
                 self.pair_classifier(pair_features(vectors))
             return vectors
         x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
+        self._width = x.shape[-1]  # ELMo's states have two directions of hidden_dim
         real = real_tokens(inputs)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
@@ -323,7 +324,7 @@ class TextEmbedder(Task):
             {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
         ]
-        pooling = {"word_embedding_dimension": self.backbone.config.hidden_dim}
+        pooling = {"word_embedding_dimension": self._width}
         pooling |= {switch: name in self.poolings for name, (_, switch) in POOLINGS.items()}
         for path in paths[1:]:
             (folder / path).mkdir(exist_ok=True)

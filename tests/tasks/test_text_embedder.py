@@ -10,7 +10,7 @@ import pytest
 
 import kerasbert
 from kerasbert.data import Tokenizer, bucketing
-from kerasbert.models import Backbone, Bert, BertConfig
+from kerasbert.models import Backbone, Bert, BertConfig, Elmo, ElmoConfig
 from kerasbert.tasks import TextEmbedder
 from kerasbert.tasks.text_embedder import POOLINGS
 from tests.models.reference import randomize, to_numpy
@@ -35,6 +35,13 @@ def backbone(tokenizer):
         max_length=64,
     )
     return randomize(Bert(config, pooler=False))
+
+
+def test_states_that_are_wider_than_hidden_dim(tokenizer):
+    """ELMo's have two directions."""
+    sizes = dict(vocabulary_size=tokenizer.vocabulary_size, num_layers=1, hidden_dim=8, cell_dim=12)
+    model = TextEmbedder(Elmo(ElmoConfig(**sizes, characters=False)), tokenizer=tokenizer)
+    assert model.embedding_dim == 16 and model.embed(TEXTS).shape == (len(TEXTS), 16)
 
 
 # === Pooling ===
