@@ -11,7 +11,7 @@ from .cells import column, is_missing, text_of, written_out
 from .choices import TOGETHER, choices_of
 from .examples import SOURCES, joined, squad_questions
 from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
-from .tables import open_text, parquet_rows, read_rows, table_rows, whole_json
+from .tables import likely_encoding, open_text, parquet_rows, read_rows, table_rows, whole_json
 from .tagged import WORD_NAMES, cells_of_line, has_names, is_comment, word_column
 
 
@@ -43,15 +43,17 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
 
 def text_lines(path: Path, encoding: str) -> Iterator[str]:
     """The lines of a file, without the mark that some begin with."""
-    number = 0
+    number, opener = 0, gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rt", encoding=encoding, newline="") as file:
+        with opener(path, "rt", encoding=encoding, newline="") as file:
             for number, line in enumerate(file, start=1):
                 yield line.removeprefix("\ufeff") if number == 1 else line
     except UnicodeDecodeError as error:
+        with opener(path, "rb") as file:
+            likely = likely_encoding(file.read(2))
         raise ValueError(
             f"{path} is not valid {encoding}, behind line {number}: {error.reason}. Name the file's encoding, such as "
-            "--encoding latin-1; a file of several encodings must be converted first."
+            f"--encoding {likely}; a file of several encodings must be converted first."
         ) from None
 
 

@@ -78,6 +78,11 @@ def cells_of(lines: Iterable[str], path: str | Path) -> Iterator[list[str]]:
         ) from None
 
 
+def likely_encoding(start: bytes) -> str:
+    """Of a file that begins so, and is not what it was said to be."""
+    return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
+
+
 def open_text(path: Path, encoding: str = "utf-8") -> str:
     """The whole text of a file, gzipped or not."""
     try:
@@ -88,7 +93,7 @@ def open_text(path: Path, encoding: str = "utf-8") -> str:
         return data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        likely = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
+        likely = likely_encoding(data[:2])
         raise ValueError(
             f"{path} is not valid {encoding}: line {line}, byte {error.start} (0x{data[error.start]:02x}). Name the "
             f"file's encoding, such as --encoding {likely}; a file of several encodings must be converted first."

@@ -94,6 +94,8 @@ def test_columns_are_named_or_told(tmp_path):
             read(tmp_path, "a.csv", content, "pairs", columns)
     with pytest.raises(ValueError, match="a.txt is not valid utf-8, behind line .*Name the file's encoding"):
         read(tmp_path, "a.txt", b"caf\xe9\n", "pairs")
+    with pytest.raises(ValueError, match="a.txt is not valid utf-8, .* such as --encoding utf-16"):
+        read(tmp_path, "a.txt", "a\n".encode("utf-16"), "pairs")
     with pytest.raises(ValueError, match=r"'text'. Received: .*a.jsonl row 2 without it"):
         read(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": null}', "pairs")
     with pytest.raises(FileNotFoundError, match="no file .*none.csv"):
