@@ -6,10 +6,10 @@
 
 Every masked language model first learns how frequent words are, and to copy the tenth of the targets that is shown: it
 rests at nine tenths of the entropy of words (the plateau). What it gains below comes from context. Relative positions
-leave the plateau first: DeBERTa's is the last of the settings. `settings` trains each row of SETTINGS for the same
-time, `long` one of them for longer, `reviews` fine-tunes the result and the same model from scratch, three seeds each.
-Every training is a cell: its row is appended to RESULTS once it is finished, a cell that is there is not run again, and
-a cell that was cut off continues from its checkpoint.
+leave the plateau first: DeBERTa's and ModernBERT's are the last of the settings. `settings` trains each row of SETTINGS
+for the same time, `long` one of them for longer, `reviews` fine-tunes the result and the same model from scratch, three
+seeds each. Every training is a cell: its row is appended to RESULTS once it is finished, a cell that is there is not
+run again, and a cell that was cut off continues from its checkpoint.
 """
 
 import hashlib
@@ -60,6 +60,11 @@ RELATIVE = {
     **dict(num_layers=4, hidden_dim=256, num_heads=4, feed_forward_dim=1_024, mask_decoder=True),
     "initializer_range": 0.06,
 }
+# ModernBERT of the same size.
+ROTARY = {
+    **dict(num_layers=4, hidden_dim=256, num_heads=4, feed_forward_dim=704),
+    "attention_output_dropout": 0.0,
+}
 
 
 def peak(rate: float) -> dict:
@@ -83,6 +88,13 @@ SETTINGS = {
     "8 rows, rate 1e-4": {**FEW_ROWS, **peak(1e-4)},
     "8 rows, dropout 0.1": {**FEW_ROWS, "config": {}},
     "relative positions, 8 rows": {**FEW_ROWS, "backbone": "deberta_base", "config": RELATIVE},
+    "rotary positions, 8 rows, 30% masks": {
+        **FEW_ROWS,
+        "backbone": "modernbert_base",
+        "config": ROTARY,
+        "data": dict(mask_rate=0.3),
+        "schedule": dict(peak=2e-3, warmup=200),
+    },
 }
 
 

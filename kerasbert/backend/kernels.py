@@ -62,8 +62,10 @@ def _torch_attention(query, key, value, mask, bias, scale, dropout):
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
         return None
-    # A layer without a seed draws from torch's own generator, as the kernels do.
-    if dropout is not None and (not isinstance(dropout, keras.layers.Dropout) or dropout.seed is not None):
+    # A layer without a seed draws from torch's own generator, as the kernels do; a CPU has none for dropout, and the
+    # layer's masks are cheaper than those of its loops.
+    ours = isinstance(dropout, keras.layers.Dropout) and dropout.seed is None and query.device.type != "cpu"
+    if dropout is not None and not ours:
         return None
     rate = 0.0 if dropout is None else dropout.rate
     # Flash attention on a GPU knows order, but takes no mask.

@@ -1,26 +1,81 @@
-"""Random masks on JAX as a hash of each position, which costs a fifteenth of the bits that JAX draws."""
+"""Random masks at a fraction of the time of the backends' own, which on CPUs are up to a third of a training step."""
 
 import math
 
+import keras
+
+
+def dropped(x, rate, noise_shape, seed_generator):
+    """`x` with a share `rate` of its values 0, the others divided by 1 - `rate`; None where the backend's way is best.
+
+    Args:
+        x: float, any shape.
+        rate: more than 0, less than 1.
+        noise_shape: Keras's: axes of size 1 share their mask, None is the size of `x`.
+        seed_generator: Keras's. Without a seed of its own, torch draws from its global generator.
+    """
+    if keras.backend.backend() == "torch":
+        own = noise_shape is not None or seed_generator._initial_seed is not None
+        on_cpu = getattr(getattr(x, "device", None), "type", None) == "cpu"
+        return x * _factors(x, rate) if on_cpu and not own else None
+    if keras.backend.backend() not in ("jax", "tensorflow") or isinstance(x, keras.KerasTensor):
+        return None
+    shape = keras.ops.shape(x)
+    if noise_shape is not None:
+        shape = tuple(own or size for own, size in zip(noise_shape, shape, strict=True))
+    mask = kept(shape, rate, seed_generator.next())
+    return keras.ops.where(mask, x / (1 - rate), keras.ops.zeros((), x.dtype))
+
+
+def _factors(x, rate):
+    """On torch: 0 or 1 / (1 - `rate`) for each value of `x`, by 16 bits each.
+
+    Four masks a number of the generator, and arithmetic on float32: torch has fast loops for it, not for bool.
+    """
+    import torch
+
+    count, steps = x.numel(), 2**15
+    hidden = min(round(rate * 2 * steps), 2 * steps - 1)
+    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    bits = bits[:count].view(x.shape).to(torch.float32)  # -32,768, ..., 32,767, of which the first are hidden
+    scale = 1 / (1 - hidden / (2 * steps))
+    return bits.sub_(hidden - steps - 1).mul_(scale).clamp_(0, scale).to(x.dtype)
+
+
+# === By a hash ===
+
 
 def kept(shape, rate, seed):
-    """bool of `shape`, False for a share of `rate`: a pure function of `seed`, uint32 (2,).
+    """On JAX and TensorFlow: bool of `shape`, False for a share of `rate`, a pure function of `seed`, integers (2,).
 
     XLA computes it inside the pass that uses it. The hash is one of two rounds found by search ("lowbias32", Chris
     Wellons 2018), with one word of the seed in front of each.
     """
-    from jax import lax
-    from jax import numpy as jnp
-
-    first = _scrambled(seed[0] ^ _scrambled(seed[1], 0), 0)
-    positions = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    bits = _scrambled(positions + first, _scrambled(first + seed[1], 0))
-    return bits >= jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
+    low, high = _uint32(seed[0]), _uint32(seed[1])
+    first = _scrambled(low ^ _scrambled(high, _uint32(0)), _uint32(0))
+    bits = _scrambled(_positions(shape) + first, _scrambled(first + high, _uint32(0)))
+    return bits >= _uint32(min(round(rate * 2**32), 2**32 - 1))
 
 
 def _scrambled(x, key):
-    from jax import numpy as jnp
+    x = (x ^ _shifted(x, 16)) * _uint32(0x21F0AAAD) ^ key
+    x = (x ^ _shifted(x, 15)) * _uint32(0x735A2D97)
+    return x ^ _shifted(x, 15)
 
-    x = (x ^ (x >> 16)) * jnp.uint32(0x21F0AAAD) ^ key
-    x = (x ^ (x >> 15)) * jnp.uint32(0x735A2D97)
-    return x ^ (x >> 15)
+
+def _shifted(x, bits):
+    return keras.ops.bitwise_right_shift(x, _uint32(bits))
+
+
+def _uint32(x):
+    return keras.ops.cast(x, "uint32")
+
+
+def _positions(shape):
+    """0, 1, 2, ... in `shape`."""
+    if keras.backend.backend() == "jax":
+        from jax import lax
+        from jax import numpy as jnp
+
+        return lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    return _uint32(keras.ops.reshape(keras.ops.arange(math.prod(shape), dtype="int32"), shape))

@@ -2,11 +2,11 @@
 
 import keras
 
-from ..backend.random_masks import kept
+from ..backend.random_masks import dropped
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout layer, with masks on JAX that are cheap to draw and need not be kept for the gradient.
+    """Keras's dropout layer, with masks that are cheap to draw; on JAX and TensorFlow the gradient need not keep them.
 
     Call:
         inputs: float, any shape.
@@ -16,10 +16,7 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        if not training or not 0 < self.rate < 1 or keras.backend.backend() != "jax":
+        if not training or not 0 < self.rate < 1:
             return super().call(inputs, training=training)
-        shape = tuple(inputs.shape)
-        if self.noise_shape is not None:
-            shape = tuple(own or size for own, size in zip(self.noise_shape, shape, strict=True))
-        mask = kept(shape, self.rate, self.seed_generator.next())
-        return keras.ops.where(mask, inputs / (1 - self.rate), keras.ops.zeros((), inputs.dtype))
+        y = dropped(inputs, self.rate, self.noise_shape, self.seed_generator)
+        return super().call(inputs, training=training) if y is None else y
