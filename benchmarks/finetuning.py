@@ -240,7 +240,7 @@ def run_cell(name: str, data: Path, work: Path) -> None:
         found = getattr(baselines, start)(job.kind, training, testing)
         seconds = time.process_time() - begin
     else:
-        folder = start_folder(start, data)
+        folder = None if job.kind == "sequences" else start_folder(start, data)
         rate = job.rate * (3 if start in ("small", "scratch") and job.kind != "sequences" else 1)
         numbers = dict(length=job.length, epochs=job.epochs, batch_size=job.batch_size, rate=rate)
         model = train(job, start, folder, training, rate, int(seed), work / name.replace(", ", "_").replace(" ", "_"))
@@ -303,7 +303,7 @@ def start_folder(start: str, data: Path) -> Path:
     return english_bert.RUNS / english_bert.folder_of(row["cell"]) / "model"
 
 
-def train(job: Job, start: str, folder: Path, training: Examples, rate: float, seed: int, output: Path):
+def train(job: Job, start: str, folder: Path | None, training: Examples, rate: float, seed: int, output: Path):
     """A fine-tuned model."""
     seed_everything(seed)
     labels = label_names(job.kind, training)

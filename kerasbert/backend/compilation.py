@@ -1,5 +1,7 @@
 """Compiled programs, and whether a value is known now or only when one runs."""
 
+import contextlib
+import ctypes
 import hashlib
 import os
 import platform
@@ -125,6 +127,22 @@ def recorded(function, programs, key, *arguments):
         return function
     graph, structure = programs[key]
     return lambda *arguments: keras.tree.pack_sequence_as(structure, graph(*keras.tree.flatten(arguments)))
+
+
+class CompilerMemory(keras.callbacks.Callback):
+    """Gives back to the system what compiling the first step has freed, half a gigabyte for a T5-base.
+
+    GNU's C library would keep it. Others do not have the function, and need none.
+    """
+
+    def on_train_begin(self, logs=None):
+        self._first = compiles_shapes()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._first:
+            self._first = False
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def keep_programs(folder=None):

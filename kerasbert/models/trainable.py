@@ -6,6 +6,7 @@ import warnings
 import keras
 import numpy as np
 
+from ..backend.compilation import CompilerMemory
 from ..backend.distribution import batch_shards, num_replicas
 from ..data.batches import Batches, ExampleBatches
 from ..data.bucketing import BucketedBatches
@@ -234,6 +235,7 @@ class Trainable(TrainingMode):
         feed.start(first)
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
             callbacks.append(Progress(len(x)))
+        callbacks.append(CompilerMemory())
         with checked_inputs():
             return super().fit(
                 feed.for_keras(),
