@@ -100,6 +100,8 @@ def _questions(path, columns: Columns, encoding: str) -> tuple[list, list, list]
         name = column(row, ("answers", "answer"), names.label, path, "answers", number)
         answers = _answers(row, name, path, number)
         entry = {"id": str(row.get("id", number - 1)), "question": question, "answers": answers}
+        if _is_impossible(row):
+            entry["is_impossible"] = True
         articles.append({"paragraphs": [{"context": context, "qas": [entry]}]})
     return _squad(articles, path)
 
@@ -124,8 +126,16 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
     return [answer if isinstance(answer, dict) else dict(text=str(answer), answer_start=None) for answer in value]
 
 
+def _is_impossible(question: dict) -> bool:
+    """Whether a question says that it has no answer; tables write it out."""
+    return str(question.get("is_impossible")).strip().lower() in ("true", "1", "1.0")
+
+
 def _squad(articles: list, path) -> tuple[list, list, list]:
-    """(pairs, answers, articles): of version 1.1 where every question has an answer, else of version 2.0."""
+    """(pairs, answers, articles): of version 1.1 where every question has an answer, else of version 2.0.
+
+    A question that is impossible has no answer, whatever answers stand there: as BERT's code reads them.
+    """
     x, y, seen, entries = [], [], set(), list(squad_questions(articles, path))
     for paragraph, question in entries:
         key = question.get("id")
@@ -137,7 +147,7 @@ def _squad(articles: list, path) -> tuple[list, list, list]:
         for part, name in ((question, "question"), (paragraph, "context")):
             if not isinstance(part.get(name), str) or not part[name].strip():
                 raise ValueError(f"A question needs a {name}. Received: {where} without it. Drop it.")
-        answers = question["answers"] = question.get("answers") or []
+        answers = question["answers"] = [] if _is_impossible(question) else question.get("answers") or []
         x.append((question["question"], paragraph["context"]))
         y.append(_first_answer(answers, paragraph["context"], where))
     if None in y:

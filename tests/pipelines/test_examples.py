@@ -96,6 +96,18 @@ def test_questions_from_squad_and_rows(tmp_path):
     assert len(first_of(read_examples("questions", tmp_path / "a.json"), 1).dataset) == 1
 
 
+def test_impossible_questions_have_no_answer(tmp_path):
+    """Whatever answers stand there: plausible ones, perhaps of another context."""
+    plausible = {**OPEN, "answers": [{"text": "dog", "answer_start": 0}]}
+    found = read_examples("questions", write(tmp_path, "a.json", squad(ANSWERED, plausible)))
+    assert found.y == [("cat", 4), None]
+    assert [q["answers"] for q in found.dataset[0]["paragraphs"][0]["qas"]] == [ANSWERED["answers"], []]
+    row = {"question": "who ran", "context": "the cat sat", "answers": ["cat"], "is_impossible": True}
+    assert read_examples("questions", write(tmp_path, "a.jsonl", row)).y == [None]
+    table = write(tmp_path, "a.csv", "question,context,answer,is_impossible\nq,a b,b,True\nr,a b,b,False\n")
+    assert read_examples("questions", table).y == [None, ("b", 2)]
+
+
 def test_tables_without_a_header(tmp_path):
     """Numbers of columns say that the first line is an example, whatever the kind."""
     table = write(tmp_path, "a.tsv", "ja\tyes\nnein\tno\n")
