@@ -12,7 +12,9 @@ from .choices import TOGETHER, choices_of
 from .examples import SOURCES, joined, squad_questions
 from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
 from .tables import likely_encoding, open_text, parquet_rows, read_rows, table_rows, whole_json
-from .tagged import WORD_NAMES, cells_of_line, has_names, is_comment, word_column
+from .tagged import WORD_NAMES, cells_of_line, has_names, is_comment, shows_columns, word_column
+
+HEAD = 100  # lines at the start of a file that show what it holds
 
 
 class Input(NamedTuple):
@@ -24,7 +26,11 @@ class Input(NamedTuple):
 
 
 def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encoding: str = "utf-8") -> Iterator[Input]:
-    """The inputs in a file, by its ending, or in lines. All but `.json` are read as they come; `.gz` is allowed."""
+    """The inputs in a file, by its ending, or in lines. All but `.json` are read as they come; `.gz` is allowed.
+
+    Words of a tagger may stand in columns, with tags or none, in a `.txt`, too: its first lines show it, or columns
+    that are numbers say it.
+    """
     if not isinstance(source, Path):
         return _line_inputs(source, form, columns, "the input")
     if not source.is_file():
@@ -33,6 +39,11 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
     if suffix == ".json":
         return _json_inputs(source, form, columns, encoding)
     lines = text_lines(source, encoding)
+    if suffix == ".txt" and form == "words":
+        head = list(itertools.islice(lines, HEAD))
+        lines = itertools.chain(head, lines)
+        if columns.are_numbers or shows_columns([cells_of_line(line.rstrip("\n")) for line in head]):
+            return _sentences(lines, columns, source)
     if suffix in (".conll", ".iob", ".bio", ".annotated"):
         return _sentences(lines, columns, source)
     if suffix not in (".csv", ".tsv", ".parquet"):

@@ -1,6 +1,7 @@
 """Tagged words out of files: a word a line, or a sentence a row."""
 
 import io
+import re
 from pathlib import Path
 
 from .cells import column, list_of, number_of
@@ -9,6 +10,7 @@ from .tables import cells_of, open_text, read_rows, suffix_of
 
 WORD_NAMES = ("tokens", "words", "sentence", "token", "word")
 TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label")
+TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
 def read_tags(path: str | Path, columns: Columns, encoding: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -92,6 +94,20 @@ def is_comment(cells: list[str], width: int, lacks_tabs: bool) -> bool:
     if not cells or not cells[0].startswith("#"):
         return False
     return len(cells) != width or lacks_tabs or cells[0].startswith("# ")
+
+
+def shows_columns(rows: list[list[str]]) -> bool:
+    """Whether the first lines of a file, as cells, are words with tags, and not lines of text.
+
+    -DOCSTART- says so; or all of them have as many columns, two or more, of which the last is a tag of a scheme such as
+    BIO, and one of those is O.
+    """
+    rows = [cells for cells in rows if any(cells)]
+    if rows and rows[0][0] == "-DOCSTART-":
+        return True
+    rows = [cells for cells in rows if not cells[0].startswith("#")]
+    last = {cells[-1] for cells in rows}
+    return len({len(cells) for cells in rows}) == 1 < len(rows[0]) and "O" in last and all(map(TAG.fullmatch, last))
 
 
 def word_column(columns: Columns, header: list[str], path) -> int:

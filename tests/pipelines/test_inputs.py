@@ -66,6 +66,30 @@ def test_words_are_those_that_are_measured(tmp_path, content, columns):
     assert found == read_examples("tags", tmp_path / "a.conll", columns).x == [["Ann", "#"], ["Bob"]]
 
 
+@pytest.mark.parametrize(
+    "content, columns",
+    [
+        ("-DOCSTART- -X- -X- O\n\nAnn NNP I-NP B-PER\nran VBD I-VP O\n\nBob NNP I-NP B-PER\n", Columns()),
+        ("# id 1\nAnn\tB-PER\r\nran\tO\r\n\r\nBob\tS-PER\r\n", Columns()),
+        ("-DOCSTART-\n\nAnn NN\nran VB\n\nBob NN", Columns()),
+        ("NN Ann\nVB ran\n\nNN Bob", Columns("1", label="0")),
+    ],
+)
+def test_text_files_that_show_columns(tmp_path, content, columns):
+    """CoNLL-2003 is a `test.txt`: its words are those that are measured."""
+    found = [item.x for item in read(tmp_path, "test.txt", content, "words", columns)]
+    assert found == read_examples("tags", tmp_path / "test.txt", columns).x == [["Ann", "ran"], ["Bob"]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["Vitamin B-12\nVitamin B-6", "Ann ran to O\nAnn O", "Ann ran\nBob sat", '{"text": "a O"}', "O\nO", "", "a O\nb x"],
+)
+def test_text_files_without_columns(tmp_path, content):
+    found = [item.x for item in read(tmp_path, "a.txt", content, "words")]
+    assert found == [line if line[:1] != "{" else "a O" for line in content.split("\n") if line]
+
+
 def test_ids_come_along(tmp_path):
     question = {"id": "7", "question": "q"}  # a test set has no answers
     content = json.dumps({"data": [{"paragraphs": [{"context": "c", "qas": [question]}]}]}, indent=1)
