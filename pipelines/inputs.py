@@ -74,12 +74,13 @@ def read_line(
     """The input that a line holds: text, parts with tabs between them where a model takes parts, or JSON.
 
     Args:
-        form: what a model takes: words, questions, choices, pairs or texts. Default: what the line looks like.
+        form: what a model takes: words, questions, choices, pairs, texts or sources, which are the texts that a model
+            was trained on to write others. Default: what the line looks like.
     """
     line = line.strip()
     if line.startswith("{"):
         return input_of(_parsed(line, number), form, columns or Columns(), path, number)
-    if form in ("words", "texts") or "\t" not in line:
+    if form in ("words", "texts", "sources") or "\t" not in line:
         return line
     if form == "choices":
         context, *choices = line.split("\t")
@@ -108,7 +109,8 @@ def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, nu
         row = row["translation"]
         return text_of(row, column(row, (), columns.text or next(iter(row)), path, "sources", number), path, number)
     known = {str(name).strip().lower(): name for name in row}
-    names = [known[name] for name in (*TEXT_NAMES, *SOURCES) if name in known]
+    usual = (*SOURCES, *TEXT_NAMES) if form == "sources" else (*TEXT_NAMES, *SOURCES)
+    names = [known[name] for name in usual if name in known]
     if columns.text is None and not names:
         raise ValueError(
             "A line of JSON must have text, words, question and context, or context and choices, and a table a column "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import kerasbert
-from kerasbert.objectives import MaskedLM
+from kerasbert.objectives import MaskedLM, Seq2SeqLM
 from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
@@ -23,7 +23,7 @@ from .labelled import GUESSED, Columns
 # What each class takes; see `inputs.read_line`.
 FORMS = {
     TokenClassifier: "words", QuestionAnswerer: "questions", MultipleChoice: "choices", TextClassifier: "pairs",
-    MaskedLM: "pairs", TextEmbedder: "texts", NextToken: "texts",
+    MaskedLM: "pairs", TextEmbedder: "texts", Seq2SeqLM: "sources", NextToken: "texts",
 }  # fmt: skip
 
 

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
+from kerasbert.objectives import CausalLM, Seq2SeqLM
 from pipelines.examples import read_examples
 from pipelines.inputs import read_inputs, read_line
 from pipelines.labelled import Columns
-from pipelines.predict import answers_of
+from pipelines.predict import FORMS, answers_of
 
 pytestmark = pytest.mark.one_backend
 
@@ -88,6 +89,27 @@ def test_text_files_that_show_columns(tmp_path, content, columns):
 def test_text_files_without_columns(tmp_path, content):
     found = [item.x for item in read(tmp_path, "a.txt", content, "words")]
     assert found == [line if line[:1] != "{" else "a O" for line in content.split("\n") if line]
+
+
+@pytest.mark.parametrize(
+    "row, text",
+    [
+        ({"text": "a b", "source": "CNN", "summary": "a"}, "CNN"),
+        ({"sentence": "a b", "document": "c d", "summary": "c"}, "c d"),
+        ({"text": "a b", "summary": "a"}, "a b"),
+    ],
+)
+def test_sources_are_those_that_a_model_learns_from(tmp_path, row, text):
+    """What `finetune` takes for the source, `predict` takes, too; for other models the text is the text."""
+    (found,) = read(tmp_path, "a.jsonl", json.dumps(row), "sources")
+    assert [found.x] == read_examples("sequences", tmp_path / "a.jsonl").x == [text]
+    assert read_line(json.dumps(row), 1, "texts") == (row["text"] if "text" in row else row["sentence"])
+
+
+def test_forms_of_models():
+    """A Seq2SeqLM is asked for sources, before it is a language model."""
+    forms = [form for cls, form in FORMS.items() if issubclass(Seq2SeqLM, cls)]
+    assert forms[0] == "sources" and [form for cls, form in FORMS.items() if issubclass(CausalLM, cls)][0] == "texts"
 
 
 def test_ids_come_along(tmp_path):
