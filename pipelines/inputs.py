@@ -11,8 +11,19 @@ from .cells import column, is_missing, text_of, written_out
 from .choices import TOGETHER, choices_of
 from .examples import SOURCES, joined, squad_questions
 from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
-from .tables import likely_encoding, open_text, parquet_rows, read_rows, table_rows, whole_json
-from .tagged import WORD_NAMES, cells_of_line, has_names, is_comment, shows_columns, word_column
+from .tables import cells_of, likely_encoding, open_text, parquet_rows, read_rows, table_rows, whole_json
+from .tagged import (
+    WORD_NAMES,
+    begins_sentence,
+    cells_of_line,
+    has_names,
+    is_comment,
+    lines_of_cells,
+    sentence_column,
+    shows_columns,
+    shows_words,
+    word_column,
+)
 
 HEAD = 100  # lines at the start of a file that show what it holds
 
@@ -28,8 +39,8 @@ class Input(NamedTuple):
 def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encoding: str = "utf-8") -> Iterator[Input]:
     """The inputs in a file, by its ending, or in lines. All but `.json` are read as they come; `.gz` is allowed.
 
-    Words of a tagger may stand in columns, with tags or none, in a `.txt`, too: its first lines show it, or columns
-    that are numbers say it.
+    Words of a tagger may stand in columns in a `.txt` and in a table, too: the first lines show it, or, of a `.txt`,
+    columns that are numbers say it.
     """
     if not isinstance(source, Path):
         return _line_inputs(source, form, columns, "the input")
@@ -39,17 +50,25 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
     if suffix == ".json":
         return _json_inputs(source, form, columns, encoding)
     lines = text_lines(source, encoding)
-    if suffix == ".txt" and form == "words":
+    if suffix in (".txt", ".csv", ".tsv") and form == "words":
         head = list(itertools.islice(lines, HEAD))
         lines = itertools.chain(head, lines)
-        if columns.are_numbers or shows_columns([cells_of_line(line.rstrip("\n")) for line in head]):
-            return _sentences(lines, columns, source)
+        if _are_words(head, suffix, columns, source):
+            return _sentences(lines, columns, source, suffix == ".csv")
     if suffix in (".conll", ".iob", ".bio", ".annotated"):
         return _sentences(lines, columns, source)
     if suffix not in (".csv", ".tsv", ".parquet"):
         return _line_inputs(lines, form, columns, source)
     rows = parquet_rows(source) if suffix == ".parquet" else table_rows(lines, source, not columns.are_numbers)
     return _row_inputs(rows, form, columns, source)
+
+
+def _are_words(head: list[str], suffix: str, columns: Columns, path: Path) -> bool:
+    """Whether a file that begins so has a word a line, and not a text or a list of words."""
+    if suffix == ".txt":
+        return columns.are_numbers or shows_columns([cells_of_line(line) for line in head])
+    rows = cells_of(head, path, strict=False) if suffix == ".csv" else (cells for cells, _ in lines_of_cells(head))
+    return shows_words(list(rows), path)
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[str]:
@@ -166,19 +185,14 @@ def _json_inputs(path: Path, form: str, columns: Columns, encoding: str) -> Iter
         yield Input(pair, f"{path} question {question.get('id')}", question.get("id"))
 
 
-def _sentences(lines: Iterable[str], columns: Columns, path: Path) -> Iterator[Input]:
-    """The words of one sentence after the other; a blank line is behind a sentence. See `tagged.read_tags`."""
-    shape, word, block = None, None, []
-    for number, line in enumerate(itertools.chain(lines, [""]), start=1):
-        cells = cells_of_line(line.rstrip("\n"))
-        if any(cells) and cells[0] != "-DOCSTART-":
-            block.append((number, cells, "\t" in line))
-            continue
+def _sentences(lines: Iterable[str], columns: Columns, path: Path, is_csv: bool = False) -> Iterator[Input]:
+    """The words of one sentence after the other. See `tagged.read_tags`."""
+    shape, word = None, None
+    for block in _blocks(lines, path, is_csv):
         # The first line that is no comment shows the columns of words.
         shape = shape or next(((len(row), tabs) for _, row, tabs in block if not row[0].startswith("#")), None)
         width, tabbed = shape or (2, False)
         rows = [(at, row) for at, row, tabs in block if not is_comment(row, width, tabbed and not tabs)]
-        block = []
         if rows and word is None:
             header = rows[0][1] if has_names(rows[0][1]) else []
             word = word_column(columns, header, path)
@@ -190,3 +204,27 @@ def _sentences(lines: Iterable[str], columns: Columns, path: Path) -> Iterator[I
                 )
         if rows:
             yield Input([row[word] for _, row in rows], f"{path} line {rows[0][0]}")
+
+
+def _blocks(lines: Iterable[str], path: Path, is_csv: bool) -> Iterator[list[tuple[int, list[str], bool]]]:
+    """(number, cells, whether tabs are between them) of the lines of a sentence; a blank line is behind it, or the next
+    one has another number in the column of sentences."""
+    rows = ((cells, False) for cells in cells_of(lines, path)) if is_csv else lines_of_cells(lines)
+    header, part, last, block = None, None, "", []
+    for number, (cells, tabs) in enumerate(rows, start=1):
+        if not any(cells) or cells[0] == "-DOCSTART-":
+            if block:
+                yield block
+            block = []
+            continue
+        if header is None and not cells[0].startswith("#"):
+            header = cells
+            part = sentence_column(header)
+        elif begins_sentence(cells, part, last):
+            last = cells[part]
+            if block:
+                yield block
+            block = []
+        block.append((number, cells, tabs))
+    if block:
+        yield block

@@ -64,11 +64,11 @@ def table_rows(lines: Iterable[str], path: str | Path, header: bool = True) -> I
             yield dict(zip(names, row, strict=True))
 
 
-def cells_of(lines: Iterable[str], path: str | Path) -> Iterator[list[str]]:
-    """The cells of every line of a CSV or TSV; a blank line has none."""
+def cells_of(lines: Iterable[str], path: str | Path, strict: bool = True) -> Iterator[list[str]]:
+    """The cells of every line of a CSV or TSV; a blank line has none. Not `strict`, it may end within quotes."""
     csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))
     dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if suffix_of(path) == ".tsv" else {}
-    reader = csv.reader(lines, strict=True, **dialect)
+    reader = csv.reader(lines, strict=strict, **dialect)
     try:
         yield from reader
     except csv.Error as error:

@@ -2,14 +2,19 @@
 
 import io
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .cells import column, list_of, number_of
 from .labelled import Columns
 from .tables import cells_of, open_text, read_rows, suffix_of
 
-WORD_NAMES = ("tokens", "words", "sentence", "token", "word")
+WORD_NAMES = ("tokens", "words", "token", "word", "sentence")
 TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label")
+# A column that says of every word which sentence it is of, or of the first word of a sentence only.
+SENTENCE_NAMES = (
+    "sentence_id", "sentence_idx", "sentence #", "sentence_number", "sentence id", "sent_id", "sentenceid", "sentence",
+)  # fmt: skip
 TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
@@ -37,15 +42,16 @@ def read_tags(path: str | Path, columns: Columns, encoding: str) -> tuple[list[l
 def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list[str]], list[list[str]]]:
     """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence.
 
-    The first line may name the columns. A line that begins with "#" is a comment where it has another number of
-    columns than the words have, or blanks in the place of their tabs.
+    The first line may name the columns, and one of them may say which sentence a word is of: there a sentence ends,
+    too. A line that begins with "#" is a comment where it has another number of columns than the words have, or blanks
+    in the place of their tabs.
     """
     text = open_text(path, encoding)
     is_csv = suffix_of(path) == ".csv"
     texts = text.split("\n")
-    lines = cells_of(io.StringIO(text, newline=""), path) if is_csv else map(cells_of_line, texts)
+    lines = cells_of(io.StringIO(text, newline=""), path) if is_csv else (cells for cells, _ in lines_of_cells(texts))
     lines = [[] if not any(cells) or cells[0] == "-DOCSTART-" else cells for cells in lines]
-    filled = sorted(((i, cells) for i, cells in enumerate(lines) if cells), key=lambda item: item[1][0][0] == "#")
+    filled = sorted(((i, cells) for i, cells in enumerate(lines) if cells), key=lambda item: item[1][0][:1] == "#")
     width = len(filled[0][1]) if filled else 0
     tabs = bool(filled) and not is_csv and "\t" in texts[filled[0][0]]
     rows = [
@@ -63,12 +69,15 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list
     tag = _place(columns.label, header, TAG_NAMES, path) if header else number_of(columns, "label", -1, path)
     x: list[list[str]] = [[]]
     y: list[list[str]] = [[]]
+    part, last = sentence_column(header), ""
     for number, cells in rows:
+        is_new = begins_sentence(cells, part, last)
+        if (is_new or not cells) and x[-1]:
+            x.append([])
+            y.append([])
         if not cells:
-            if x[-1]:
-                x.append([])
-                y.append([])
             continue
+        last = cells[part] if is_new else last
         received = f"Received: {path} line {number}: {' '.join(cells)[:60]!r}"
         if len(cells) < max(2, word + 1, tag + 1):
             wanted = "a word and a tag" if max(word, tag) < 2 else f"{max(word, tag) + 1} columns"
@@ -83,9 +92,20 @@ def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list
     return (x, y) if x[-1] else (x[:-1], y[:-1])
 
 
-def cells_of_line(line: str) -> list[str]:
+def lines_of_cells(lines: Iterable[str]) -> Iterator[tuple[list[str], bool]]:
+    """(the columns of a line, whether it has tabs): with empty cells where the first line names one of sentences."""
+    header = None
+    for line in lines:
+        if header is None and line.strip() and not line.startswith("#"):
+            header = [] if sentence_column(line.rstrip("\r\n").split("\t")) is None else line.split("\t")
+        yield cells_of_line(line, whole=bool(header)), "\t" in line
+
+
+def cells_of_line(line: str, whole: bool = False) -> list[str]:
     """The columns of a line. Words may be any character but the one that separates columns: a no-break space, too."""
-    line = line.rstrip("\r")
+    line = line.rstrip("\r\n")
+    if whole and "\t" in line:
+        return line.split("\t")
     return [cell for cell in (line.split("\t") if "\t" in line else line.split(" ")) if cell]
 
 
@@ -110,6 +130,20 @@ def shows_columns(rows: list[list[str]]) -> bool:
     return len({len(cells) for cells in rows}) == 1 < len(rows[0]) and "O" in last and all(map(TAG.fullmatch, last))
 
 
+def shows_words(rows: list[list[str]], path) -> bool:
+    """Whether the first rows of a table are words, one a row, and not texts or lists of words, one a row.
+
+    Names of columns for words and for tags, or sentences, say so, unless there are blanks in a word.
+    """
+    rows = [cells for cells in rows if any(cells)]
+    if not rows or not has_names(rows[0]):
+        return shows_columns(rows)
+    if sentence_column(rows[0]) is not None:
+        return True
+    word = word_column(Columns(), rows[0], path)
+    return not any(len(cells) > word and (" " in cells[word] or cells[word][:2] in ("['", '["')) for cells in rows[1:])
+
+
 def word_column(columns: Columns, header: list[str], path) -> int:
     """Which column holds the words; the header may have no names."""
     return _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
@@ -118,7 +152,19 @@ def word_column(columns: Columns, header: list[str], path) -> int:
 def has_names(cells: list[str]) -> bool:
     """Whether a line names its columns."""
     lower = {cell.strip().lower() for cell in cells}
-    return bool(lower & set(WORD_NAMES) and lower & set(TAG_NAMES))
+    return bool(lower & set(WORD_NAMES) and lower & {*TAG_NAMES}) or sentence_column(cells) is not None
+
+
+def sentence_column(header: list[str]) -> int | None:
+    """Which column says of a word which sentence it is of; None where no name of the header does."""
+    lower = [cell.strip().lower() for cell in header]
+    names = [name for name in SENTENCE_NAMES if name in lower]
+    return lower.index(names[0]) if names and {*WORD_NAMES[:-1]} & {*lower} else None
+
+
+def begins_sentence(cells: list[str], part: int | None, last: str) -> bool:
+    """Whether a line is of another sentence than `last`, by its cell of a column that says so."""
+    return part is not None and len(cells) > part and bool(cells[part].strip()) and cells[part] != last
 
 
 def _place(given: str | None, header: list[str], names: tuple[str, ...], path) -> int:

@@ -10,7 +10,7 @@ import kerasbert
 from pipelines.evaluate import evaluate
 from pipelines.examples import read_examples
 from pipelines.finetune import finetune, first_of
-from pipelines.inputs import read_line
+from pipelines.inputs import read_inputs, read_line
 from pipelines.labelled import Columns
 from pipelines.predict import predict
 from pipelines.tables import read_rows
@@ -64,6 +64,25 @@ def test_tags_from_columns_and_rows(tmp_path):
 def test_columns_with_names_and_comments(tmp_path, name, text):
     found = read_examples("tags", write(tmp_path, name, text))
     assert (found.x, found.y) == ([["Ann", "#"], ["Bob"]], [["B-PER", "O"], ["B-PER"]])
+
+
+KAGGLE = [
+    ("a.csv", 'Sentence #,Word,POS,Tag\nSentence: 1,Ann,NNP,B-PER\n,"""",``,O\nSentence: 2,Bob,NNP,B-PER\n'),
+    ("a.csv", 'sentence_id,word,tag\n7,Ann,B-PER\n7,"""",O\n9,Bob,B-PER\n'),
+    ("a.tsv", 'Sentence #\tWord\tTag\r\nSentence: 1\tAnn\tB-PER\r\n\t"\tO\r\nSentence: 2\tBob\tB-PER\r\n'),
+    ("a.tsv", 'word\tsentence_idx\ttag\nAnn\t1.0\tB-PER\n"\t1.0\tO\n\nBob\t1.0\tB-PER\n'),
+    ("a.csv", 'sentence,token,label\n1,Ann,B-PER\n1,"""",O\n2,Bob,B-PER\n'),
+    ("a.conll", 'sentence_id word tag\n1 Ann B-PER\n1 " O\n2 Bob B-PER\n'),
+]
+
+
+@pytest.mark.parametrize("name, text", KAGGLE)
+def test_a_column_that_says_which_sentence(tmp_path, name, text):
+    """Kaggle's form has no blank lines, and may name a sentence at its first word only."""
+    path = write(tmp_path, name, text)
+    found = read_examples("tags", path)
+    assert (found.x, found.y) == ([["Ann", '"'], ["Bob"]], [["B-PER", "O"], ["B-PER"]])
+    assert [item.x for item in read_inputs(path, "words", Columns())] == found.x
 
 
 def test_questions_from_squad_and_rows(tmp_path):

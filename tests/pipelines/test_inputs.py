@@ -92,6 +92,46 @@ def test_text_files_without_columns(tmp_path, content):
 
 
 @pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.csv", 'word,tag\nAnn,B-PER\n"""",O\n\nBob,B-PER\n'),
+        ("a.tsv", 'word\ttag\nAnn\tB-PER\n"\tO\n\nBob\tB-PER\n'),
+        ("a.csv", 'Ann,B-PER\n"""",O\n\nBob,B-PER\n'),
+        ("a.tsv", 'Ann\tB-PER\n"\tO\n\nBob\tB-PER\n'),
+    ],
+)
+def test_tables_of_words(tmp_path, name, content):
+    """A word a row, as `finetune` reads it."""
+    found = [item.x for item in read(tmp_path, name, content, "words")]
+    assert found == read_examples("tags", tmp_path / name).x == [["Ann", '"'], ["Bob"]]
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        ("sentence,label\nAnn ran,1\nBob,0\n", ["Ann ran", "Bob"]),
+        ("tokens,ner_tags\n\"['Ann', 'ran']\",\"['O', 'O']\"\n", [["Ann", "ran"]]),
+        ("text\n" + '"a\nb"\n' * 60, ["a\nb"] * 60),
+        ("text,label\nAnn,O\nBob,O\n", ["Ann", "Bob"]),
+    ],
+)
+def test_tables_of_texts_for_taggers(tmp_path, content, expected):
+    assert [item.x for item in read(tmp_path, "a.csv", content, "words")] == expected
+
+
+def test_sentences_of_a_column_are_read_as_they_come(tmp_path):
+    """No blank line is between them: memory holds one sentence, whatever the file."""
+    path = tmp_path / "a.csv"
+    path.write_text("sentence_id,word\n" + "".join(f"{i // 3},w{i}\n" for i in range(3_000)))
+    found = read_inputs(path, "words", Columns())
+    assert next(found).x == ["w0", "w1", "w2"]
+    with open(path, "a") as file:
+        file.write("1000,late\n")
+    rest = list(found)
+    assert len(rest) == 1_000 and rest[-1] == (["late"], f"{path} line 3002", None)
+
+
+@pytest.mark.parametrize(
     "row, text",
     [
         ({"text": "a b", "source": "CNN", "summary": "a"}, "CNN"),
