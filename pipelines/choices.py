@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .cells import column, is_missing, written_out
 from .labelled import Columns
-from .tables import read_rows, suffix_of
+from .tables import json_rows, open_text, read_rows, suffix_of
 
 # Columns that hold all choices of a row, as a list or as a dict. RACE: options. HellaSwag: endings.
 TOGETHER = ("choices", "options", "endings")
@@ -17,30 +17,76 @@ APART = re.compile(r"(choice|ending|option)_?\d+|[A-Z]")
 ANSWERS = ("label", "answerkey", "answer", "gold", "correct")
 
 
-class IncompleteRow(ValueError):
-    """A row without the choice that is said to be right: tables of ARC have some that lost their choices."""
-
-
 def read_choices(path: str | Path, columns: Columns, encoding: str) -> tuple[list[tuple], list[int]]:
-    """((context, choices) or (passage, question, choices) of every row, the number of the right choice)."""
-    is_table = suffix_of(path) in (".csv", ".tsv")
-    rows = read_rows(path, encoding, header=not is_table)
-    if is_table and rows and _names_choices(rows[0].values()):  # the first row is a header
-        rows = read_rows(path, encoding)
-    x, y, incomplete = [], [], []
+    """((context, choices) or (passage, question, choices) of every row, the number of the right choice).
+
+    Right choices are letters, or numbers from 0; from 1 where none is 0 and one is the number of all choices of its
+    row. RACE's files, one a passage, may lie in a folder.
+    """
+    rows = _rows(path, encoding)
+    found, incomplete = [], []
     for number, row in enumerate(rows, start=1):
-        try:
-            context, choices, answer = _choice_row(row, path, number, columns.among(row))
-        except IncompleteRow as error:
-            incomplete.append(error)
+        context, choices, said, letters = _choice_row(row, path, number, columns.among(row))
+        found.append((number, context, choices, said, letters))
+    first = _first_number(found)
+    x, y = [], []
+    for number, context, choices, said, letters in found:
+        answer = _choice_number(said, len(choices), letters, first)
+        if answer is not None:
+            x.append((*context, choices))
+            y.append(answer)
             continue
-        x.append((*context, choices))
-        y.append(answer)
+        error = (
+            f"The right one of {len(choices)} choices must be a number from {first}, or a letter from A. Received: "
+            f"{path} row {number}: {said!r}."
+        )
+        if len(choices) > 1 and said not in ("C", "D", "E"):
+            raise ValueError(error)
+        incomplete.append(error)  # tables of ARC have rows that lost their choices
     if incomplete and not x:
-        raise incomplete[0]
+        raise ValueError(incomplete[0])
     if incomplete:
         warnings.warn(f"{len(incomplete)} of {len(rows)} rows are left out. {incomplete[0]}", stacklevel=4)
     return x, y
+
+
+def _rows(path: str | Path, encoding: str) -> list[dict]:
+    """The rows of a file, of a data set of the hub or of a folder of RACE's files: a question each."""
+    if Path(path).is_dir():
+        rows = [row for file in choice_files(path) for row in _rows(file, encoding)]
+    elif suffix_of(path) in (".csv", ".tsv"):
+        rows = read_rows(path, encoding, header=False)
+        if rows and _names_choices(rows[0].values()):  # the first row is a header
+            rows = read_rows(path, encoding)
+    elif suffix_of(path) == ".txt":
+        rows = json_rows(Path(path), open_text(Path(path), encoding))
+    else:
+        rows = read_rows(path, encoding)
+    return [question for row in rows for question in questions_of(row, path)]
+
+
+def choice_files(folder: str | Path) -> list[Path]:
+    """RACE's files in a folder and in its folders, `high` and `middle`, by name."""
+    return sorted(file for file in Path(folder).rglob("*") if file.suffix in (".txt", ".json") and file.is_file())
+
+
+def questions_of(row: dict, path: str | Path) -> list[dict]:
+    """The questions of a row that holds all those of a passage, as RACE's files; of any other row itself."""
+    questions, options, answers = (row.get(name) for name in ("questions", "options", "answers"))
+    if not isinstance(questions, list) or not isinstance(options, list):
+        return [row]
+    answers = [None] * len(questions) if answers is None else answers
+    if not isinstance(answers, list) or not len(questions) == len(options) == len(answers):
+        raise ValueError(
+            "Questions, options and answers of a passage are lists of one length. Received: "
+            f"{path} with {questions!r:.60}, {options!r:.60} and {answers!r:.60}."
+        )
+    rest = {name: value for name, value in row.items() if name not in ("questions", "options", "answers")}
+    asked = zip(questions, options, answers, strict=True)
+    return [
+        {**rest, "question": question, "options": choices, **({} if answer is None else {"answer": answer})}
+        for question, choices, answer in asked
+    ]
 
 
 def _names_choices(names: Iterable) -> bool:
@@ -51,21 +97,24 @@ def _names_choices(names: Iterable) -> bool:
     return bool(names & {"answerKey", *TOGETHER}) or (apart and bool(known & {name.lower() for name in names}))
 
 
-def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], int]:
-    """(context or (passage, question), the choices, the number of the right one) of a row."""
+def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], str, list | None]:
+    """(context or (passage, question), the choices, which is said to be right, the choices' letters) of a row."""
     context, choices, letters = choices_of(row, path, number, columns)
-    names, where = list(row), f"{path} row {number}"
+    names = list(row)
     given = columns.label or (names[-1] if _is_bare(names) else None)
     value = row[column(row, ANSWERS, given, path, "right choices", number)]
     said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    answer = _choice_number(said, len(choices), letters)
-    if answer is None:
-        lost = len(choices) < 2 or said in ("C", "D", "E")
-        raise (IncompleteRow if lost else ValueError)(
-            f"The right one of {len(choices)} choices must be a number from 0, or a letter from A. Received: {where}: "
-            f"{said!r}."
-        )
-    return context, choices, answer
+    return context, choices, said, letters
+
+
+def _first_number(found: list[tuple]) -> int:
+    """Whether right choices are counted from 0 or from 1, by all rows: see `read_choices`."""
+    said = [
+        (int(said) if said.isdecimal() else 0, len(choices))
+        for _, _, choices, said, letters in found
+        if len(choices) > 1 and said not in (letters or ())
+    ]
+    return int(any(number == count for number, count in said) and all(0 < number <= count for number, count in said))
 
 
 def _is_bare(names: list[str]) -> bool:
@@ -75,7 +124,10 @@ def _is_bare(names: list[str]) -> bool:
 
 def choices_of(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], list | None]:
     """(context or (passage, question), the choices, their letters or None) of a row."""
-    names, letters, where = list(row), None, f"{path} row {number}"
+    letters, where = None, f"{path} row {number}"
+    if isinstance(row.get("question"), dict):  # the files of ARC and CommonsenseQA: {"stem", "choices"}
+        row = {**row, **row["question"], "question": row["question"].get("stem")}
+    names = list(row)
     is_bare = _is_bare(names)
     together = next((name for name in TOGETHER if name in row), None)
     apart = [name for name in names if APART.fullmatch(str(name))]
@@ -116,6 +168,9 @@ def _without_tail(choices: list) -> list:
 
 def _listed(value, where: str) -> tuple[list, list | None]:
     """(choices, their letters) out of a list, a dict by letter, or ARC's dict of two lists."""
+    if isinstance(value, list) and value and all(isinstance(choice, dict) and "text" in choice for choice in value):
+        labels = [choice.get("label") for choice in value]
+        value = {"text": [choice["text"] for choice in value], "label": None if None in labels else labels}
     if isinstance(value, list):
         return value, None
     if not isinstance(value, dict):
@@ -128,8 +183,8 @@ def _listed(value, where: str) -> tuple[list, list | None]:
     return value["text"], None if letters is None else [str(letter) for letter in letters]
 
 
-def _choice_number(answer: str, count: int, letters: list | None) -> int | None:
+def _choice_number(answer: str, count: int, letters: list | None, first: int) -> int | None:
     if letters and answer in letters:
         return letters.index(answer)
-    number = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
+    number = int(answer) - first if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
     return number if 0 <= number < count else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .cells import column, is_missing, text_of, written_out
-from .choices import TOGETHER, choices_of
+from .choices import TOGETHER, choice_files, choices_of, questions_of
 from .examples import SOURCES, joined, squad_questions
 from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
 from .tables import cells_of, likely_encoding, open_text, parquet_rows, read_rows, table_rows, whole_json
@@ -44,6 +44,8 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
     """
     if not isinstance(source, Path):
         return _line_inputs(source, form, columns, "the input")
+    if form == "choices" and source.is_dir():  # of RACE
+        return (item for file in choice_files(source) for item in read_inputs(file, form, columns, encoding))
     if not source.is_file():
         raise FileNotFoundError(f"There is no file {source}.")
     suffix = (Path(source.stem) if source.suffix.lower() == ".gz" else source).suffix.lower()
@@ -163,15 +165,21 @@ def _line_inputs(lines: Iterable[str], form: str, columns: Columns, path: str | 
     for number, line in enumerate(lines, start=1):
         line, where = line.removeprefix("\ufeff") if number == 1 else line, f"{path} line {number}"
         if line.lstrip().startswith("{"):
-            row = _parsed(line, number)
-            yield Input(input_of(row, form, columns, path, number), where, row.get("id"))
+            for row in _parts(_parsed(line, number), form, path):
+                yield Input(input_of(row, form, columns, path, number), where, row.get("id"))
         elif line.strip():
             yield Input(read_line(line, number, form), where)
 
 
 def _row_inputs(rows: Iterable[dict], form: str, columns: Columns, path: Path) -> Iterator[Input]:
-    for number, row in enumerate(rows, start=1):
+    parts = (part for row in rows for part in _parts(row, form, path))
+    for number, row in enumerate(parts, start=1):
         yield Input(input_of(row, form, columns, path, number), f"{path} row {number}", row.get("id"))
+
+
+def _parts(row: dict, form: str, path: str | Path) -> list[dict]:
+    """The questions of a row that has several choices each; any other row is one."""
+    return questions_of(row, path) if form == "choices" else [row]
 
 
 def _json_inputs(path: Path, form: str, columns: Columns, encoding: str) -> Iterator[Input]:

@@ -45,7 +45,7 @@ def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) ->
         raise ValueError(f"A table has one of the endings {', '.join(TABLES)}. Received: {path}.")
     text = open_text(Path(path), encoding)
     if suffix in (".jsonl", ".ndjson", ".json"):
-        return _json_rows(Path(path), text)
+        return json_rows(Path(path), text)
     return list(table_rows(io.StringIO(text, newline=""), path, header))
 
 
@@ -102,7 +102,8 @@ def open_text(path: Path, encoding: str = "utf-8") -> str:
         raise ValueError(f"`encoding` must be one that Python knows, such as utf-8. Received: {encoding!r}.") from None
 
 
-def _json_rows(path: Path, text: str) -> list[dict]:
+def json_rows(path: Path, text: str) -> list[dict]:
+    """The rows of a text that is JSON: one value, or one a line."""
     whole = whole_json(text) if text.lstrip().startswith("{") else None
     if isinstance(whole, dict):  # one object over several lines, perhaps with the rows under "data"
         rows = whole["data"] if isinstance(whole.get("data"), list) else [whole]

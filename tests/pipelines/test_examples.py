@@ -185,8 +185,55 @@ def test_bad_choices(tmp_path):
         read_examples("choices", write(tmp_path, "a.csv", "Why?,a,b,C\n"))
     with pytest.raises(ValueError, match="must have choices in the form of"):
         read_examples("choices", write(tmp_path, "b.jsonl", {"text": "a"}))
-    with pytest.raises(ValueError, match="right one of 2 choices .* row 2: '2'"):
-        read_examples("choices", write(tmp_path, "c.csv", "Why?,a,b,1\nHow?,a,b,2\n"))
+    with pytest.raises(ValueError, match="right one of 2 choices must be a number from 0.* row 2: '3'"):
+        read_examples("choices", write(tmp_path, "c.csv", "Why?,a,b,1\nHow?,a,b,3\n"))
+    with pytest.raises(ValueError, match="right one of 2 choices must be a number from 0.* row 2: '2'"):
+        read_examples("choices", write(tmp_path, "c.csv", "Why?,a,b,0\nHow?,a,b,2\n"))
+    with pytest.raises(ValueError, match=r"lists of one length. Received: .*d.json with \['Q', 'R'\]"):
+        read_examples("choices", write(tmp_path, "d.json", {**RACE, "answers": ["A"]}))
+
+
+RACE = {
+    "article": "P",
+    "questions": ["Q", "R"],
+    "options": [["x", "y"], ["v", "w"]],
+    "answers": ["B", "A"],
+    "id": "high1.txt",
+}
+
+
+def test_race_as_it_comes(tmp_path):
+    """A file a passage with all its questions, in `.txt` or `.json`, and folders of such files."""
+    expected = [("P", "Q", ["x", "y"]), ("P", "R", ["v", "w"])]
+    for folder, name in (("high", "1.txt"), ("middle", "2.json")):
+        (tmp_path / folder).mkdir()
+        path = write(tmp_path / folder, name, RACE)
+        found = read_examples("choices", path)
+        assert (found.x, found.y) == (expected, [1, 0])
+        assert [(item.x, item.id) for item in read_inputs(path, "choices", Columns())] == [
+            (x, "high1.txt") for x in expected
+        ]
+    found = read_examples("choices", tmp_path)
+    assert (found.x, found.y) == (expected * 2, [1, 0] * 2)
+    assert [item.x for item in read_inputs(tmp_path, "choices", Columns())] == found.x
+
+
+def test_choices_inside_of_questions(tmp_path):
+    """The files of ARC and of CommonsenseQA."""
+    choices = [{"text": "x", "label": "1"}, {"label": "2", "text": "y"}]
+    row = {"id": "q", "question": {"stem": "Q", "question_concept": "c", "choices": choices}, "answerKey": "2"}
+    path = write(tmp_path, "a.jsonl", row)
+    found = read_examples("choices", path)
+    assert (found.x, found.y) == ([("Q", ["x", "y"])], [1])
+    assert [item.x for item in read_inputs(path, "choices", Columns())] == found.x
+
+
+def test_choices_are_counted_from_0_or_from_1(tmp_path):
+    """A file that names its last choice by their number, and none by 0, counts from 1; letters say for themselves."""
+    for text, y in (("Q,a,b,c,1\nR,a,b,c,3\n", [0, 2]), ("Q,a,b,c,1\nR,a,b,c,2\n", [1, 2])):
+        assert read_examples("choices", write(tmp_path, "a.csv", text)).y == y
+    rows = "question,choice1,choice2,choice3,label\nQ,a,b,,2\nR,a,b,c,2\n"
+    assert read_examples("choices", write(tmp_path, "a.csv", rows)).y == [1, 1]
 
 
 def test_choices_that_are_lost(tmp_path):
