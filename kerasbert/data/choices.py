@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .examples import fill_rows
+from .examples import fill_rows, never_empty
 from .packing import truncation
 from .tokenizers import Tokenizer
 
@@ -39,7 +39,8 @@ def encode_choices(
     rows: list[tuple] = []
     for context, (_, choices, is_reading) in zip(ids, parts, strict=False):
         for _ in choices:
-            rows.append(_fitted(context, next(endings), room, min(max_choice_length, room) if is_reading else None))
+            fitted = _fitted(context, next(endings), room, min(max_choice_length, room) if is_reading else None)
+            rows.append(never_empty(facts, fitted))
         rows += [()] * (most - len(choices))
     x = fill_rows(facts, rows, segments=any(segment for _, segment in facts["pair"]))
     return {key: array.reshape(len(parts), most, *array.shape[1:]) for key, array in x.items()}

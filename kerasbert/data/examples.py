@@ -42,7 +42,20 @@ def encode_texts(
     facts = tokenizer.facts
     if max_length is not None:
         rows = [_shortened(row, max_length, facts["pair" if len(row) == 2 else "single"]) for row in rows]
+    rows = [never_empty(facts, row) for row in rows]
     return fill_rows(facts, rows, pad_to, segments=any(segment for _, segment in facts["pair"]))
+
+
+def never_empty(facts: dict, row: tuple) -> tuple:
+    """A row of one or two id arrays; of no tokens at all, special ones included, with the end token in its place.
+
+    A row of padding alone would be read at some pad, with nothing that is seen: what comes out of it depends on the
+    widths of the others. Without an end token a pad stands for the text.
+    """
+    if any(map(len, row)) or len(facts["pair" if len(row) == 2 else "single"]) > len(row):
+        return row
+    token = next((facts[name] for name in ("eos_id", "pad_id") if facts[name] is not None), 0)
+    return (np.array([token], dtype=np.int32), *row[1:])
 
 
 def fill_rows(facts: dict, rows: Sequence[tuple], width: int | None = None, segments: bool = False) -> dict:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.data import Tokenizer
-from kerasbert.models import Bert, BertConfig
+from kerasbert.data import Tokenizer, encode_texts
+from kerasbert.models import GPT2, Bert, BertConfig, GPT2Config
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import to_numpy
@@ -232,3 +232,15 @@ def test_labels_without_names_take_any(tokenizer, tmp_path):
     model.save_to_preset(tmp_path)
     again = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
     np.testing.assert_array_equal(*(to_numpy(m.classifier.dense.kernel) for m in (model, again)))
+
+
+def test_an_empty_text_does_not_depend_on_others():
+    """A tokenizer without special tokens: the end token stands for a text of no tokens."""
+    tokenizer = Tokenizer.train("byte_bpe", TEXTS * 30, vocabulary_size=270, family="gpt2")
+    assert encode_texts(tokenizer, ["", "a fine film"])["lengths"][0] == 1
+    assert encode_texts(tokenizer, [("", "")])["token_ids"].tolist() == [[tokenizer.eos_id]]
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=24, max_length=32, initializer_range=0.2)
+    keras.utils.set_random_seed(0)
+    model = TextClassifier(GPT2(GPT2Config(vocabulary_size=tokenizer.vocabulary_size, **sizes)), tokenizer=tokenizer)
+    alone = model.classify("")["score"]
+    assert [a["score"] for a in model.classify(["", " ".join(TEXTS)[:90]])][0] == pytest.approx(alone, abs=1e-6)
