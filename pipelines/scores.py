@@ -64,10 +64,9 @@ def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, l
     answers = model.answer(examples.x, batch_size=batch_size)
     ids = [q["id"] for article in examples.dataset for p in article["paragraphs"] for q in p["qas"]]
     texts = {key: answer["text"] for key, answer in zip(ids, answers, strict=True)}
-    if all(answer is not None for answer in examples.y):
-        return metrics.squad(examples.dataset, texts), answers
     odds = {key: answer["null_odds"] for key, answer in zip(ids, answers, strict=True)}
-    scores = metrics.squad(examples.dataset, texts, odds, null_threshold=0.0)
+    options = {} if None not in examples.y else dict(null_odds=odds, null_threshold=0.0)
+    scores = metrics.squad(examples.dataset, texts, **options)
     return {name: float(value) for name, value in scores.items() if name != "total"}, answers
 
 

@@ -13,6 +13,7 @@ from pipelines.finetune import finetune, first_of
 from pipelines.inputs import read_inputs, read_line
 from pipelines.labelled import Columns
 from pipelines.predict import predict
+from pipelines.scores import question_scores
 from pipelines.tables import read_rows
 
 pytestmark = pytest.mark.one_backend
@@ -336,3 +337,11 @@ def test_unknown_tasks_and_missing_data(tmp_path):
         finetune("model", task="x")
     with pytest.raises(ValueError, match="no --data"):
         finetune("model", task="ner")
+
+
+def test_scores_of_answerable_questions_have_no_total(tmp_path):
+    """Of a file of version 2.0 whose questions all have answers, too."""
+    found = read_examples("questions", write(tmp_path, "a.json", squad(ANSWERED)))
+    model = SimpleNamespace(answer=lambda x, batch_size: [{"text": "cat", "null_odds": 0.0}])
+    scores, _ = question_scores(model, found, 1)
+    assert scores["exact"] == 100.0 and "total" not in scores
