@@ -43,7 +43,10 @@ def matthews(labels: Sequence, predictions: Sequence) -> float:
     """Matthews correlation, the score of CoLA; 0 when there is only one class."""
     from sklearn.metrics import matthews_corrcoef
 
-    return float(matthews_corrcoef(*_paired(labels, predictions)))
+    labels, predictions = _paired(labels, predictions)
+    if len(np.unique(np.concatenate([labels, predictions]))) == 1:  # of which scikit-learn warns
+        return 0.0
+    return float(matthews_corrcoef(labels, predictions))
 
 
 def pearson(labels: Sequence[float], predictions: Sequence[float]) -> float:

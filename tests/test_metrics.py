@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -133,3 +134,9 @@ def test_f1_of_a_single_label_that_texts_may_have():
     for average in ("micro", "macro", "weighted"):
         assert metrics.f1(labels, predictions, average) == metrics.f1(*two, average) == 0.5
     assert metrics.f1(np.array([[0], [0], [0]]), np.array([[1], [0], [0]]), "micro") == 0
+
+
+def test_matthews_of_one_class_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert metrics.matthews([1, 1], [1, 1]) == metrics.matthews(["a"], ["a"]) == 0.0
