@@ -43,7 +43,7 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
     columns that are numbers say it.
     """
     if not isinstance(source, Path):
-        return _line_inputs(source, form, columns, "the input")
+        return _line_inputs(_decoded(source, encoding), form, columns, "the input")
     if form == "choices" and source.is_dir():  # of RACE
         return (item for file in choice_files(source) for item in read_inputs(file, form, columns, encoding))
     if not source.is_file():
@@ -63,6 +63,21 @@ def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encod
         return _line_inputs(lines, form, columns, source)
     rows = parquet_rows(source) if suffix == ".parquet" else table_rows(lines, source, not columns.are_numbers)
     return _row_inputs(rows, form, columns, source)
+
+
+def _decoded(lines: Iterable[str], encoding: str) -> Iterator[str]:
+    """Lines of standard input, which are decoded as they come."""
+    number = 0
+    try:
+        for line in lines:
+            number += 1
+            yield line
+    except UnicodeDecodeError as error:
+        likely = likely_encoding(error.object[:2]) if number == 0 else "latin-1"
+        raise ValueError(
+            f"The input is not valid {encoding}, behind line {number}: {error.reason}. Name its encoding, such as "
+            f"--encoding {likely}; text of several encodings must be converted first."
+        ) from None
 
 
 def _are_words(head: list[str], suffix: str, columns: Columns, path: Path) -> bool:

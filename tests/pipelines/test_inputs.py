@@ -1,6 +1,7 @@
 """Inputs for predictions out of every form of file, read as they come."""
 
 import gzip
+import io
 import json
 
 import pytest
@@ -216,3 +217,12 @@ def test_what_a_model_does_not_take_is_told_by_its_place():
     assert [next(answers)["input"], next(answers)["input"]] == ["a", "b"]
     with pytest.raises(ValueError, match="^the input line 4: It is bad."):
         next(answers)
+
+
+@pytest.mark.parametrize("content, likely", [(b"one\ncaf\xe9\n", "latin-1"), ("a\n".encode("utf-16"), "utf-16")])
+def test_standard_input_in_another_encoding(content, likely):
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=f"^The input is not valid utf-8, behind line 0: .* such as --encoding {likely}"
+    ):
+        list(read_inputs(lines, "pairs", Columns()))
