@@ -1,11 +1,18 @@
-"""Programs that are kept on disk: by default, in the user's cache, and nowhere else once the user has said so."""
+"""Programs that are kept on disk (by default in the user's cache, and nowhere else once the user has said so), and the
+memory that making them takes."""
 
 import os
 import subprocess
 import sys
+import types
 
 import keras
+import numpy as np
 import pytest
+
+from kerasbert.backend.compilation import compiles_shapes
+from kerasbert.models import Bert, BertConfig
+from kerasbert.tasks import TextClassifier
 
 SCRIPT = """
 import jax, sys
@@ -31,3 +38,20 @@ def test_programs_are_kept_where_the_user_wants_them(tmp_path):
     assert folder_of(str(tmp_path / "given")) == str(tmp_path / "given")
     own = str(tmp_path / "own")
     assert folder_of(JAX_COMPILATION_CACHE_DIR=own) == own and os.listdir(own)
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_memory_of_compiling_is_given_back_once(found, monkeypatch):
+    """Where the C library is another, nothing happens."""
+    calls = []
+
+    def library(name):
+        if not found:
+            raise OSError(name)
+        return types.SimpleNamespace(malloc_trim=calls.append)
+
+    monkeypatch.setattr("ctypes.CDLL", library)
+    sizes = dict(vocabulary_size=20, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12)
+    model = TextClassifier(Bert(BertConfig(**sizes)), labels=2)
+    model.fit({"token_ids": np.ones((6, 5), "int32")}, np.zeros(6, "int32"), batch_size=2, epochs=2, verbose=0)
+    assert calls == ([0] if found and compiles_shapes() else [])
