@@ -209,7 +209,7 @@ def reviews(
                 continue
             seed_everything(seed)
             model = TextClassifier.from_preset(
-                run / "model", start == "pretrained", labels=2, max_length=48, dropout=0.1
+                run / "model", start == "pretrained", labels=2, max_length=48, classifier_dropout=0.1
             )
             steps = -(-len(training) // 32) * epochs
             model.compile(adamw(3e-4, warmup=steps // 10, steps=steps))

@@ -146,7 +146,7 @@ def bag_of_words(labelled: list[Docstring], tested: list[Docstring]) -> float:
 def bert(folder: Path, labelled: list[Docstring], tested: list[Docstring], seed: int, pretrained: bool) -> float:
     """Fine-tunes the saved model, or the same model with new weights."""
     seed_everything(seed)
-    classifier = new_model("classes", folder, sorted(AREAS), load_weights=pretrained, dropout=0.1)
+    classifier = new_model("classes", folder, sorted(AREAS), load_weights=pretrained, classifier_dropout=0.1)
     epochs, batch_size = 12, 20
     steps = -(-len(labelled) // batch_size) * epochs
     classifier.compile(adamw(5e-4, warmup=steps // 10, steps=steps))
