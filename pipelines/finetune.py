@@ -64,8 +64,9 @@ def finetune(
 
     Args:
         model: folder of a pretrained model, or hf://org/name.
-        data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's json, lines of `label text`, two
-            parallel files `train.de,train.en`, or hf://name:configuration#split. Default: what the hub has.
+        data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's json, a folder of RACE's, lines of
+            `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split. Default: what the
+            hub has.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
         held_out: examples to measure on; several, perhaps in other languages, are measured one by one and reported by
             their names: en=test.en.tsv de=test.de.tsv, or by those of their files.
