@@ -15,7 +15,7 @@ import numpy as np
 from berts import SHAPE, PlainBert, keras_hub_masked_lm, training_flops, write
 from harness import Comparison, Contender, Work, compare, parser
 
-ROWS, LENGTH, SLOTS, STEPS = 16, 128, 19, 2
+ROWS, LENGTH, SLOTS, STEPS = 16, 128, 19, 4
 SHOWN = 2  # rows whose logits are compared
 RATE, DECAY = 1e-4, 0.01
 TOKENS = ROWS * LENGTH * STEPS
