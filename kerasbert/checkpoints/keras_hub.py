@@ -150,9 +150,7 @@ def as_huggingface(stored):
     if unknown:
         raise ValueError(f"kerasbert does not know these arguments of {stored['class_name']}: {sorted(unknown)}.")
     family = FAMILIES[preset.model_type].family()
-    config = _config(preset, given)
-    fields = huggingface.config_fields(family, config)
-    return {"architectures": [None], **fields}
+    return huggingface.config_fields(family, _config(preset, given))
 
 
 def _preset(stored):
