@@ -72,6 +72,16 @@ def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "b
     return tags
 
 
+def tags_within(tag: str, count: int) -> list[str]:
+    """The tags of so many words that are read as one: B-LOC of two is B-LOC I-LOC, S-LOC of two is B-LOC E-LOC."""
+    prefix, dash, kind = tag.partition("-")
+    if count == 1 or not dash or prefix not in ("B", "I", "E", "L", "S", "U"):
+        return [tag] * count
+    first = prefix if prefix in ("B", "I") else "B" if prefix in ("S", "U") else "I"
+    last = {"S": "E", "U": "L", "E": "E", "L": "L"}.get(prefix, "I")
+    return [f"{first}-{kind}", *[f"I-{kind}"] * (count - 2), f"{last}-{kind}"]
+
+
 def _parts(tag: str) -> tuple[str, str]:
     if tag in ("O", "B", "I"):  # corpora of one type name no type
         return tag, ""
@@ -83,7 +93,8 @@ class TaggedRows:
     """Sentences in rows for a tagger: the first piece of every word stands for the word.
 
     A sentence that is too long is cut into windows that overlap; a word is read in the window where it has more
-    context on both sides. A word of which no piece is left (control characters) is in no window.
+    context on both sides. A word of which no piece is left (control characters) is in no window; a word within a piece
+    of another, as the full stop of `).`, is read with that one.
 
     Args:
         tokenizer: its template for single texts is used.
@@ -97,13 +108,15 @@ class TaggedRows:
             more context.
         sentence: int32 (windows,), which sentence the window is of.
         texts, word_spans: each sentence as one text, and the characters of its words.
+        hosts: of each sentence int32 (words,), the word as which each one is read: itself, the word in whose piece it
+            is, or -1.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: Sequence, max_length: int, stride: int | None = None):
         checked = [_checked(sentence, number) for number, sentence in enumerate(sentences)]
         self.texts = [text for text, _ in checked]
         self.word_spans = [spans for _, spans in checked]
-        pieces, firsts, chosen = [], [], []
+        pieces, firsts, chosen, self.hosts = [], [], [], []
         template = tokenizer.facts["single"]
         room = max_length - (len(template) - 1)
         if room < 1:
@@ -112,7 +125,8 @@ class TaggedRows:
             )
         stride = max(1, room // 2) if stride is None else stride
         for number, (ids, offsets) in enumerate(tokenizer.encode_with_offsets(self.texts)):
-            first = _first_pieces(offsets, self.word_spans[number])
+            first, hosts = _first_pieces(offsets, self.word_spans[number])
+            self.hosts.append(hosts)
             starts = window_starts(len(ids), room, stride)
             best = most_context(starts, room, len(ids))
             for window, start in enumerate(starts):
@@ -150,18 +164,26 @@ class TaggedRows:
         for row, number in enumerate(self.sentence):
             here = self.words[row] >= 0
             found[number][self.words[row, here]] = outputs[row, : len(here)][here]
+        for values, hosts in zip(found, self.hosts, strict=True):
+            values[hosts >= 0] = values[hosts[hosts >= 0]]
         return iter(found)
 
 
-def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Of every piece the word that begins with it, int32 (n,), or -1."""
+def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Of every piece the word that begins with it, int32 (n,), or -1; and the hosts of the words."""
     starts = np.array([start for start, _ in spans], dtype=np.int32)
     words = np.searchsorted(starts, offsets[:, 0], side="right") - 1
     words[offsets[:, 0] == offsets[:, 1]] = -1  # white space alone
     _, first = np.unique(words, return_index=True)
     is_first = np.zeros(len(words), dtype=bool)
     is_first[first] = True
-    return np.where(is_first, words, -1).astype(np.int32)
+    is_first &= words >= 0
+    hosts = np.full(len(starts), -1, dtype=np.int32)
+    hosts[words[is_first]] = words[is_first]
+    for word in np.flatnonzero(hosts < 0):
+        around = np.flatnonzero((offsets[:, 0] < starts[word]) & (starts[word] < offsets[:, 1]))
+        hosts[word] = words[around[-1]] if len(around) else -1
+    return np.where(is_first, words, -1).astype(np.int32), hosts
 
 
 def _checked(sentence: object, number: int) -> tuple[str, list[tuple[int, int]]]:

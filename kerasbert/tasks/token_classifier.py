@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from ..data.bucketing import BucketedBatches
-from ..data.tagging import TaggedRows, entities
+from ..data.tagging import TaggedRows, entities, tags_within
 from ..models.feeding import class_numbers
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
@@ -102,7 +102,8 @@ class TokenClassifier(Task):
         return [label_ids(self.labels, sentence) for sentence in labels]
 
     def predict_words(self, sentences, batch_size=32):
-        """Logits of every word: a float64 array (words, labels) for each sentence; NaN for words without pieces."""
+        """The rows, and the logits of every word: a float64 array (words, labels) for each sentence; NaN for words
+        without pieces, and those of the host for words that are in its piece."""
         rows = TaggedRows(self.require_tokenizer(), list(sentences), self.max_length)
         feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
         return rows, list(rows.read(self.predict(feed, verbose=0)))
@@ -116,22 +117,26 @@ class TokenClassifier(Task):
 
         Returns: for each sentence {"words", "labels", "scores" (probabilities), "entities": [{"type", "text", "start",
             "stop", "score"}]}. Starts and stops are characters of a text, `text[start:stop]`, or numbers of words of a
-            list. A word without pieces, of control characters, has the label O (or the first one) and score 0.
+            list. A word without pieces, of control characters, has the label O (or the first one) and score 0; one
+            that is in the piece of another goes on with its label: two ideographs of one piece are B-LOC, I-LOC.
         """
         if isinstance(sentences, str):
             return self.tag([sentences], batch_size)[0]
         if not len(sentences):
             return []
         rows, found = self.predict_words(sentences, batch_size)
-        return [self._answer(*item) for item in zip(sentences, rows.texts, rows.word_spans, found, strict=True)]
+        parts = (sentences, rows.texts, rows.word_spans, rows.hosts, found)
+        return [self._answer(*item) for item in zip(*parts, strict=True)]
 
-    def _answer(self, sentence, text, spans, logits):
+    def _answer(self, sentence, text, spans, hosts, logits):
         unread = np.isnan(logits).any(axis=-1)
         logits = np.where(unread[:, None], 0.0, logits)
         probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
         best = probabilities.argmax(axis=-1)
         best[unread] = self.labels.index("O") if "O" in self.labels else 0
         labels = [self.labels[i] for i in best]
+        for host, count in zip(*np.unique(hosts[hosts >= 0], return_counts=True), strict=True):
+            labels[host : host + count] = tags_within(labels[host], count)
         scores = np.where(unread, 0.0, probabilities.max(axis=-1))
         answers = []
         for kind, first, last in entities(labels):

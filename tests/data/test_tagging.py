@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.tagging import TaggedRows, entities, tags_of, words_of
+from kerasbert.data import Tokenizer
+from kerasbert.data.tagging import TaggedRows, entities, tags_of, tags_within, words_of
 from tests.data.mixed_text import MARKS, SCRIPTS
 
 
@@ -94,6 +95,41 @@ def test_every_word_is_read_once_whatever_the_window(kind, request):
     # The window with more context: no word next to a cut is read there unless the text ends.
     inner = rows.words[1][rows.words[1] >= 0]
     assert inner.min() > rows.words[0][rows.words[0] >= 0].max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "hosts"),
+    [
+        ("byte_bpe", "(ten).", [0, 1, 2, 2]),
+        ("unigram", "ten 日本 日", [0, 1, 1, 3]),
+        ("wordpiece", "ten \x01", [0, -1]),
+    ],
+)
+def test_words_in_one_piece_are_read_together(kind, text, hosts):
+    documents = ["a net (of notes). (ten).", "ten 日本", "日 人", "本 ten", "日本人 net", "人日", "日本 日本"] * 40
+    sizes = dict(byte_bpe=283, unigram=24, wordpiece=34)
+    rows = TaggedRows(Tokenizer.train(kind, documents, sizes[kind]), [text], max_length=16)
+    assert rows.hosts[0].tolist() == hosts
+    assert sorted(rows.words[rows.words >= 0]) == sorted(set(hosts) - {-1})
+    values = next(rows.read(rows.words[..., None].astype("float64")))
+    np.testing.assert_array_equal(values[:, 0], [np.nan if host < 0 else host for host in hosts])
+
+
+@pytest.mark.parametrize(
+    ("tag", "within"),
+    [
+        ("B-LOC", "B-LOC I-LOC I-LOC"),
+        ("I-LOC", "I-LOC I-LOC I-LOC"),
+        ("S-LOC", "B-LOC I-LOC E-LOC"),
+        ("E-LOC", "I-LOC I-LOC E-LOC"),
+        ("U-LOC", "B-LOC I-LOC L-LOC"),
+        ("O", "O O O"),
+        ("LOC", "LOC LOC LOC"),
+    ],
+)
+def test_tags_of_words_in_one_piece(tag, within):
+    assert tags_within(tag, 3) == within.split() and tags_within(tag, 1) == [tag]
+    assert entities([*tags_within(tag, 3), "O"]) == [(kind, a, 3) for kind, a, _ in entities([tag])]
 
 
 def _words(rows, number):

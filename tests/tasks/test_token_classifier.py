@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.data import Tokenizer
 from kerasbert.tasks import TokenClassifier
 from kerasbert.tasks.token_classifier import TokenAccuracy
 from tests.data.mixed_text import MARKS, SCRIPTS
@@ -63,6 +64,16 @@ def test_every_entity_is_what_was_written(model):
             assert entity["text"] == text[entity["start"] : entity["stop"]] == entity["text"].strip() != ""
             entities += 1
     assert entities > 200
+
+
+def test_an_entity_goes_on_in_its_piece(tiny_backbone):
+    """Two ideographs of one piece are one place, not the first alone."""
+    tokenizer = Tokenizer.train("unigram", ["日本 日本 ten", "日 人", "本 ten", "日本人", "人日"] * 40, 13)
+    model = TokenClassifier(tiny_backbone(vocabulary_size=13), labels=LABELS, max_length=16, tokenizer=tokenizer)
+    model.tagger.dense.bias.assign([0.0, 0.0, 50.0, 0.0])
+    answer = model.tag("日本 日")
+    assert answer["labels"] == ["B-LOC", "I-LOC", "B-LOC"]
+    assert [entity["text"] for entity in answer["entities"]] == ["日本", "日"]
 
 
 def test_outputs_come_in_the_order_of_the_sentences(model):
