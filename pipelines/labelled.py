@@ -39,7 +39,8 @@ GUESSED = Columns()
 
 
 class UsualColumns(Columns):
-    """What a data set calls its columns: a file of it that calls them otherwise is guessed at."""
+    """What a data set calls its columns: a file of it that calls them otherwise is guessed at, and rows that it has
+    without a text, as QQP's, are left out."""
 
     def among(self, names: Iterable[str]) -> Columns:
         return Columns(*(name if name in names else None for name in (self.text, self.pair, self.label)))
@@ -65,8 +66,8 @@ def read_labelled(
     label, white space and the text in each line. Tables (`.csv`, `.tsv`, `.json`, `.jsonl`, `.parquet`; `.gz` allowed)
     have named columns, or numbered ones when `columns` gives numbers.
 
-    Rows on whose label the annotators did not agree are left out with a warning: "-" under SNLI's `gold_label`, and
-    those that a data set of the hub has no label for.
+    Left out with a warning are rows on whose label the annotators did not agree, "-" under SNLI's `gold_label`, those
+    that a data set of the hub has no label for, and with `UsualColumns` those that lack a cell.
 
     Args:
         several: a text has any number of labels, in a list or with "|" between them.
@@ -78,12 +79,14 @@ def read_labelled(
     columns = columns or Columns()
     if suffix_of(path) == ".txt":
         return _plain_lines(Path(path), encoding, several)
-    return _from_rows(read_rows(path, encoding, header=not columns.are_numbers), columns, path, several)
+    rows = read_rows(path, encoding, header=not columns.are_numbers, whole=not isinstance(columns, UsualColumns))
+    return _from_rows(rows, columns, path, several)
 
 
 def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bool) -> Labelled:
     if not rows:
         raise ValueError(f"{path} has no rows.")
+    lenient = isinstance(columns, UsualColumns)
     columns = _found(columns, list(rows[0]), path)
     texts, labels = [], []
     kept = [(number, row) for number, row in enumerate(rows, start=1) if not _is_open(row, columns.label, path)]
@@ -91,6 +94,16 @@ def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bo
         raise ValueError(f"Every row of {path} is without a label. Use a part of the data that has them.")
     if len(kept) < len(rows):
         warnings.warn(f"{len(rows) - len(kept)} of {len(rows)} rows of {path} have no label: left out.", stacklevel=4)
+    if lenient:
+        needed = [name for name in vars(columns).values() if name is not None]
+        broken = {number for number, row in kept if any(is_missing(row.get(name)) for name in needed)}
+        if 0 < len(broken) < len(kept):
+            warnings.warn(
+                f"{len(broken)} of {len(rows)} rows of {path} lack a text or a label: left out. The first is row "
+                f"{min(broken)}.",
+                stacklevel=4,
+            )
+            kept = [(number, row) for number, row in kept if number not in broken]
     for number, row in kept:
         parts = []
         for name in filter(None, (columns.text, columns.pair)):

@@ -31,10 +31,11 @@ def suffix_of(path: str | Path) -> str:
     return suffix
 
 
-def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) -> list[dict]:
+def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True, whole: bool = True) -> list[dict]:
     """The rows of a table (`TABLES`; `.gz` allowed) or of a data set of the hub, `hf://name#split`.
 
     Without a header the columns are named "0", "1", ... A name of the hub may end in a configuration: `hf://glue:mrpc`.
+    Rows of a CSV or TSV that end early are refused; not `whole`, their last cells are None.
     """
     suffix = suffix_of(path)
     if suffix == "":
@@ -46,11 +47,11 @@ def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True) ->
     text = open_text(Path(path), encoding)
     if suffix in (".jsonl", ".ndjson", ".json"):
         return json_rows(Path(path), text)
-    return list(table_rows(io.StringIO(text, newline=""), path, header))
+    return list(table_rows(io.StringIO(text, newline=""), path, header, whole))
 
 
-def table_rows(lines: Iterable[str], path: str | Path, header: bool = True) -> Iterator[dict]:
-    """The rows of a CSV or TSV, as they come; those of a TSV have no quotes."""
+def table_rows(lines: Iterable[str], path: str | Path, header: bool = True, whole: bool = True) -> Iterator[dict]:
+    """The rows of a CSV or TSV, as they come; those of a TSV have no quotes. `whole`: see `read_rows`."""
     names, rows = None, filter(None, cells_of(lines, path))
     for number, row in enumerate(rows, start=0 if header else 1):
         if names is None:
@@ -58,6 +59,8 @@ def table_rows(lines: Iterable[str], path: str | Path, header: bool = True) -> I
             twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
             if twice is not None:
                 raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
+        if not whole:
+            row += [None] * (len(names) - len(row))
         if len(row) != len(names):
             raise ValueError(f"{path} row {number} has {len(row)} cells. The table has {len(names)}: {names}.")
         if number:

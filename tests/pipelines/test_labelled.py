@@ -161,6 +161,22 @@ def test_bad_files(tmp_path, name, text, message):
         read_labelled(write(tmp_path, name, text))
 
 
+def test_rows_that_a_data_set_has_without_a_cell(tmp_path):
+    """QQP's training file: rows that end early, and questions without a letter."""
+    text = "id\tquestion1\tquestion2\tis_duplicate\n1\ta\tb\t0\n2\tc\n3\td\t\t0\n4\te\tf\t1\n"
+    path = write(tmp_path, "train.tsv", text)
+    with pytest.warns(
+        UserWarning, match="2 of 4 rows of .*train.tsv lack a text or a label: left out. The first is row 2"
+    ):
+        data = read_labelled(path, UsualColumns("question1", "question2", "label"))
+    assert data.texts == [("a", "b"), ("e", "f")] and data.labels == ["0", "1"]
+    with pytest.raises(ValueError, match="row 2 has 2 cells. The table has 4"):
+        read_labelled(path)
+    longer = write(tmp_path, "a.tsv", text + "5\ta\tb\t0\t1\n")
+    with pytest.raises(ValueError, match="row 5 has 5 cells. The table has 4"):
+        read_labelled(longer, UsualColumns("question1", "question2", "label"))
+
+
 def test_missing_files_and_columns(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no file"):
         read_labelled(tmp_path / "none.csv")
