@@ -65,6 +65,11 @@ ROTARY = {
     **dict(num_layers=4, hidden_dim=256, num_heads=4, feed_forward_dim=704),
     "attention_output_dropout": 0.0,
 }
+# 0.02 suits a width of 768.
+TWO_LAYERS = {
+    **dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=352),
+    **dict(attention_output_dropout=0.0, initializer_range=0.08),
+}
 
 
 def peak(rate: float) -> dict:
@@ -95,12 +100,16 @@ SETTINGS = {
         "data": dict(mask_rate=0.3),
         "schedule": dict(peak=2e-3, warmup=200),
     },
+    "rotary positions, 2 layers of 128, initializer 0.08": {
+        **dict(length=64, backbone="modernbert_base", config=TWO_LAYERS),
+        "data": dict(mask_rate=0.3),
+        "schedule": dict(peak=3e-3, warmup=100),
+    },
 }
 
 
-def corpora(text: Path, held_out: Path) -> tuple[Corpus, Corpus]:
+def corpora(text: Path, held_out: Path, folder: Path) -> tuple[Corpus, Corpus]:
     """The two corpora, made once; the tokenizer is trained on the first alone."""
-    folder = RUNS / "corpus"
     if not (folder / "held_out" / "corpus.json").exists():
         tokenizer = Tokenizer.train("wordpiece", read_documents(text), vocabulary_size=VOCABULARY, lowercase=True)
         Corpus.write(folder / "text", read_documents(text), tokenizer)
@@ -122,13 +131,13 @@ def steps_in(minutes: float, recipe, corpus: Corpus) -> int:
     return max(10, int(minutes * 60 / np.median(times[1:])) // 10 * 10)
 
 
-def cell(name: str, minutes: float, text: Path, held_out: Path) -> dict:
-    """One pretraining; its row of RESULTS."""
-    key = f"{name}, {minutes:g} minutes"
+def cell(name: str, minutes: float, text: Path, held_out: Path, runs: Path = RUNS) -> dict:
+    """One pretraining, in a folder of `runs`; its row of RESULTS."""
+    key = f"{name}, {minutes:g} minutes" + ("" if runs == RUNS else f", {runs.name}")
     if row := finished().get(key):
         return row
-    corpus, unseen = corpora(text, held_out)
-    run = RUNS / folder_of(key)
+    corpus, unseen = corpora(text, held_out, runs / "corpus")
+    run = runs / folder_of(key)
     recipe = replace(BASE, **SETTINGS[name])
     plan = run / "steps.json"
     if not plan.exists():
