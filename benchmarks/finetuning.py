@@ -249,6 +249,7 @@ def run_cell(name: str, data: Path, work: Path) -> None:
         seconds = time.process_time() - begin
     else:
         folder = None if job.kind == "sequences" else start_folder(start, data)
+        begin = time.process_time()  # pretraining, which the first cell may do, is not of it
         rate = job.rate * (10 if start in ("small", "scratch") and job.kind != "sequences" else 1)
         numbers = dict(length=job.length, epochs=job.epochs, batch_size=job.batch_size, rate=rate)
         model = train(job, start, folder, training, rate, int(seed), work / name.replace(", ", "_").replace(" ", "_"))
