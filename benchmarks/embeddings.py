@@ -55,7 +55,7 @@ def kerasbert(folder: Path) -> Work:
 
     texts, facts = loaded(folder)
     model = TextEmbedder.from_preset(folder / "model")
-    return Work(lambda: model.embed(texts), {"vectors": model.embed(texts)}, **facts)
+    return Work(lambda: model.embed(texts), {"vectors": model.embed(texts)}, tries=1, **facts)
 
 
 def sentence_transformers(folder: Path) -> Work:
@@ -67,7 +67,7 @@ def sentence_transformers(folder: Path) -> Work:
     def run() -> np.ndarray:
         return model.encode(texts, batch_size=BATCH, show_progress_bar=False)
 
-    return Work(run, {"vectors": run()}, **facts)
+    return Work(run, {"vectors": run()}, tries=1, **facts)
 
 
 def onnx_runtime(folder: Path) -> Work:
@@ -115,7 +115,7 @@ def onnx_runtime(folder: Path) -> Work:
             vectors[chosen] = session.run(None, {"ids": ids, "real": real.astype("int64")})[0]
         return vectors
 
-    return Work(run, {"vectors": run()}, **facts)
+    return Work(run, {"vectors": run()}, tries=1, **facts)
 
 
 CONTENDERS = {
