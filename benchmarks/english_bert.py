@@ -6,10 +6,11 @@
 
 Every masked language model first learns how frequent words are, and to copy the tenth of the targets that is shown: it
 rests at nine tenths of the entropy of words (the plateau). What it gains below comes from context. Relative positions
-leave the plateau first: DeBERTa's and ModernBERT's are the last of the settings. `settings` trains each row of SETTINGS
-for the same time, `long` one of them for longer, `reviews` fine-tunes the result and the same model from scratch, three
-seeds each. Every training is a cell: its row is appended to RESULTS once it is finished, a cell that is there is not
-run again, and a cell that was cut off continues from its checkpoint.
+leave the plateau first: DeBERTa's and ModernBERT's are the last of the settings, the very last one a small model for
+`finetuning.py`. `settings` trains each row of SETTINGS for the same time, `long` one of them for longer, `reviews`
+fine-tunes the result and the same model from scratch, three seeds each. Every training is a cell: its row is appended
+to RESULTS once it is finished, a cell that is there is not run again, and a cell that was cut off continues from its
+checkpoint.
 """
 
 import hashlib

@@ -18,7 +18,7 @@ def write_text(jobs: dict, read, data: Path, folder: Path) -> tuple[Path, Path]:
     """Writes `text.txt` and `held_out.txt`, a fortieth of the documents, unless they are there; returns their paths.
 
     Args:
-        jobs: the tasks. Left out are translation and questions without answers, whose texts are other files' questions.
+        jobs: the tasks. Left out are translation, and SQuAD 2.0: the other SQuAD may be measured on its articles.
         read: (job, data) -> examples for training and for measuring.
         data: folder of the texts.
         folder: where to write.
