@@ -1,6 +1,8 @@
 # make quickstart   train, pretrain, fine-tune and compare on the English text that every Python carries (6 minutes)
-# make test         the tests on one backend: JAX, or what KERAS_BACKEND says
-# make test-all     the tests on JAX, TensorFlow and PyTorch, one after another
+# make test         the tests on one backend: JAX, or the one that KERAS_BACKEND names
+# make test-all     the tests on JAX, TensorFlow and PyTorch, with the line coverage of JAX's
+# make test-data    comparisons on real data, which lies beside the repository or where KERASBERT_DATA says
+# make test-install the wheel in a fresh environment outside the repository: train, save, load, predict
 # make lint         ruff: lint and format
 # make bench        the comparisons in benchmarks/ that take minutes; PEER_PYTHON names a Python that has keras-hub
 # The plain commands behind them are in README.md.
@@ -8,12 +10,13 @@
 VENV ?= .venv
 WORKERS ?= 2
 BACKEND := $(or $(KERAS_BACKEND),jax)
-# The first of them runs the tests that are marked `one_backend`, too: torch compiles nothing.
-BACKENDS := torch jax tensorflow
-
 PYTHON := $(VENV)/bin/python
 INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --progress-bar off --retries 10 --timeout 120
-PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile
+# The order of the tests: the files' order, or a random one with ORDER="-p randomly -p no:cacheprovider" and a seed.
+ORDER ?= -p no:randomly
+PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(ORDER)
+# The options that users have: conftest.py turns XLA's optimizations off for speed.
+OPTIMIZED := JAX_DISABLE_MOST_OPTIMIZATIONS=0 JAX_COMPILATION_CACHE_DIR=.pytest_cache/jax_optimized
 
 # The package `tensorflow` carries GPU code that tests on Linux do without.
 ifeq ($(shell uname -sm),Linux x86_64)
@@ -24,7 +27,7 @@ endif
 PACKAGE_jax := jax
 PACKAGE_torch := torch
 
-.PHONY: quickstart test test-all lint format bench clean
+.PHONY: quickstart test test-all test-data test-install lint format bench clean
 .SECONDARY:
 
 quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
@@ -32,18 +35,17 @@ quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
 
 test: $(VENV)/has-dev $(VENV)/has-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(PYTEST)
+	@if [ $(BACKEND) = jax ]; then $(OPTIMIZED) KERAS_BACKEND=jax $(PYTEST) -m optimized; fi
 
-# What does not depend on the backend runs once.
-test-all: $(VENV)/has-dev $(foreach backend,$(BACKENDS),$(VENV)/has-$(backend))
-	@failed=""; set --; \
-	for backend in $(BACKENDS); do \
-	  echo "== tests on $$backend"; \
-	  if KERAS_BACKEND=$$backend $(PYTEST) "$$@"; then echo "== $$backend: passed"; \
-	  else echo "== $$backend: FAILED"; failed="$$failed $$backend"; fi; \
-	  set -- -m "not one_backend" --ignore=tests/data --ignore=tests/test_architecture.py; \
-	done; \
-	if [ -n "$$failed" ]; then echo "== test-all: FAILED on$$failed"; exit 1; fi; \
-	echo "== test-all: passed on $(BACKENDS)"
+# JAX runs everything. The other two run what depends on the backend, side by side with a worker each.
+test-all: $(VENV)/has-dev $(foreach backend,jax tensorflow torch,$(VENV)/has-$(backend))
+	@VENV=$(VENV) WORKERS=$(WORKERS) ORDER="$(ORDER)" tests/run_all.sh
+
+test-data: $(VENV)/has-dev $(VENV)/has-$(BACKEND)
+	KERAS_BACKEND=$(BACKEND) $(PYTEST) tests/real_data
+
+test-install: $(VENV)/created
+	PYTHON=$(PYTHON) BACKEND=$(BACKEND) tests/install/run.sh
 
 lint: $(VENV)/has-dev
 	$(PYTHON) -m ruff check .
@@ -83,7 +85,7 @@ $(VENV)/created:
 	  right=$$python; \
 	  $$python -c 'import ensurepip, venv' >/dev/null 2>&1 || continue; \
 	  echo "making $(VENV) with $$($$python --version)"; \
-	  $$python -m venv --clear $(VENV) && touch $@ && exit 0; \
+	  $$python -m venv $(VENV) && touch $@ && exit 0; \
 	done; \
 	if [ -n "$$right" ]; then \
 	  echo "$$right cannot make virtual environments. On Debian and Ubuntu: sudo apt install python3-venv" >&2; \

@@ -1,20 +1,29 @@
-"""What every test shares: one backend, seeds, and the path of the shared data."""
+"""What every test shares: one backend, seeds, and the rules of the run.
+
+A test skips for one reason only: the machine lacks an accelerator or runs another operating system. It then calls
+`pytest.skip` with a reason that begins with "needs an accelerator" or "needs Linux" (or another system). Any other skip
+fails the run. Tests of some backends only are marked `backends("jax")` and are deselected on the others.
+"""
 
 import os
 import platform
 import random
+import re
 import sys
 from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# No test may depend on the network.
+os.environ["HF_HUB_OFFLINE"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two test processes with all cores each take longer than two with one each.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Compiling small programs takes longer than running them, so XLA is told to take less trouble.
+# Compiling small programs takes longer than running them, so XLA is told to take less trouble. `make test` runs the
+# tests that are marked `optimized` once more with JAX_DISABLE_MOST_OPTIMIZATIONS=0, the options that users have.
 if os.environ["KERAS_BACKEND"] == "jax":
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    if platform.machine() in ("x86_64", "AMD64"):
+    fast_compilation = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
+    if fast_compilation and platform.machine() in ("x86_64", "AMD64"):
         os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX")
 # The tests compile the same small programs over and over: JAX keeps them, within a run and for the next one.
 os.environ.setdefault(
@@ -27,6 +36,40 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+ALLOWED_SKIP = re.compile(r"(Skipped: )?needs (an accelerator|Linux|macOS|Windows)")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselects the tests that are marked for other backends."""
+    backend = os.environ["KERAS_BACKEND"]
+    selected, deselected = [], []
+    for item in items:
+        wanted = all(backend in mark.args for mark in item.iter_markers("backends"))
+        (selected if wanted else deselected).append(item)
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = selected
+
+
+def skip_reason(report):
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Fails a run with a skip that is not for want of an accelerator or an operating system, and lists such skips."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    refused = [
+        f"{report.nodeid}: {skip_reason(report)}"
+        for report in reporter.stats.get("skipped", ())
+        if not ALLOWED_SKIP.match(skip_reason(report))
+    ]
+    if refused:
+        reporter.write_sep("=", "skips that are not allowed", red=True)
+        reporter.write("\n".join(refused) + "\n")
+        session.exitstatus = max(session.exitstatus, pytest.ExitCode.TESTS_FAILED)
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +87,3 @@ def seeds():
 def repository():
     """The root of this repository."""
     return REPOSITORY
-
-
-@pytest.fixture(scope="session")
-def shared_data():
-    """The folder of real texts beside the repository; tests that use it skip where it is absent."""
-    folder = REPOSITORY.parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("the shared data is not on this machine")
-    return folder

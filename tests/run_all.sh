@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The tests on the three backends, and what they took. `make test-all` installs what they need and calls this.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+failed=""
+
+# run_tests NAME BACKEND WORKERS ARGUMENTS...: writes the output to a log, the seconds and the exit status beside it.
+run_tests() {
+  local name=$1 backend=$2 workers=$3 start=$SECONDS
+  shift 3
+  KERAS_BACKEND=$backend "$VENV/bin/python" -m pytest -q -n "$workers" --dist worksteal $ORDER --durations=20 \
+    "$@" >"$logs/$name" 2>&1
+  echo $? >"$logs/$name.status"
+  echo $((SECONDS - start)) >"$logs/$name.seconds"
+}
+
+report() {
+  local status
+  status=$(cat "$logs/$1.status")
+  echo "== $1"
+  cat "$logs/$1"
+  [ "$status" = 0 ] || failed="$failed $1"
+}
+
+run_tests jax jax "$WORKERS" --cov=kerasbert --cov-report=
+report jax
+JAX_DISABLE_MOST_OPTIMIZATIONS=0 JAX_COMPILATION_CACHE_DIR=.pytest_cache/jax_optimized \
+  run_tests jax-optimized jax "$WORKERS" -m optimized
+report jax-optimized
+run_tests torch torch 1 -m "not one_backend" -p no:cacheprovider &
+run_tests tensorflow tensorflow 1 -m "not one_backend" -p no:cacheprovider
+wait
+report torch
+report tensorflow
+
+echo "== summary"
+for name in jax jax-optimized torch tensorflow; do
+  echo "$name: $(tail -n 1 "$logs/$name"); $(cat "$logs/$name.seconds") s in all"
+done
+echo "lines of kerasbert covered on JAX: $("$VENV/bin/python" -m coverage report --format=total)%"
+echo "load: $(cut -d ' ' -f 1-3 /proc/loadavg 2>/dev/null || uptime)"
+if [ -n "$failed" ]; then
+  echo "== test-all: FAILED on$failed"
+  exit 1
+fi
+echo "== test-all: passed on jax, torch and tensorflow in $SECONDS s"
