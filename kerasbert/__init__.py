@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from .registration import register_with_keras
+
 __version__ = "0.1.0"
 
 _SUBMODULES = (
@@ -66,6 +68,7 @@ def _pick_backend():
 
 
 _pick_backend()
+register_with_keras()
 
 
 def __getattr__(name):

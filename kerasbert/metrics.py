@@ -39,6 +39,28 @@ def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive
     return float(f1_score(labels, predictions, average=average, zero_division=0, **options))
 
 
+def by_class(names: Sequence[str], labels: Sequence, predictions: Sequence) -> dict[str, dict]:
+    """Precision, recall and F1 of every class, as fractions; what would be 0 / 0 is 0.
+
+    Args:
+        names: of the classes, in the order of the answer.
+        labels, predictions: a name each, or a list of names each.
+
+    Returns: {name: {"precision", "recall", "f1", "support"}}.
+    """
+    _paired(range(len(labels)), range(len(predictions)))
+    correct, found, wanted = (collections.Counter() for _ in range(3))
+    for expected, given in zip(labels, predictions, strict=True):
+        expected, given = ({side} if isinstance(side, str) else set(side) for side in (expected, given))
+        wanted.update(expected)
+        found.update(given)
+        correct.update(expected & given)
+    return {
+        name: {**_scores(correct[name], found[name], wanted[name]), "support": wanted[name]}
+        for name in dict.fromkeys([*names, *wanted])
+    }
+
+
 def matthews(labels: Sequence, predictions: Sequence) -> float:
     """Matthews correlation, the score of CoLA; 0 when there is only one class."""
     from sklearn.metrics import matthews_corrcoef

@@ -3,6 +3,16 @@
 import ast
 import math
 
+# The names that columns of texts and labels go by, the likeliest first.
+TEXT_NAMES = (
+    "text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document", "#1 string",
+)  # fmt: skip
+PAIR_NAMES = ("text_pair", "pair", "sentence2", "hypothesis", "sentence", "question2", "passage", "answer", "#2 string")
+LABEL_NAMES = (
+    "label", "labels", "class", "category", "target", "sentiment", "score", "stars", "gold_label", "is_duplicate",
+    "quality",
+)  # fmt: skip
+
 
 def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str, number: int | None = None) -> str:
     """The name of the column that holds `what`: the one given, or the first of those known, in whatever case."""

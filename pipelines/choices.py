@@ -1,13 +1,15 @@
 """Multiple choice out of files, in the forms of SWAG, RACE, ARC, COPA and HellaSwag, and bare tables."""
 
+import itertools
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from .cells import column, is_missing, written_out
 from .labelled import Columns
-from .tables import json_rows, open_text, read_rows, suffix_of
+from .tables import Reading, read_rows
 
 # Columns that hold all choices of a row, as a list or as a dict. RACE: options. HellaSwag: endings.
 TOGETHER = ("choices", "options", "endings")
@@ -17,13 +19,13 @@ APART = re.compile(r"(choice|ending|option)_?\d+|[A-Z]")
 ANSWERS = ("label", "answerkey", "answer", "gold", "correct")
 
 
-def read_choices(path: str | Path, columns: Columns, encoding: str) -> tuple[list[tuple], list[int]]:
+def read_choices(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[tuple], list[int]]:
     """((context, choices) or (passage, question, choices) of every row, the number of the right choice).
 
     Right choices are letters, or numbers from 0; from 1 where none is 0 and one is the number of all choices of its
     row. RACE's files, one a passage, may lie in a folder.
     """
-    rows = _rows(path, encoding)
+    rows = list(choice_rows(path, reading))
     found, incomplete = [], []
     for number, row in enumerate(rows, start=1):
         context, choices, said, letters = _choice_row(row, path, number, columns.among(row))
@@ -50,19 +52,27 @@ def read_choices(path: str | Path, columns: Columns, encoding: str) -> tuple[lis
     return x, y
 
 
-def _rows(path: str | Path, encoding: str) -> list[dict]:
+def choice_rows(path: str | Path, reading: Reading) -> Iterator[dict]:
     """The rows of a file, of a data set of the hub or of a folder of RACE's files: a question each."""
     if Path(path).is_dir():
-        rows = [row for file in choice_files(path) for row in _rows(file, encoding)]
-    elif suffix_of(path) in (".csv", ".tsv"):
-        rows = read_rows(path, encoding, header=False)
-        if rows and _names_choices(rows[0].values()):  # the first row is a header
-            rows = read_rows(path, encoding)
-    elif suffix_of(path) == ".txt":
-        rows = json_rows(Path(path), open_text(Path(path), encoding))
+        files = choice_files(path)
+        if not files:
+            raise ValueError(f"A folder of questions has files in JSON, .txt or .json. Received: {path} without any.")
+        for file in files:
+            yield from choice_rows(file, reading)
+        return
+    format = reading.format_of(path, "json")
+    if format in ("csv", "tsv"):
+        rows = read_rows(path, replace(reading, header=False))
+        first = next(rows, {})
+        if _names_choices(first.values()):  # the first row is a header
+            rows = read_rows(path, replace(reading, header=True))
+        else:
+            rows = itertools.chain([first] if first else [], rows)
     else:
-        rows = read_rows(path, encoding)
-    return [question for row in rows for question in questions_of(row, path)]
+        rows = read_rows(path, reading if format == "auto" else replace(reading, format=format))
+    for row in rows:
+        yield from questions_of(row, path)
 
 
 def choice_files(folder: str | Path) -> list[Path]:

@@ -6,23 +6,28 @@ python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/he
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import kerasbert
-from kerasbert.data import CausalLMBatches, Corpus, MaskedLMBatches
+from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
 from kerasbert.metrics import minimal_pairs
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
+from .building import evaluation_batches, named
 from .command import command
 from .examples import Examples
-from .finetune import check_labels, label_names, read, score, write_answers
+from .finetune import check_labels, label_names, read, score
 from .labelled import GUESSED, Columns
+from .outputs import check_outputs, write_answers, write_json
+from .pretrain import open_corpora
+from .recipes.recipe import Recipe
 from .scores import language_model_scores
 from .splits import named_sources
-from .tables import read_rows
-from .tasks import TASKS, TaskSpec
+from .tables import Format, Reading, read_rows
+from .tasks import TASKS, TaskSpec, task_of
 from .text_to_text import Wording
 
 # Class -> kind of examples that it is measured on; a TextClassifier's is its problem.
@@ -32,11 +37,13 @@ KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice:
 def evaluate(
     model: str,
     data: tuple[str, ...] = (),
-    corpus: Path | None = None,
+    corpus: tuple[str, ...] = (),
     output: Path | None = None,
-    batch_size: int = 32,
-    length: int = 128,
+    batch_size: int | None = None,
+    length: int | None = None,
+    steps: int | None = None,
     task: str | None = None,
+    format: Format = "auto",
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
     answers: Path | None = None,
@@ -49,63 +56,74 @@ def evaluate(
         model: folder of a model, or hf://org/name.
         data: examples, for the model of a task; in the forms of `finetune`, and several by their names as there. For a
             language model, minimal pairs: rows with `sentence_good` and `sentence_bad`.
-        corpus: folder of `prepare_corpus`, for a masked language model.
+        corpus: folder of `prepare_corpus`, for a language model; several by their names, as in `pretrain`. A model of
+            `pretrain` is measured by its recipe: on the rows and masks and at the length of the validation of its run.
         output: file for the scores.
-        batch_size: texts or rows a step.
-        length: tokens of a row of the corpus.
-        task: the task that a model which writes was trained for: its prefix, such as `summarize: `, and the form of
-            `finetune --text-to-text`.
+        batch_size: texts a step, or rows of a corpus. Default: 32, or what the recipe says.
+        length: tokens of a row of the corpus. Default: what the recipe says, or 128.
+        steps: batches of the corpus at most. Default: as many as in the validation of the run, or all.
+        task: the data set that the data is of, as in `finetune`: how its files are read. Of a model that writes, the
+            task that it was trained for: its prefix, such as `summarize: `, and the form of `finetune --text-to-text`.
+        format: of the data. Default: by the endings of the files, and of .txt by what they hold.
         encoding: of the data.
         columns: names of the columns of the data, where they cannot be guessed.
         answers: file for the answers, a line an example; of several data sets, one each with their names.
         max_new_tokens: of an answer that is written.
         num_beams: of an answer that is written.
     """
+    sources = named_sources(data)
+    answer_files = {
+        name: answers and (answers.with_stem(f"{answers.stem}_{name}") if name else answers) for name in sources
+    }
+    outputs = {"--output": output, **{f"--answers {name}".strip(): file for name, file in answer_files.items()}}
+    check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
+    corpora = [str(corpus)] if isinstance(corpus, (str, Path)) else [str(folder) for folder in corpus]
+    spec = task_of(task)
     loaded = kerasbert.load(model)
     kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
-    if task is not None and (kind != "sequences" or task not in TASKS):
+    if task is not None and kind not in (spec.kind, "sequences"):
         raise ValueError(
-            f"`task` is for text-to-text models, and must be one of {', '.join(TASKS)}. Received: {task!r} for a "
-            f"{type(loaded).__name__}."
+            f"`task` must be one that the model can have been trained for. Received: {task!r}, of {spec.kind}, for a "
+            f"{type(loaded).__name__}{f' of {kind}' if kind else ''}."
         )
-    sources = named_sources(data)
+    scores = {}
     if kind is not None and sources:
-        scores = {}
         for name, path in sources.items():
             writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
-            found, given, examples = score_task(loaded, kind, path, task, batch_size, encoding, columns, **writing)
+            files = dict(encoding=encoding, format=format)
+            found, given, examples = score_task(loaded, kind, path, task, batch_size or 32, columns, files, **writing)
             scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
             if answers:
-                write_answers(answers.with_stem(f"{answers.stem}_{name}") if name else answers, examples, given)
+                write_answers(answer_files[name], examples, given)
     elif isinstance(loaded, MaskedLM | CausalLM) and sources:
-        scores = {}
         for name, path in sources.items():
-            found = score_pairs(loaded, path, batch_size, encoding, columns or GUESSED)
+            reading = Reading(encoding, format)
+            found = score_pairs(loaded, path, batch_size or 32, reading, columns or GUESSED)
             scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
-    elif isinstance(loaded, MaskedLM | CausalLM) and corpus is not None:
-        scores = score_language_model(loaded, Corpus.open(corpus, loaded.require_tokenizer()), batch_size, length)
+    elif kind is None and corpora:
+        scores = score_language_model(loaded, model, corpora, batch_size, length, steps)
     else:
         raise ValueError(
-            "The model of a task is measured on --data, a MaskedLM or a CausalLM on --corpus or --data. Received: a "
-            f"{type(loaded).__name__} with data={data}, corpus={corpus}."
+            "The model of a task is measured on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
+            f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
         )
     print(json.dumps(scores))
     if output:
-        output.write_text(json.dumps(scores, indent=2))
+        write_json(output, scores)
     return scores
 
 
 def score_task(
-    model, kind: str, path: str, task: str | None, batch_size: int, encoding: str, columns: Columns | None, **writing
+    model, kind: str, path: str, task: str | None, batch_size: int, columns: Columns | None, files: dict, **writing
 ) -> tuple[dict, list, Examples]:
     """(scores, answers, examples) of the model of a task, or of a text-to-text model of `task`.
 
     Args:
+        files: encoding and format.
         writing: options of `generate`, for a model that writes.
     """
-    spec = TaskSpec(kind, columns=columns or GUESSED) if task is None else TASKS[task]
-    spec = spec if columns is None else replace(spec, columns=columns)
-    examples = read(spec, path, encoding)
+    spec = (TaskSpec(kind) if task is None else TASKS[task]).with_columns(columns)
+    examples = read(spec, path, **files)
     if spec.kind == kind:
         if kind in ("classes", "labels", "tags"):
             examples = _unnamed(examples, model.labels) if kind == "classes" else examples
@@ -126,10 +144,10 @@ def _unnamed(examples: Examples, labels: list[str]) -> Examples:
 
 
 def score_pairs(
-    model: MaskedLM | CausalLM, path: str, batch_size: int, encoding: str, columns: Columns
+    model: MaskedLM | CausalLM, path: str, batch_size: int, reading: Reading, columns: Columns
 ) -> dict[str, float]:
     """How often a language model finds the acceptable sentence of a minimal pair likelier (BLiMP's form)."""
-    rows = read_rows(path, encoding, not columns.are_numbers)
+    rows = list(read_rows(path, replace(reading, header=not columns.are_numbers)))
     if not rows:
         raise ValueError(f"{path} has no rows.")
     names = (columns.text or "sentence_good", columns.pair or "sentence_bad")
@@ -144,19 +162,75 @@ def score_pairs(
     return {"accuracy": minimal_pairs(good, bad), "pairs": len(rows)}
 
 
-def score_language_model(model: MaskedLM | CausalLM, corpus: Corpus, batch_size: int, length: int) -> dict[str, float]:
-    """Loss in nats a predicted token over one pass, beside the entropy of the token frequencies of this very corpus.
+def score_language_model(
+    model,
+    folder: str,
+    corpora: Sequence[str],
+    batch_size: int | None = None,
+    length: int | None = None,
+    steps: int | None = None,
+) -> dict[str, float]:
+    """The loss of a language model on a corpus, as the validation of its run measures it, with other metrics it has.
 
-    No model that knows frequencies alone does better on it. Ends of documents, which a causal model predicts as well,
-    are not among these tokens; nor are special tokens, which a masked one never does.
+    Of a model that has a perplexity the loss is in nats a predicted token, beside the entropy of the token frequencies
+    of this very corpus: no model that knows frequencies alone does better on it. Ends of documents, which a causal
+    model predicts as well, are not among these tokens; nor are special tokens, which a masked one never does.
+
+    Args:
+        model: that is measured.
+        folder: of the model, in which or beside which its recipe lies. Without a recipe only a MaskedLM and a CausalLM
+            can be measured, on a whole corpus.
+        corpora: folders, or name=folder.
+        batch_size, length, steps: in place of those of the recipe.
     """
+    texts = open_corpora(corpora, model.require_tokenizer())
+    batches = _batches_of_recipe(folder, texts, batch_size, length, steps)
+    if batches is None:
+        batches = _batches_without_recipe(model, texts, batch_size or 32, length or 128, steps)
     model.compile("sgd")
-    if isinstance(model, MaskedLM):
-        batches = MaskedLMBatches(corpus, batch_size, length, rows=model.rows)
-    else:
-        batches = CausalLMBatches(corpus, batch_size, length)
+    if "stream_start" in batches[0][0]:
+        model.start_memory(len(batches[0][0]["stream_start"]), False)
     found = model.evaluate(batches, verbose=0, return_dict=True)
-    return {**found, **language_model_scores(math.log(found["perplexity"]), corpus.unigram_entropy())}
+    if "perplexity" not in found or len(texts) > 1:
+        return found
+    (text,) = texts.values()
+    return {**found, **language_model_scores(math.log(found["perplexity"]), text.unigram_entropy())}
+
+
+def _batches_of_recipe(
+    folder: str, texts: dict[str, Corpus], batch_size: int | None, length: int | None, steps: int | None
+) -> Batches | None:
+    """The validation batches of a run whose model lies in a folder; None where nothing says how it was trained."""
+    path = next(
+        (path for path in (Path(folder) / "recipe.json", Path(folder).parent / "recipe.json") if path.is_file()), None
+    )
+    if path is None:
+        return None
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        recipe = Recipe(**{key: tuple(v) if isinstance(v, list) else v for key, v in stored["recipe"].items()})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} must be the recipe of a run of pretrain. It cannot be read: {error}.") from None
+    changes = {"batch_size": batch_size, "length": length}
+    held_out = {**recipe.held_out, **{name: value for name, value in changes.items() if value is not None}}
+    most = steps or stored.get("held_out_steps", 100)
+    return evaluation_batches(replace(recipe, held_out=held_out), named(texts), most)
+
+
+def _batches_without_recipe(
+    model, texts: dict[str, Corpus], batch_size: int, length: int, steps: int | None
+) -> Batches:
+    if not isinstance(model, MaskedLM | CausalLM) or len(texts) > 1:
+        raise ValueError(
+            "Without recipe.json in its folder or beside it, only a MaskedLM or a CausalLM can be measured, on one "
+            f"corpus. Received: a {type(model).__name__}, {len(texts)} corpora. Use the folder that pretrain wrote."
+        )
+    (text,) = texts.values()
+    if isinstance(model, MaskedLM):
+        batches = MaskedLMBatches(text, batch_size, length, rows=model.rows)
+        return batches if steps is None else MaskedLMBatches(text, batch_size, length, rows=model.rows, steps=steps)
+    batches = CausalLMBatches(text, batch_size, length)
+    return batches if steps is None else CausalLMBatches(text, batch_size, length, steps=steps)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Examples of every kind of task out of files: texts with labels, tagged words, questions, choices, pairs of texts."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .cells import column, is_missing, list_of, text_of, written_out
 from .choices import read_choices
 from .labelled import Columns, read_labelled
-from .tables import open_text, read_rows, suffix_of, whole_json
+from .tables import Format, Layout, Reading, json_values, read_rows
 from .tagged import read_tags
 
 KINDS = ("classes", "labels", "score", "tags", "questions", "choices", "sequences")
@@ -37,6 +37,8 @@ def read_examples(
     columns: Columns | None = None,
     encoding: str = "utf-8",
     impossible: bool = True,
+    format: Format = "auto",
+    layouts: tuple[Layout, ...] = (),
 ) -> Examples:
     """Reads a file, or a data set of the hub (`hf://name:configuration#split`), as examples of a kind.
 
@@ -48,14 +50,16 @@ def read_examples(
         columns: names, where they cannot be guessed.
         encoding: of the files.
         impossible: keep questions without an answer.
+        format: of the files; "auto" goes by their endings, and of `.txt` by what they hold.
+        layouts: of the task's own files.
     """
-    columns = columns or Columns()
+    columns, reading = columns or Columns(), Reading(encoding, format, layouts)
     if kind in ("classes", "labels", "score"):
-        found = read_labelled(path, columns, encoding, several=kind == "labels")
+        found = read_labelled(path, columns, reading, several=kind == "labels")
         _check_numbers(found.labels, path, kind)
         return Examples(found.texts, found.labels)
     readers = {"tags": read_tags, "questions": _questions, "choices": read_choices, "sequences": _sequences}
-    examples = Examples(*readers[kind](path, columns, encoding))
+    examples = Examples(*readers[kind](path, columns, reading))
     if kind == "questions" and not impossible:
         kept = [i for i, answer in enumerate(examples.y) if answer is not None]
         examples = Examples([examples.x[i] for i in kept], [examples.y[i] for i in kept], examples.dataset)
@@ -84,14 +88,23 @@ def _check_numbers(labels: list, path, kind: str) -> None:
 # === Questions ===
 
 
-def _questions(path, columns: Columns, encoding: str) -> tuple[list, list, list]:
-    if suffix_of(path) == ".json":
-        content = whole_json(open_text(Path(path), encoding))
-        if isinstance(content, dict) and isinstance(content.get("data"), list):
-            if not any(isinstance(entry, dict) and "question" in entry for entry in content["data"]):
-                return _squad(content["data"], path)
+def squad_articles(path, reading: Reading) -> list | None:
+    """The articles of a file in SQuAD's form; None for any other."""
+    if reading.format_of(path, "json") != "json":
+        return None
+    values = json_values(reading.lines(Path(path)), path)
+    articles = values[0].get("data") if len(values) == 1 and isinstance(values[0], dict) else None
+    if not isinstance(articles, list) or any(isinstance(entry, dict) and "question" in entry for entry in articles):
+        return None
+    return articles
+
+
+def _questions(path, columns: Columns, reading: Reading) -> tuple[list, list, list]:
+    articles = squad_articles(path, reading)
+    if articles is not None:
+        return _squad(articles, path)
     articles = []
-    for number, row in enumerate(read_rows(path, encoding, not columns.are_numbers), start=1):
+    for number, row in enumerate(read_rows(path, replace(reading, header=not columns.are_numbers)), start=1):
         names = columns.among(row)
         name = column(row, ("question",), names.text, path, "questions", number)
         question = text_of(row, name, path, number, "a question")
@@ -198,13 +211,13 @@ SOURCES = ("source", "document", "article", "text", "input", "dialogue")
 TARGETS = ("target", "summary", "highlights", "output", "abstract")
 
 
-def _sequences(path, columns: Columns, encoding: str) -> tuple[list[str], list[str]]:
+def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], list[str]]:
     if "," in str(path) and not str(path).startswith("hf://") and not Path(path).is_file():
         files = [Path(part) for part in str(path).split(",")]
         for file in files:
             if not file.is_file():
                 raise FileNotFoundError(f"There is no file {file}.")
-        texts = [open_text(file, encoding).removesuffix("\n") for file in files]
+        texts = [reading.text(file).removesuffix("\n") for file in files]
         sides = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ValueError(
@@ -216,7 +229,7 @@ def _sequences(path, columns: Columns, encoding: str) -> tuple[list[str], list[s
             if empty is not None:
                 raise ValueError(f"Every line needs a text. Received: {file} line {empty} without it. Drop the pair.")
         return tuple(sides)
-    rows = read_rows(path, encoding, not columns.are_numbers)
+    rows = list(read_rows(path, replace(reading, header=not columns.are_numbers)))
     if not rows:
         return [], []
     if isinstance(rows[0].get("translation"), dict):

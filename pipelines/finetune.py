@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from kerasbert.backend import seed_everything
@@ -22,10 +21,13 @@ from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 from .command import command
 from .examples import Examples, read_examples
 from .labelled import GUESSED, Columns
-from .model_card import write_card
+from .model_card import Measured, describe, write_card
+from .outputs import check_outputs, write_answers, write_json
+from .reports import EpochProgress, HeldOut, best_weights, in_reports, spread
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
 from .splits import named_sources, split_tenth
-from .tasks import TASKS, TaskSpec
+from .tables import Format
+from .tasks import TaskSpec, task_of
 from .text_to_text import Wording
 
 TITLES = {
@@ -49,6 +51,7 @@ def finetune(
     max_length: int | None = None,
     seeds: tuple[int, ...] = (0,),
     patience: int | None = None,
+    keep_best: bool = False,
     balanced: bool = False,
     text_to_text: bool = False,
     from_scratch: bool = False,
@@ -57,6 +60,7 @@ def finetune(
     limit: int | None = None,
     dtype: str | None = None,
     less_memory: bool = False,
+    format: Format = "auto",
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
 ) -> dict:
@@ -69,10 +73,11 @@ def finetune(
             hub has.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
         held_out: examples to measure on; several, perhaps in other languages, are measured one by one and reported by
-            their names: en=test.en.tsv de=test.de.tsv, or by those of their files.
-        task: a kind (classes, labels, score, ner, questions, choices, sequences), or a data set by name: sst2, cola,
-            mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad_v2, conll2003, wnut17, race, swag, arc_easy,
-            translation, summarization, ...
+            their names: en=test.en.tsv de=test.de.tsv, or by those of their files. During training the loss and the
+            scores of the first (of at most 1,000 of its examples) are reported.
+        task: a kind (classes, labels, score, ner, questions, choices, sequences), or a data set by name, whose own
+            files are known: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad, squad_v2,
+            conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
         epochs: passes over the data.
         batch_size: examples a step.
         learning_rate: after the warm-up; it then falls to 0.
@@ -83,7 +88,9 @@ def finetune(
             to 512.
         seeds: one training each; the model of the first is saved.
         patience: stop a training when the loss on a tenth of the examples, which are then kept out of it, has not
-            fallen for so many epochs, and go back to its best epoch.
+            fallen for so many epochs, and go back to where it was lowest.
+        keep_best: train to the end, and then go back to where the loss on a tenth of the examples, which are kept out
+            of training, was lowest.
         balanced: weigh every class as if all were equally frequent.
         text_to_text: train an encoder-decoder to write the labels or answers, in the format of T5.
         from_scratch: start from random weights, to compare.
@@ -92,21 +99,23 @@ def finetune(
         limit: use so many examples at most, of each side.
         dtype: such as mixed_bfloat16.
         less_memory: rematerialise, which makes a step a third longer: blocks keep their input only.
+        format: of the files. Default: by their endings, and of .txt by what they hold.
         encoding: of the files.
         columns: names of the columns, where they cannot be guessed: text, pair (of texts, the context) and label.
     """
-    if task not in TASKS:
-        raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {task!r}.")
+    spec = task_of(task).with_columns(columns)
     for name, number in (("epochs", epochs), ("batch_size", batch_size), ("limit", limit), ("seeds", len(seeds))):
         if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
-    spec = TASKS[task] if columns in (None, GUESSED) else replace(TASKS[task], columns=columns)
     if data is None:
         data, hub_held_out = spec.sources()
         held_out = held_out or (hub_held_out,)
-    training = read(spec, data, encoding, limit, training=True)
     sources = named_sources(held_out)
-    testing = {name: read(spec, path, encoding, limit) for name, path in sources.items()}
+    answer_files = {name: output / f"predictions{name and '_'}{name}.jsonl" for name in sources}
+    if output.is_dir():
+        check_outputs({f"--output {output}": file for file in answer_files.values()}, {"--data": data, **sources})
+    training = read(spec, data, encoding, limit, training=True, format=format)
+    testing = {name: read(spec, path, encoding, limit, format=format) for name, path in sources.items()}
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
     if labels:
         for name, path in sources.items():
@@ -115,7 +124,9 @@ def finetune(
     wording = Wording(task, spec, labels) if text_to_text else None
     kind = "sequences" if wording else spec.kind
     writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
-    shown, validation = (training, None) if patience is None else split_tenth(training)
+    kept_out = patience is not None or keep_best
+    shown, validation = split_tenth(training) if kept_out else (training, next(iter(testing.values()), None))
+    validation = validation and spread(validation, 1_000)
     runs = []
     for seed in seeds:
         seed_everything(seed)
@@ -123,44 +134,61 @@ def finetune(
         if less_memory:
             trained.backbone.rematerialize()
         batches = batches_of(trained, kind, shown, wording, balanced, batch_size, epochs, seed)
-        steps = len(batches)
+        batches, interval = in_reports(batches, epochs)
+        steps, per_epoch = len(batches), len(batches) // epochs
         options = dict(warmup=round(warmup_share * steps), weight_decay=weight_decay, layer_decay=layer_decay)
         trained.compile(adamw(learning_rate, steps=steps, **options))
-        log = RunLog(output / "logs" / f"seed_{seed}")
-        callbacks, watched = [StopOnNaN(), log], None
+        log, watched = RunLog(output / "logs" / f"seed_{seed}"), None
+        callbacks = [StopOnNaN()]
         if validation is not None:
             watched = batches_of(trained, kind, validation, wording, False, batch_size, shuffle=False)
-            callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True))
-        history = trained.fit(batches, steps_per_epoch=steps // epochs, callbacks=callbacks, validation_data=watched)
+            if kind != "sequences":  # to write answers takes long
+                callbacks.append(HeldOut(lambda model: score(model, validation, batch_size)[0]))
+        callbacks += [log, EpochProgress(steps, per_epoch, epochs)]
+        if kept_out:
+            callbacks.append(best_weights(None if patience is None else patience * per_epoch // interval))
+        history = trained.fit(batches, steps_per_epoch=interval, callbacks=callbacks, validation_data=watched)
         scores = {"seed": seed, "train_loss": float(history.history["loss"][-1])}
-        if validation is not None:
-            scores["epochs"] = len(history.history["loss"])
-        answers = {}
+        if kept_out:
+            scores["epochs"] = -(-len(history.history["loss"]) * interval // per_epoch)
+        found, answers = {}, {}
         for name, examples in testing.items():
             measure = wording.score if wording else score
-            found, answers[name] = measure(trained, examples, batch_size, **writing)
-            scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
+            found[name], answers[name] = measure(trained, examples, batch_size, **writing)
+            scores |= {f"{name}_{key}" if name else key: value for key, value in found[name].items()}
         runs.append(scores)
         print(json.dumps(scores))
         if seed == seeds[0]:
             trained.save_to_preset(output)
             for name, examples in testing.items():
-                file = f"predictions_{name}.jsonl" if name else "predictions.jsonl"
-                write_answers(output / file, examples, answers[name])
+                write_answers(answer_files[name], examples, answers[name])
             plot_curves(log.folder)
+            description = describe(trained, pairs=isinstance(training.x[0], tuple))
+            measured = [
+                Measured(str(sources[name]), found[name], len(examples), examples.y, plain(answers[name]))
+                for name, examples in testing.items()
+            ]
     recipe = dict(
         model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
         warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
-        patience=patience, balanced=balanced, text_to_text=text_to_text, from_scratch=from_scratch, **writing,
+        patience=patience, keep_best=keep_best, balanced=balanced, text_to_text=text_to_text,
+        from_scratch=from_scratch, **writing,
     )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
-    (output / "metrics.json").write_text(json.dumps({**metrics, "recipe": recipe}, indent=2))
-    write_card(output, TITLES[spec.kind], {"source": str(data), "examples": len(training)}, recipe, summary(runs))
+    write_json(output / "metrics.json", {**metrics, "recipe": recipe})
+    source = {"source": str(data), "examples": len(training)}
+    means = {"seeds": len(runs), **summary(runs)}
+    write_card(output, TITLES[spec.kind], source, recipe, means, description, measured)
     print(f"saved {output}")
     return metrics
 
 
 # === Parts ===
+
+
+def plain(answers: list) -> list:
+    """Answers without their scores."""
+    return [answer["answer"] if isinstance(answer, dict) else answer for answer in answers]
 
 
 def batches_of(
@@ -186,9 +214,17 @@ def batches_of(
     return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
 
 
-def read(spec: TaskSpec, path: str, encoding: str, limit: int | None = None, training: bool = False) -> Examples:
+def read(
+    spec: TaskSpec,
+    path: str,
+    encoding: str,
+    limit: int | None = None,
+    training: bool = False,
+    format: Format = "auto",
+) -> Examples:
     """Examples of a task; the text of a text-to-text task with its prefix."""
-    examples = read_examples(spec.kind, path, spec.columns, encoding, spec.impossible or not training)
+    keep = spec.impossible or not training
+    examples = read_examples(spec.kind, path, spec.columns, encoding, keep, format, spec.layouts)
     if spec.prefix:
         examples = replace(examples, x=[spec.prefix + text for text in examples.x])
     return examples if limit is None else first_of(examples, limit)
@@ -305,15 +341,6 @@ def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[d
         if isinstance(model, cls):
             return function(model, examples, batch_size, **writing)
     raise ValueError(f"A task is measured on examples. Received: a {type(model).__name__}.")
-
-
-def write_answers(path: Path, examples: Examples, answers: list) -> None:
-    """An example, what was expected and what was answered a line."""
-    lines = [
-        json.dumps({"input": x, "expected": y, "answer": answer}, ensure_ascii=False)
-        for x, y, answer in zip(examples.x, examples.y, answers, strict=True)
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def summary(runs: list[dict]) -> dict[str, float]:

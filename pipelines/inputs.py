@@ -1,17 +1,17 @@
 """Inputs for a model out of lines, tables and files of words, one after the other; labels are not looked at."""
 
-import gzip
 import itertools
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .cells import column, is_missing, text_of, written_out
+from kerasbert.data.tables import cell_rows, decoded_lines, parsed_json
+
+from .cells import PAIR_NAMES, TEXT_NAMES, column, is_missing, text_of, written_out
 from .choices import TOGETHER, choice_files, choices_of, questions_of
-from .examples import SOURCES, joined, squad_questions
-from .labelled import PAIR_NAMES, TEXT_NAMES, Columns
-from .tables import cells_of, likely_encoding, open_text, parquet_rows, read_rows, table_rows, whole_json
+from .examples import SOURCES, joined, squad_articles, squad_questions
+from .labelled import Columns, find_columns
+from .tables import HEAD, Format, Layout, Reading, label_and_text, rows_of
 from .tagged import (
     WORD_NAMES,
     begins_sentence,
@@ -25,7 +25,7 @@ from .tagged import (
     word_column,
 )
 
-HEAD = 100  # lines at the start of a file that show what it holds
+LEAST_LABELLED = 10  # lines that begin with one label only, from which on they are lines of `label text`
 
 
 class Input(NamedTuple):
@@ -36,72 +36,95 @@ class Input(NamedTuple):
     id: object = None
 
 
-def read_inputs(source: Path | Iterable[str], form: str, columns: Columns, encoding: str = "utf-8") -> Iterator[Input]:
-    """The inputs in a file, by its ending, or in lines. All but `.json` are read as they come; `.gz` is allowed.
+def read_inputs(
+    source: str | Path | Iterable[str],
+    form: str,
+    columns: Columns,
+    encoding: str = "utf-8",
+    format: Format = "auto",
+    layouts: tuple[Layout, ...] = (),
+    labels: Iterable[str] = (),
+) -> Iterator[Input]:
+    """The inputs in a file, a data set of the hub or lines, read as `read_examples` reads them, and as they come.
 
-    Words of a tagger may stand in columns in a `.txt` and in a table, too: the first lines show it, or, of a `.txt`,
-    columns that are numbers say it.
+    Only `.json` is read as a whole. Words of a tagger may stand in columns in a `.txt` and in a table, too: the first
+    lines show it, or, of a `.txt`, columns that are numbers say it.
+
+    Args:
+        source: a path, `hf://name:configuration#split`, or lines.
+        form: what a model takes; see `read_line`.
+        columns: names of the columns, where they cannot be guessed.
+        encoding: of text.
+        format: of the file or the lines; "auto" goes by the ending of a file, and of `.txt` by what it holds.
+        layouts: of the files of the model's task.
+        labels: those of a classifier. A text file whose first lines all begin with one of them, at least two of them or
+            at least `LEAST_LABELLED` lines, holds labels and texts.
     """
-    if not isinstance(source, Path):
-        return _line_inputs(_decoded(source, encoding), form, columns, "the input")
-    if form == "choices" and source.is_dir():  # of RACE
-        return (item for file in choice_files(source) for item in read_inputs(file, form, columns, encoding))
-    if not source.is_file():
-        raise FileNotFoundError(f"There is no file {source}.")
-    suffix = (Path(source.stem) if source.suffix.lower() == ".gz" else source).suffix.lower()
-    if suffix == ".json":
-        return _json_inputs(source, form, columns, encoding)
-    lines = text_lines(source, encoding)
-    if suffix in (".txt", ".csv", ".tsv") and form == "words":
-        head = list(itertools.islice(lines, HEAD))
-        lines = itertools.chain(head, lines)
-        if _are_words(head, suffix, columns, source):
-            return _sentences(lines, columns, source, suffix == ".csv")
-    if suffix in (".conll", ".iob", ".bio", ".annotated"):
-        return _sentences(lines, columns, source)
-    if suffix not in (".csv", ".tsv", ".parquet"):
-        return _line_inputs(lines, form, columns, source)
-    rows = parquet_rows(source) if suffix == ".parquet" else table_rows(lines, source, not columns.are_numbers)
-    return _row_inputs(rows, form, columns, source)
+    reading = Reading(encoding, format, layouts)
+    if not isinstance(source, (str, Path)):
+        return _stream_inputs(source, form, columns, reading)
+    if form == "choices" and Path(source).is_dir():  # of RACE
+        files = choice_files(source)
+        return (item for file in files for item in read_inputs(file, form, columns, encoding, format, layouts))
+    found = reading.format_of(source, "text")
+    if found == "auto":
+        return _row_inputs(source, reading, form, columns)
+    source = Path(source)
+    if form == "words" and found in ("csv", "tsv", "text", "conll"):
+        lines = reading.lines(source)
+        head = list(itertools.islice(lines, HEAD)) if found != "conll" else []
+        if found == "conll" or _are_words(head, found, columns, source):
+            return _sentences(itertools.chain(head, lines), columns, source, found == "csv")
+    if found == "text" and format == "auto" and form == "pairs" and begin_with_labels(source, reading, labels):
+        found = "label-text"
+    if found in ("text", "jsonl"):
+        return _line_inputs(reading.lines(source), form, columns, source)
+    if found == "json":
+        return _json_inputs(source, form, columns, reading)
+    return _row_inputs(source, Reading(encoding, found, layouts), form, columns)
 
 
-def _decoded(lines: Iterable[str], encoding: str) -> Iterator[str]:
-    """Lines of standard input, which are decoded as they come."""
-    number = 0
-    try:
-        for line in lines:
-            number += 1
-            yield line
-    except UnicodeDecodeError as error:
-        likely = likely_encoding(error.object[:2]) if number == 0 else "latin-1"
+def begin_with_labels(path: Path, reading: Reading, labels: Iterable[str]) -> bool:
+    """Whether the first lines of a file are `label text`; see `read_inputs`."""
+    known, seen, count = set(labels), set(), 0
+    for line in itertools.islice(reading.lines(path), HEAD):
+        first, *rest = line.split(maxsplit=1)[:2] or ("", "")
+        if not line.strip():
+            continue
+        if first not in known or not rest:
+            return False
+        seen.add(first)
+        count += 1
+    return len(seen) > 1 or count >= LEAST_LABELLED
+
+
+def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: Reading) -> Iterator[Input]:
+    """Those in standard input, which is decoded as it comes."""
+    if reading.format not in ("auto", "text", "label-text", "jsonl"):
         raise ValueError(
-            f"The input is not valid {encoding}, behind line {number}: {error.reason}. Name its encoding, such as "
-            f"--encoding {likely}; text of several encodings must be converted first."
-        ) from None
+            "Standard input is lines of text, of label and text, or of JSON. Received: --format "
+            f"{reading.format}. Give a file by --input."
+        )
+    binary = getattr(lines, "buffer", None)
+    lines = decoded_lines(binary, "the input", reading.encoding) if binary is not None else lines
+    if reading.format != "label-text":
+        return _line_inputs(lines, form, columns, "the input")
+    return (
+        Input(label_and_text(line, f"the input line {number}")["text"], f"the input line {number}")
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    )
 
 
-def _are_words(head: list[str], suffix: str, columns: Columns, path: Path) -> bool:
+def _are_words(head: list[str], format: str, columns: Columns, path: Path) -> bool:
     """Whether a file that begins so has a word a line, and not a text or a list of words."""
-    if suffix == ".txt":
+    if format == "text":
         return columns.are_numbers or shows_columns([cells_of_line(line) for line in head])
-    rows = cells_of(head, path, strict=False) if suffix == ".csv" else (cells for cells, _ in lines_of_cells(head))
+    if format == "csv":
+        rows = (cells for _, cells in cell_rows(head, path, strict=False))
+    else:
+        rows = (cells for cells, _ in lines_of_cells(head))
     return shows_words(list(rows), path)
-
-
-def text_lines(path: Path, encoding: str) -> Iterator[str]:
-    """The lines of a file, without the mark that some begin with."""
-    number, opener = 0, gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rt", encoding=encoding, newline="") as file:
-            for number, line in enumerate(file, start=1):
-                yield line.removeprefix("\ufeff") if number == 1 else line
-    except UnicodeDecodeError as error:
-        with opener(path, "rb") as file:
-            likely = likely_encoding(file.read(2))
-        raise ValueError(
-            f"{path} is not valid {encoding}, behind line {number}: {error.reason}. Name the file's encoding, such as "
-            f"--encoding {likely}; a file of several encodings must be converted first."
-        ) from None
 
 
 def read_line(
@@ -115,7 +138,8 @@ def read_line(
     """
     line = line.strip()
     if line.startswith("{"):
-        return input_of(_parsed(line, number), form, columns or Columns(), path, number)
+        row = parsed_json(line, f"{path} line {number}")
+        return input_of(row, form, columns or Columns(), path, f"line {number}")
     if form in ("words", "texts", "sources") or "\t" not in line:
         return line
     if form == "choices":
@@ -124,8 +148,9 @@ def read_line(
     return tuple(line.split("\t", 1))
 
 
-def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, number: int) -> str | tuple | list:
-    """The input that a row of a table, or an object of JSON, holds."""
+def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, place: str) -> str | tuple | list:
+    """The input that a row of a table, or an object of JSON, holds; `place` says which one of the file it is."""
+    number = place.rpartition(" ")[2]
     form = form or _form_of(row)
     if form == "choices":
         context, choices, _ = choices_of(row, path, number, columns)
@@ -144,21 +169,28 @@ def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, nu
     if isinstance(row.get("translation"), dict) and row["translation"]:  # the first language is the source
         row = row["translation"]
         return text_of(row, column(row, (), columns.text or next(iter(row)), path, "sources", number), path, number)
-    known = {str(name).strip().lower(): name for name in row}
-    usual = (*SOURCES, *TEXT_NAMES) if form == "sources" else (*TEXT_NAMES, *SOURCES)
-    names = [known[name] for name in usual if name in known]
-    if columns.text is None and not names:
-        raise ValueError(
-            "A line of JSON must have text, words, question and context, or context and choices, and a table a column "
-            f"of text; name it by --columns.text. Received: line {number} with {', '.join(map(str, row))}, in {path}."
-        )
-    text = column(row, (), columns.text or names[0], path, "texts", number)
-    pairs = [known[name] for name in PAIR_NAMES if name in known and known[name] != text]
-    pair = columns.pair or (pairs[0] if pairs and columns.text is None else None)
+    if form == "sources":
+        known = {str(name).strip().lower(): name for name in row}
+        usual = next((known[name] for name in (*SOURCES, *TEXT_NAMES) if name in known), None)
+        if columns.text or usual:
+            return joined(row, column(row, (), columns.text or usual, path, "texts", number), path, number, empty=True)
+    found = _text_columns(row, columns, path, place)
+    text = column(row, (), found.text, path, "texts", number)
+    pair = found.pair
     if form != "pairs" or pair is None or (columns.pair is None and is_missing(row[pair])):
         return joined(row, text, path, number, empty=True)
     second = column(row, (), pair, path, "pairs", number)
     return tuple(text_of(row, name, path, number, empty=True) for name in (text, second))
+
+
+def _text_columns(row: dict, columns: Columns, path: str | Path, place: str) -> Columns:
+    """The columns of a text and its pair, as for training; a source of another model is a text, too."""
+    known = {str(name).strip().lower(): name for name in row}
+    if columns.among(row).text is None and not any(name in known for name in (*TEXT_NAMES, *PAIR_NAMES)):
+        source = next((known[name] for name in SOURCES if name in known), None)
+        if source is not None:
+            return Columns(source)
+    return find_columns(columns, list(row), f"{path} {place}", labelled=False)
 
 
 def _form_of(row: dict) -> str:
@@ -169,27 +201,22 @@ def _form_of(row: dict) -> str:
     return "questions" if "question" in row and "context" in row else "pairs"
 
 
-def _parsed(line: str, number: int) -> dict:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"Line {number} is not valid JSON: {error}.") from None
-
-
 def _line_inputs(lines: Iterable[str], form: str, columns: Columns, path: str | Path) -> Iterator[Input]:
     for number, line in enumerate(lines, start=1):
         line, where = line.removeprefix("\ufeff") if number == 1 else line, f"{path} line {number}"
         if line.lstrip().startswith("{"):
-            for row in _parts(_parsed(line, number), form, path):
-                yield Input(input_of(row, form, columns, path, number), where, row.get("id"))
+            for row in _parts(parsed_json(line, where), form, path):
+                yield Input(input_of(row, form, columns, path, f"line {number}"), where, row.get("id"))
         elif line.strip():
-            yield Input(read_line(line, number, form), where)
+            yield Input(read_line(line, number, form, path=path), where)
 
 
-def _row_inputs(rows: Iterable[dict], form: str, columns: Columns, path: Path) -> Iterator[Input]:
-    parts = (part for row in rows for part in _parts(row, form, path))
-    for number, row in enumerate(parts, start=1):
-        yield Input(input_of(row, form, columns, path, number), f"{path} row {number}", row.get("id"))
+def _row_inputs(source: str | Path, reading: Reading, form: str, columns: Columns) -> Iterator[Input]:
+    if columns.are_numbers:
+        reading = Reading(reading.encoding, reading.format, header=False)
+    for place, row in rows_of(source, reading, plain="text"):
+        for part in _parts(row, form, source):
+            yield Input(input_of(part, form, columns, source, place), f"{source} {place}", part.get("id"))
 
 
 def _parts(row: dict, form: str, path: str | Path) -> list[dict]:
@@ -197,11 +224,10 @@ def _parts(row: dict, form: str, path: str | Path) -> list[dict]:
     return questions_of(row, path) if form == "choices" else [row]
 
 
-def _json_inputs(path: Path, form: str, columns: Columns, encoding: str) -> Iterator[Input]:
-    content = whole_json(open_text(path, encoding))
-    articles = content.get("data") if isinstance(content, dict) else None
-    if form != "questions" or not articles or "paragraphs" not in articles[0]:
-        yield from _row_inputs(read_rows(path, encoding), form, columns, path)
+def _json_inputs(path: Path, form: str, columns: Columns, reading: Reading) -> Iterator[Input]:
+    articles = squad_articles(path, reading) if form == "questions" else None
+    if articles is None:
+        yield from _row_inputs(path, Reading(reading.encoding, "json", reading.layouts), form, columns)
         return
     for paragraph, question in squad_questions(articles, path):
         pair = (question.get("question", ""), paragraph.get("context", ""))
@@ -232,7 +258,7 @@ def _sentences(lines: Iterable[str], columns: Columns, path: Path, is_csv: bool 
 def _blocks(lines: Iterable[str], path: Path, is_csv: bool) -> Iterator[list[tuple[int, list[str], bool]]]:
     """(number, cells, whether tabs are between them) of the lines of a sentence; a blank line is behind it, or the next
     one has another number in the column of sentences."""
-    rows = ((cells, False) for cells in cells_of(lines, path)) if is_csv else lines_of_cells(lines)
+    rows = ((cells, False) for _, cells in cell_rows(lines, path)) if is_csv else lines_of_cells(lines)
     header, part, last, block = None, None, "", []
     for number, (cells, tabs) in enumerate(rows, start=1):
         if not any(cells) or cells[0] == "-DOCSTART-":

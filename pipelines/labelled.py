@@ -1,21 +1,12 @@
-"""Labelled texts out of tables and plain files, with their columns guessed where the names allow it."""
+"""Labelled texts out of tables and lines, with their columns guessed where the names allow it."""
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .cells import is_missing
-from .tables import open_text, read_rows, suffix_of
-
-TEXT_NAMES = (
-    "text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document", "#1 string",
-)  # fmt: skip
-PAIR_NAMES = ("text_pair", "pair", "sentence2", "hypothesis", "sentence", "question2", "passage", "answer", "#2 string")
-LABEL_NAMES = (
-    "label", "labels", "class", "category", "target", "sentiment", "score", "stars", "gold_label", "is_duplicate",
-    "quality",
-)  # fmt: skip
+from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES, is_missing
+from .tables import Reading, rows_of
 
 
 @dataclass(frozen=True)
@@ -58,76 +49,87 @@ class Labelled:
 
 
 def read_labelled(
-    path: str | Path, columns: Columns | None = None, encoding: str = "utf-8", several: bool = False
+    path: str | Path, columns: Columns | None = None, reading: Reading | None = None, several: bool = False
 ) -> Labelled:
     """Reads labelled examples. White space around labels is no part of them, and a whole number is written as one.
 
     A data set of the hub is `hf://name`, or `hf://name#split`; its split is "train" unless named. A `.txt` file has a
-    label, white space and the text in each line. Tables (`.csv`, `.tsv`, `.json`, `.jsonl`, `.parquet`; `.gz` allowed)
-    have named columns, or numbered ones when `columns` gives numbers.
+    label, white space and the text in each line, or is a table with tabs and a header. Tables (`.csv`, `.tsv`, `.json`,
+    `.jsonl`, `.parquet`; `.gz` allowed) have named columns, or numbered ones when `columns` gives numbers.
 
     Left out with a warning are rows on whose label the annotators did not agree, "-" under SNLI's `gold_label`, those
     that a data set of the hub has no label for, and with `UsualColumns` those that lack a cell.
 
     Args:
+        path: of the file, or a name of the hub.
+        columns: names of the columns, where they cannot be guessed.
+        reading: encoding, format and layouts.
         several: a text has any number of labels, in a list or with "|" between them.
 
     Raises:
         FileNotFoundError: nothing is there.
         ValueError: columns that are missing or cannot be guessed, empty cells and files.
     """
-    columns = columns or Columns()
-    if suffix_of(path) == ".txt":
-        return _plain_lines(Path(path), encoding, several)
-    rows = read_rows(path, encoding, header=not columns.are_numbers, whole=not isinstance(columns, UsualColumns))
-    return _from_rows(rows, columns, path, several)
-
-
-def _from_rows(rows: list[dict], columns: Columns, path: str | Path, several: bool) -> Labelled:
-    if not rows:
+    asked = columns or Columns()
+    reading = reading or Reading()
+    if asked.are_numbers:
+        reading = replace(reading, header=False, layouts=())
+    lenient = isinstance(asked, UsualColumns)
+    texts, labels, open_rows, broken, names, number = [], [], 0, [], None, 0
+    for place, row in rows_of(path, reading, whole=not lenient):
+        number += 1
+        if names is None:
+            names = find_columns(asked, list(row), path)
+        where = f"{path} {place}"
+        if _is_open(row, names.label, path):
+            open_rows += 1
+        elif lenient and any(is_missing(row.get(name)) for name in vars(names).values() if name is not None):
+            broken.append(where)
+        else:
+            texts.append(text_or_pair(row, names, where))
+            labels.append(_label(row, names.label, where, several))
+    if not number:
         raise ValueError(f"{path} has no rows.")
-    lenient = isinstance(columns, UsualColumns)
-    columns = _found(columns, list(rows[0]), path)
-    texts, labels = [], []
-    kept = [(number, row) for number, row in enumerate(rows, start=1) if not _is_open(row, columns.label, path)]
-    if not kept:
+    if open_rows == number:
         raise ValueError(f"Every row of {path} is without a label. Use a part of the data that has them.")
-    if len(kept) < len(rows):
-        warnings.warn(f"{len(rows) - len(kept)} of {len(rows)} rows of {path} have no label: left out.", stacklevel=4)
-    if lenient:
-        needed = [name for name in vars(columns).values() if name is not None]
-        broken = {number for number, row in kept if any(is_missing(row.get(name)) for name in needed)}
-        if 0 < len(broken) < len(kept):
-            warnings.warn(
-                f"{len(broken)} of {len(rows)} rows of {path} lack a text or a label: left out. The first is row "
-                f"{min(broken)}.",
-                stacklevel=4,
-            )
-            kept = [(number, row) for number, row in kept if number not in broken]
-    for number, row in kept:
-        parts = []
-        for name in filter(None, (columns.text, columns.pair)):
-            value = row.get(name)
-            if is_missing(value):
-                raise ValueError(f"Every row needs a text and a label. Received: {path} row {number} without {name!r}.")
-            if isinstance(value, (list, dict)):
-                raise ValueError(f"Texts are strings. Received: {path} row {number}, column {name!r}: {value!r:.60}.")
-            parts.append(str(value))
-        texts.append(parts[0] if columns.pair is None else tuple(parts))
-        value = row.get(columns.label)
-        listed = isinstance(value, (list, tuple))
-        names = [_name(name) for name in (value if listed else _split(value) if several else [value])]
-        if None in names:
-            raise ValueError(
-                f"Every row needs a text and a label. Received: {path} row {number} without {columns.label!r}."
-            )
-        if isinstance(value, dict) or (listed and not several):
-            raise ValueError(
-                f"A label is one name. Received: {path} row {number}, column {columns.label!r}: {value!r:.60}. Several "
-                "labels of a text are --task labels."
-            )
-        labels.append(names if several else names[0])
+    if not texts:
+        raise ValueError(f"Every row needs a text and a label. Received: {path} with none that has both.")
+    if open_rows:
+        warnings.warn(f"{open_rows} of {number} rows of {path} have no label: left out.", stacklevel=3)
+    if broken:
+        warnings.warn(
+            f"{len(broken)} of {number} rows of {path} lack a text or a label: left out. The first is "
+            f"{broken[0].removeprefix(f'{path} ')}.",
+            stacklevel=3,
+        )
     return Labelled(texts, labels)
+
+
+def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, str]:
+    """The text of a row, or its two texts."""
+    parts = []
+    for name in filter(None, (columns.text, columns.pair)):
+        value = row.get(name)
+        if is_missing(value):
+            raise ValueError(f"Every row needs a text and a label. Received: {where} without {name!r}.")
+        if isinstance(value, (list, dict)):
+            raise ValueError(f"Texts are strings. Received: {where}, column {name!r}: {value!r:.60}.")
+        parts.append(str(value))
+    return parts[0] if columns.pair is None else tuple(parts)
+
+
+def _label(row: dict, name: str, where: str, several: bool) -> str | list[str]:
+    value = row.get(name)
+    listed = isinstance(value, (list, tuple))
+    names = [_name(one) for one in (value if listed else _split(value) if several else [value])]
+    if None in names:
+        raise ValueError(f"Every row needs a text and a label. Received: {where} without {name!r}.")
+    if isinstance(value, dict) or (listed and not several):
+        raise ValueError(
+            f"A label is one name. Received: {where}, column {name!r}: {value!r:.60}. Several labels of a text are "
+            "--task labels."
+        )
+    return names if several else names[0]
 
 
 def _is_open(row: dict, label: str, path: str | Path) -> bool:
@@ -150,11 +152,18 @@ def _name(value) -> str | None:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
-def _found(columns: Columns, names: list[str], path: str | Path) -> Columns:
-    """Completes the columns by their names; a table of two columns needs only one of them to be known."""
+def find_columns(columns: Columns, names: list[str], path: str | Path, labelled: bool = True) -> Columns:
+    """Completes the columns by their names; a table of two columns needs only one of them to be known.
+
+    Args:
+        columns: those that are given.
+        names: all of the table.
+        path: of the table, for errors.
+        labelled: False: the label may be missing.
+    """
     columns = columns.among(names)
-    for name in vars(columns).values():
-        if name is not None and name not in names:
+    for part, name in vars(columns).items():
+        if name is not None and name not in names and (labelled or part != "label"):
             raise ValueError(f"{path} has no column {name!r}. It has: {', '.join(map(str, names))}.")
     lower = {str(name).strip().lower(): name for name in names}
     taken = {name for name in vars(columns).values() if name is not None}
@@ -170,26 +179,14 @@ def _found(columns: Columns, names: list[str], path: str | Path) -> Columns:
     rest = [name for name in names if name not in taken]
     if len(names) == 2 and len(rest) == 1:
         label, text = label or rest[0], text or rest[0]
-    if label is None or text is None:
-        missing = "label" if label is None else "text"
+    if not labelled and len(names) == 1:
+        text, label = names[0], None
+    if text is None or (label is None and labelled):
+        missing = "label" if label is None and labelled else "text"
         raise ValueError(
             f"Which column of {path} holds the {missing} cannot be told from its name. It has: "
-            f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (a number, from 0, if there is no header)."
+            f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (a number, from 0, if there is no header), "
+            "or --task, if the file is one of a task that has a name."
         )
     pair = columns.pair if columns.text is not None else guess(PAIR_NAMES, columns.pair)
     return Columns(text, pair, label)
-
-
-def _plain_lines(path: Path, encoding: str, several: bool) -> Labelled:
-    texts, labels = [], []
-    for number, line in enumerate(open_text(path, encoding).split("\n"), start=1):
-        parts = line.split(maxsplit=1)
-        if not parts:
-            continue
-        if len(parts) == 1:
-            raise ValueError(f"A line must read `label text`. Received: {path} line {number}: {line.strip()[:60]!r}.")
-        labels.append(_split(parts[0]) if several else parts[0])
-        texts.append(parts[1].strip())
-    if not texts:
-        raise ValueError(f"{path} has no lines.")
-    return Labelled(texts, labels)

@@ -1,33 +1,191 @@
-"""The README.md of a model folder."""
+"""The README.md of a model folder: how to use the model, what it scored on what, and how it was made."""
 
 import json
-from pathlib import Path
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
 
 import keras
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import kerasbert
+from kerasbert import metrics
+from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, Seq2SeqLM
+from kerasbert.objectives.next_token import NextToken
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+
+MOST_CLASSES = 20  # of a confusion matrix; of more classes, as many confusions
+PATHS = ("model", "source", "sources", "teacher", "init_from")  # of data and recipes: only their names are public
+
+# Class -> the hub's name for the task, and how the model is asked.
+USES = {
+    TextClassifier: ("text-classification", 'model.classify(["A first text.", "A second text."])'),
+    TokenClassifier: ("token-classification", 'model.tag(["A first text.", "A second text."])'),
+    QuestionAnswerer: ("question-answering", 'model.answer([("Who sat?", "The cat sat on the mat.")])'),
+    MultipleChoice: ("multiple-choice", 'model.choose([("The cat", ["sat.", "barked."])])'),
+    TextEmbedder: ("sentence-similarity", 'model.embed(["A first text.", "A second text."])'),
+    MaskedLM: ("fill-mask", 'model.fill_mask("The cat {mask} on the mat.")'),
+    ReplacedTokenDetection: (None, 'model.discriminator.score_tokens("The cat sat on the mat.")'),
+    Seq2SeqLM: ("text2text-generation", 'model.generate(["A first text.", "A second text."], max_new_tokens=64)'),
+    NextToken: ("text-generation", 'model.generate("The cat", max_new_tokens=20)'),
+}
+PAIRS = 'model.classify([("A first text.", "Its pair.")])'
+HALVES = """
+The folder opens as its discriminator wherever one model is wanted, here and in `transformers`. The generator, which
+fills masks, is in `{name}/generator`.
+
+```python
+kerasbert.tasks.TextClassifier.from_preset("{name}", labels=["bad", "good"])
+kerasbert.load("{name}/generator")
+```"""
 
 
-def write_card(folder: Path, title: str, data: dict, recipe: dict, metrics: dict, name: str = "README.md") -> None:
-    """Writes a model card: what the model is, the data, the recipe, and what was measured."""
-    lines = [
-        "---",
-        "library_name: kerasbert",
-        "---",
-        f"# {title}",
-        "",
-        f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {keras.backend.backend()}.",
-        "",
-        "```python",
-        "import kerasbert",
-        "",
-        f'model = kerasbert.load("{Path(folder).name}")',
-        "```",
+@dataclass(frozen=True)
+class Measured:
+    """What a model was measured on.
+
+    Args:
+        source: the file, data set or corpus.
+        scores: by name.
+        examples: how many.
+        expected: of a model with labels, the right answers: a label, a list of labels or a list of tags each.
+        answers: those of the model.
+    """
+
+    source: str
+    scores: dict = field(default_factory=dict)
+    examples: int | None = None
+    expected: Sequence | None = None
+    answers: Sequence | None = None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a card says of a model itself; see `describe`."""
+
+    task: str | None
+    family: str
+    usage: str
+    labels: Sequence[str]
+
+
+def describe(model, pairs: bool = False) -> Description:
+    """What the card of a model says of it; the model may be gone by the time that the card is written.
+
+    Args:
+        model: an objective or the model of a task.
+        pairs: whether a classifier takes pairs of texts.
+    """
+    task, call = next((use for cls, use in USES.items() if isinstance(model, cls)), (None, ""))
+    if pairs and isinstance(model, TextClassifier):
+        call = PAIRS
+    mask = model.tokenizer.roles.get("mask", "[MASK]") if model.tokenizer is not None else "[MASK]"
+    usage = f'```python\nimport kerasbert\n\nmodel = kerasbert.load("{{name}}")\n{call.replace("{mask}", mask)}\n```'
+    if isinstance(model, ReplacedTokenDetection):
+        usage += HALVES
+    labels = [] if getattr(model, "problem", None) == "score" else getattr(model, "labels", [])
+    return Description(task, type(model.backbone).__name__, usage, list(labels))
+
+
+def write_card(
+    folder: Path,
+    title: str,
+    data: dict,
+    recipe: dict,
+    scores: dict,
+    description: Description,
+    measured: Sequence[Measured] = (),
+) -> None:
+    """Writes a model card: what the model is, its labels, what it scored on what, the data, and the recipe.
+
+    Args:
+        folder: of the model; it is written to README.md.
+        title: what the model is.
+        data: what it was trained on.
+        recipe: how; `model` is what it started from.
+        scores: those that belong to no single data set.
+        description: of the model.
+        measured: the data sets that it was measured on.
+    """
+    name, labels = Path(folder).resolve().name, description.labels
+    backend = keras.backend.backend()
+    body = [f"# {title}", "", f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {backend}."]
+    body += ["", "## Usage", "", description.usage.replace("{name}", name)]
+    if labels:
+        shown = [f"`{label}`" for label in labels[:100]] + [f"and {len(labels) - 100} more"] * (len(labels) > 100)
+        body += ["", "## Labels", "", ", ".join(shown)]
+    for each in measured:
+        count = "" if each.examples is None else f", {each.examples:,} examples"
+        body += ["", f"## Measured on {_public(each.source)}{count}", *_table(each.scores)]
+        if labels and each.expected:
+            body += _by_class(description.task, labels, each.expected, each.answers)
+    for heading, values in (("Metrics", scores), ("Data", data), ("Recipe", recipe)):
+        body += ["", f"## {heading}", *_table(values)] if values else []
+    source = str(recipe.get("model", ""))
+    results = [
+        EvalResult(description.task, _public(each.source), _public(each.source), score, value)
+        for each in measured
+        for score, value in each.scores.items()
+        if description.task and value is not None
     ]
-    for heading, values in (("Data", data), ("Metrics", metrics), ("Recipe", recipe)):
-        lines += ["", f"## {heading}", "", "| | |", "|---|---|"]
-        lines += [f"| {key} | {_shown(value)} |" for key, value in values.items() if value is not None]
-    (Path(folder) / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    card = ModelCardData(
+        library_name="kerasbert",
+        tags=["keras", description.family.lower()],
+        pipeline_tag=description.task,
+        base_model=source.removeprefix("hf://") if source.startswith("hf://") else None,
+        **(dict(model_name=name, eval_results=results) if results else {}),
+    )
+    ModelCard(f"---\n{card.to_yaml()}\n---\n" + "\n".join(body) + "\n").save(Path(folder) / "README.md")
+
+
+def _by_class(task: str, labels: Sequence[str], expected: Sequence, answers: Sequence) -> list[str]:
+    """Precision, recall and F1 of every class, and which classes are taken for which."""
+    if task == "token-classification":
+        return _class_table(metrics.entities(expected, answers)["types"], "entity")
+    lines = _class_table(metrics.by_class(labels, expected, answers), "label")
+    return [*lines, *_confusions(labels, expected, answers)] if isinstance(expected[0], str) else lines
+
+
+def _class_table(found: dict[str, dict], what: str) -> list[str]:
+    lines = ["", f"| {what} | precision | recall | F1 | examples |", "|---|---|---|---|---|"]
+    for name, each in found.items():
+        numbers = " | ".join(f"{each[key]:.4g}" for key in ("precision", "recall", "f1"))
+        lines.append(f"| {_shown(name)} | {numbers} | {each['support']:,} |")
+    return lines
+
+
+def _confusions(labels: Sequence[str], expected: Sequence[str], answers: Sequence[str]) -> list[str]:
+    """The confusion matrix; of many classes, the most frequent confusions."""
+    counts = Counter(zip(expected, answers, strict=True))
+    if len(labels) > MOST_CLASSES:
+        wrong = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]][:MOST_CLASSES]
+        lines = ["", "The most frequent confusions:", "", "| is | taken for | examples |", "|---|---|---|"]
+        return lines + [f"| {_shown(a)} | {_shown(b)} | {count:,} |" for (a, b), count in wrong]
+    lines = ["", "Rows are the right classes, columns those that the model gives:", ""]
+    lines += ["| | " + " | ".join(map(_shown, labels)) + " |", "|---" * (len(labels) + 1) + "|"]
+    for right in labels:
+        lines.append(f"| {_shown(right)} | " + " | ".join(f"{counts[right, given]:,}" for given in labels) + " |")
+    return lines
+
+
+def _table(values: dict) -> list[str]:
+    lines = ["", "| | |", "|---|---|"]
+    for key, value in values.items():
+        if value is not None:
+            lines.append(f"| {key} | {_shown(_public(value) if key in PATHS else value)} |")
+    return lines
+
+
+def _public(value):
+    """A path as its name: the folders above it are nobody's business."""
+    if isinstance(value, dict):
+        return {key: _public(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_public(each) for each in value]
+    if not isinstance(value, (str, PurePath)) or str(value).startswith("hf://"):
+        return value
+    return ",".join(PurePath(part).name or part for part in str(value).split(","))
 
 
 def _shown(value) -> str:

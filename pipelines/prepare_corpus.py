@@ -3,14 +3,27 @@
 python -m pipelines.prepare_corpus --source text.txt --tokenizer corpora/tokenizer --output corpora/text
 """
 
+import contextlib
 import itertools
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from kerasbert.data import Corpus, Tokenizer, read_documents
+from kerasbert.data.documents import document_boundary
+from kerasbert.data.files import write_text
 
 from .command import command
+from .locks import locked
+
+UNFINISHED = ".unfinished"  # marks the folders of a preparation that has not ended, and lists what was there before
+FILES = (  # of a corpus and its tokenizer
+    *("corpus.json", "corpus.idx", "corpus.bin", "word_starts.npy", ".*.partial"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
+)
 
 
 def prepare_corpus(
@@ -26,14 +39,14 @@ def prepare_corpus(
     split: str = "train",
     clean: Literal["c4"] | None = None,
     deduplicate: Literal["lines", "documents", "spans"] | None = None,
+    documents: Literal["auto", "blank-line", "file"] = "auto",
 ) -> Corpus:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
     Args:
-        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set of the hub. In text
-            files a blank line ends a document.
+        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set of the hub.
         tokenizer: folder of the tokenizer.
-        output: folder of the corpus, which must not hold one.
+        output: folder of the corpus, which must not hold one. What a preparation that was killed left is replaced.
         held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document; of fewer than
             twice as many, two (of two or three, the last).
         held_out_every: 100 holds one per cent out.
@@ -44,10 +57,12 @@ def prepare_corpus(
         split: of a data set of the hub.
         clean: by the rules of C4: lines of web text that are no sentences, and pages with code or too little text, go.
         deduplicate: keep each line or document once, or of any three sentences in a row the first occurrence.
+        documents: what ends a document of a text file: a blank line, or the file. By default the file does where there
+            are several text files and their blank lines stand between paragraphs; what was found is printed.
     """
 
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
-    options |= dict(clean=clean, deduplicate=deduplicate)
+    options |= dict(clean=clean, deduplicate=deduplicate, documents=boundary(source, documents, encoding))
 
     if held_out:
         # Before anything is written: a corpus of one document has none to hold out.
@@ -61,24 +76,78 @@ def prepare_corpus(
         # Two, so that sentence pairs can be measured.
         held_out_every = min(held_out_every, first // 2 if first > 3 else first)
 
-    def documents(unseen: bool) -> Iterator[str]:
+    def chosen(unseen: bool) -> Iterator[str]:
         for number, document in enumerate(read_documents(source, **options), start=1):
             if unseen == (held_out is not None and number % held_out_every == 0):
                 yield document
 
     loaded = Tokenizer.load(tokenizer)
-    corpus = Corpus.write(output, documents(False), loaded, sources=source)
-    describe(corpus)
-    if held_out:
-        describe(Corpus.write(held_out, documents(True), loaded, sources=source))
+    with preparing([output, *([held_out] if held_out else [])]):
+        corpus = Corpus.write(output, chosen(False), loaded, sources=source)
+        describe(corpus)
+        if held_out:
+            unseen = Corpus.write(held_out, chosen(True), loaded, sources=source)
+            describe(unseen)
+            share = unseen.num_tokens / (corpus.num_tokens + unseen.num_tokens)
+            print(f"{share:.2%} of the tokens are held out")
     return corpus
+
+
+@contextlib.contextmanager
+def preparing(folders: list[Path]) -> Iterator[None]:
+    """Locks folders that get a corpus each, and marks them as unfinished until all of them have it.
+
+    What a preparation that was killed left in them is removed first, and what this one leaves if it fails; a finished
+    corpus is refused.
+    """
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ValueError(f"Corpora must have different folders. Received: {folders[0]} twice. Change --held-out.")
+    with contextlib.ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(locked(folder))
+        for folder in folders:
+            if (folder / "corpus.json").exists() and not (folder / UNFINISHED).exists():
+                raise FileExistsError(f"{folder} holds a corpus. Remove it, or choose another folder.")
+        for folder in folders:
+            if (folder / UNFINISHED).exists():
+                print(f"{folder}: replacing a corpus that was never finished")
+                remove_unfinished(folder)
+            write_text(folder / UNFINISHED, json.dumps([path.name for path in folder.iterdir()]))
+        try:
+            yield
+        except BaseException:
+            for folder in folders:
+                remove_unfinished(folder)
+            raise
+        # The last one first: as long as the first corpus counts as unfinished, all are written again.
+        for folder in reversed(folders):
+            (folder / UNFINISHED).unlink()
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes the files of `Corpus.write` that came after the mark, then the mark."""
+    before = json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))
+    for path in [path for path in folder.iterdir() if path.name not in before]:
+        if path.name == "plans":
+            shutil.rmtree(path)
+        elif any(path.match(pattern) for pattern in FILES):
+            path.unlink()
+    (folder / UNFINISHED).unlink()
+
+
+def boundary(source: list[str], documents: str, encoding: str = "utf-8") -> str:
+    """What ends a document of a text file, "blank-line" or "file"; printed."""
+    found, reason = document_boundary(source, encoding) if documents == "auto" else (documents, "as asked for")
+    print(f"{'Every text file is one document' if found == 'file' else 'Blank lines end documents'}: {reason}.")
+    return found
 
 
 def describe(corpus: Corpus) -> None:
     unknown = corpus.summary["unknown_tokens"] / corpus.num_tokens
     print(
-        f"{corpus.folder}: {corpus.num_documents:,} documents, {corpus.num_sequences:,} lines, "
-        f"{corpus.num_tokens:,} tokens ({unknown:.2%} unknown), unigram entropy {corpus.unigram_entropy():.3f} nats"
+        f"{corpus.folder}: {corpus.num_documents:,} documents of {corpus.num_tokens / corpus.num_documents:,.0f} "
+        f"tokens on average, {corpus.num_sequences:,} lines, {corpus.num_tokens:,} tokens ({unknown:.2%} unknown), "
+        f"unigram entropy {corpus.unigram_entropy():.3f} nats"
     )
 
 

@@ -3,6 +3,8 @@
 python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --set steps=1000
 """
 
+import contextlib
+import copy
 import inspect
 import json
 import math
@@ -13,12 +15,17 @@ from pathlib import Path
 import keras
 
 from kerasbert.backend import seed_everything, share_batches
+from kerasbert.backend.distribution import is_first_process
 from kerasbert.data import Batches, Corpus, Tokenizer
+from kerasbert.data.files import write_text
 from kerasbert.training import (
     Checkpoints,
     Progress,
     RunLog,
+    RunStopped,
     StopOnNaN,
+    StopOnRequest,
+    StopRequest,
     TensorBoardLog,
     plot_curves,
     read_log,
@@ -26,7 +33,8 @@ from kerasbert.training import (
 
 from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, rematerialize, unigram_loss
 from .command import command
-from .model_card import write_card
+from .locks import locked
+from .model_card import Measured, describe, write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, all_recipes, find_recipe
 
@@ -43,9 +51,13 @@ def pretrain(
     tokenizer: Path | None = None,
     tensorboard: bool = False,
     less_memory: bool = False,
+    minutes: float | None = None,
     set: tuple[str, ...] = (),
 ) -> dict:
     """Pretrains a model by a recipe.
+
+    Ctrl-C stops the run after its step, with a checkpoint at which the same command continues; a second one stops it at
+    once.
 
     Args:
         corpus: folders of `prepare_corpus`. Recipes with languages know them by name: de=corpora/de fr=corpora/fr, and
@@ -60,8 +72,11 @@ def pretrain(
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
         less_memory: rematerialise, which makes an update a third longer: blocks keep their input only.
-        set: changes of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
+        minutes: stop after so many, with a checkpoint at which the same command continues, and save the model so far.
+        set: changes of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true. A
+            finished run goes on when it is given more `steps`.
     """
+    request = StopRequest(minutes)
     chosen = find_recipe(recipe).with_settings(list(set))
     texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
     unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
@@ -76,6 +91,7 @@ def pretrain(
         output=output,
         tensorboard=tensorboard,
         less_memory=less_memory,
+        request=request,
     )
 
 
@@ -104,8 +120,19 @@ def train(
     output: Path | None = None,
     tensorboard: bool = False,
     less_memory: bool = False,
+    request: StopRequest | None = None,
+    unfinished: bool = True,
 ) -> dict:
-    """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`."""
+    """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`.
+
+    Args:
+        request: what stops the run. Default: Ctrl-C.
+        unfinished: whether a run whose time is up saves its model.
+
+    Raises:
+        RunStopped: by a signal, or by the time without `unfinished`.
+    """
+    request = request or StopRequest()
     if min(report_every, held_out_steps, keep) < 1:
         raise ValueError(
             "`report_every`, `held_out_steps` and `keep` must be at least 1. Received: "
@@ -125,7 +152,7 @@ def train(
     folders = {}
     for role in ("teacher", "init_from"):
         if getattr(recipe, role):
-            folders[role] = _model_of(getattr(recipe, role), corpora, run / role)
+            folders[role] = _model_of(getattr(recipe, role), corpora, run / role, request)
     phases = batches.parts if isinstance(batches, Phases) else [batches]
     shared = [*phases, validation] if validation else phases
     devices = share_batches(math.gcd(*(part.rows for part in shared)))
@@ -135,62 +162,74 @@ def train(
         rematerialize(model)
     model.compile(make_optimizer(recipe))
     facts = record_of(recipe, batches)
-    claim_folder(run, facts)  # behind everything that can be wrong with the recipe
-
-    entropy = unigram_loss(corpora, unseen)
-    tokens = sum(text.num_tokens for text in corpora.values())
-    print(
-        f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
-        f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
-        f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
-        + (f"; on {devices} devices" if devices > 1 else "")
-    )
-    checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=facts)
-    for data, training in ((batches, True), (validation, False)):
-        if data is not None and "stream_start" in data[0][0]:  # memories are part of a checkpoint
-            model.start_memory(len(data[0][0]["stream_start"]), training)
-    done = checkpoints.restore(model)
-    for piece in pieces:
-        if len(piece) > done:
-            callbacks = [
-                # Targets of an encoder-decoder are not all text: sentinels and copies are easier.
-                *([] if recipe.objective == "Seq2SeqLM" else [BelowUnigrams(entropy)]),
-                checkpoints,
-                StopOnNaN(checkpoints),
-                RunLog(run),
-                Progress(len(batches)),
-            ]
-            if tensorboard:
-                callbacks.append(TensorBoardLog(run / "tensorboard"))
-            interval = every * recipe.accumulation
-            model.fit(piece, steps_per_epoch=interval, validation_data=validation, callbacks=callbacks)
-    checkpoints.restore(model)  # `fit` may have ended with averages in the place of weights
-    if recipe.optimizer.get("use_ema"):
-        model.optimizer.finalize_variable_values(model.trainable_variables)
-    if recipe.average:
-        checkpoints.average(model, recipe.average)
-    last = read_log(run)[-1]
-    _draw(run)
-    folder = output or run / "model"
-    model.save_to_preset(folder)
-    sources = {name: [text.summary.get("sources"), text.fingerprint] for name, text in corpora.items()}
-    write_card(
-        folder,
-        f"{type(model.backbone).__name__} pretrained with {recipe.objective}",
-        data={"sources": sources, "tokens": tokens},
-        recipe=facts["recipe"],
-        metrics={**last, "unigram_loss": entropy},
-    )
-    print(f"saved {folder}")
+    # Behind everything that can be wrong with the recipe. Of processes that train one model together, the first writes.
+    with locked(run) if is_first_process() else contextlib.nullcontext():
+        earlier = claim_folder(run, facts, recipe.accumulation)
+        entropy = unigram_loss(corpora, unseen)
+        tokens = sum(text.num_tokens for text in corpora.values())
+        print(
+            f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
+            f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
+            f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
+            + (f"; on {devices} devices" if devices > 1 else "")
+        )
+        checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=facts, earlier=earlier)
+        for data, training in ((batches, True), (validation, False)):
+            if data is not None and "stream_start" in data[0][0]:  # memories are part of a checkpoint
+                model.start_memory(len(data[0][0]["stream_start"]), training)
+        done = checkpoints.restore(model)
+        if done:
+            finished = ", the last one: the model is saved again" if done == len(batches) else ""
+            print(f"continuing from step {done:,} of {len(batches):,}{finished}", flush=True)
+        stopped = None
+        try:
+            with request:
+                for piece in pieces:
+                    if len(piece) > done:
+                        callbacks = [
+                            # Targets of an encoder-decoder are not all text: sentinels and copies are easier.
+                            *([] if recipe.objective == "Seq2SeqLM" else [BelowUnigrams(entropy)]),
+                            checkpoints,
+                            StopOnRequest(request, checkpoints),
+                            StopOnNaN(checkpoints),
+                            RunLog(run),
+                            Progress(len(batches)),
+                        ]
+                        if tensorboard:
+                            callbacks.append(TensorBoardLog(run / "tensorboard"))
+                        interval = every * recipe.accumulation
+                        model.fit(piece, steps_per_epoch=interval, validation_data=validation, callbacks=callbacks)
+        except RunStopped as error:
+            stopped = error
+            print(f"stopped after step {stopped.step:,} of {len(batches):,}. {checkpoints.describe_newest()}")
+            print("Run the same command again to continue.", flush=True)
+            if stopped.reason != "time" or not unfinished or not stopped.step:
+                raise
+        checkpoints.restore(model)  # `fit` may have ended with averages in the place of weights
+        if recipe.optimizer.get("use_ema"):
+            model.optimizer.finalize_variable_values(model.trainable_variables)
+        if recipe.average and stopped is None:
+            checkpoints.average(model, recipe.average)
+        log = read_log(run)
+        last = log[-1] if log else {}
+        if log:
+            _draw(run)
+        folder = output or run / "model"
+        model.save_to_preset(folder)
+        # So that `evaluate` can measure the model as its run did, wherever its folder is moved.
+        write_text(folder / "recipe.json", json.dumps({**facts, "held_out_steps": held_out_steps}, indent=2))
+        steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
+        _write_card(folder, model, corpora, unseen, {**steps, **facts["recipe"]}, {**last, "unigram_loss": entropy})
+        print(f"saved {folder}")
     return last
 
 
-def _model_of(source: str, corpora: dict[str, Corpus], run: Path) -> str | Path:
+def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopRequest) -> str | Path:
     """A folder of a model: `source` itself, or what a recipe of that name leaves, which is run first."""
     if source not in all_recipes():
         return source
     if not (run / "model" / "kerasbert.json").exists():
-        train(find_recipe(source), corpora, run)
+        train(find_recipe(source), corpora, run, request=request, unfinished=False)
     return run / "model"
 
 
@@ -211,27 +250,53 @@ def record_of(recipe: Recipe, batches: Batches) -> dict:
     return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
 
 
-def claim_folder(run: Path, facts: dict) -> None:
-    """Writes recipe.json into a new run folder; refuses the folder of another run."""
-    run.mkdir(parents=True, exist_ok=True)
+def claim_folder(run: Path, facts: dict, accumulation: int = 1) -> list[dict]:
+    """Writes recipe.json into a new run folder, or into that of a finished run that gets more steps.
+
+    Returns: what identified the run before it got more steps, each time.
+
+    Raises:
+        ValueError: the folder is that of another run.
+    """
     path = run / "recipe.json"
     if not path.exists():
-        path.write_text(json.dumps(facts, indent=2))
-        return
+        write_text(path, json.dumps(facts, indent=2))
+        return []
     try:
-        there = json.loads(path.read_text())
+        there = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         raise ValueError(f"{path} must be the JSON of a recipe. It is damaged: use another run folder.") from None
+    earlier = there.pop("earlier", [])
     differing = sorted(
         f"  {group}.{name}: {there.get(group, {}).get(name, 'absent')} in the folder, {value} now"
         for group, values in facts.items()
         for name, value in values.items()
         if there.get(group, {}).get(name, "absent") != value
     )
-    if differing:
-        raise ValueError(
-            f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + "\nUse another folder."
-        )
+    if not differing:
+        return earlier
+    hint = "Use another folder."
+    if _is_longer(facts, there):
+        steps = there["recipe"]["steps"]
+        if (run / "checkpoints" / f"step_{steps * accumulation:08d}.json").exists():
+            print(f"extending the run of {steps:,} updates; the schedule is that of {facts['recipe']['steps']:,} now")
+            write_text(path, json.dumps({**facts, "earlier": [*earlier, there]}, indent=2))
+            return [*earlier, there]
+        hint = f"More steps extend a run that is finished: finish it with --set steps={steps}, or use another folder."
+    raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
+
+
+def _is_longer(facts: dict, there: dict) -> bool:
+    """Whether a run is another one with more steps at its end."""
+    shorter = copy.deepcopy(facts)
+    steps = there.get("recipe", {}).get("steps", math.inf)
+    if steps >= shorter["recipe"]["steps"]:
+        return False
+    parts, parts_there = (record.get("batches", {}).get("parts") for record in (shorter, there))
+    if parts and parts_there:
+        parts[-1]["steps"] = parts_there[-1]["steps"]
+    shorter["recipe"]["steps"] = steps
+    return shorter == there
 
 
 class BelowUnigrams(keras.callbacks.Callback):
@@ -246,6 +311,23 @@ class BelowUnigrams(keras.callbacks.Callback):
         if not any(name.endswith("perplexity") for name in logs):
             return
         logs["below_unigram"] = self.entropy - math.log(logs.get("val_perplexity", logs.get("perplexity")))
+
+
+def _write_card(folder: Path, model, corpora: dict, unseen: dict | None, recipe: dict, scores: dict) -> None:
+    held_out = [name for name in scores if unseen and (name.startswith("val_") or name == "below_unigram")]
+    measured = [Measured(", ".join(unseen), {name: scores.pop(name) for name in held_out})] if held_out else []
+    write_card(
+        folder,
+        f"{type(model.backbone).__name__} pretrained with {recipe['objective']}",
+        data={
+            "sources": {name: [text.summary.get("sources"), text.fingerprint] for name, text in corpora.items()},
+            "tokens": sum(text.num_tokens for text in corpora.values()),
+        },
+        recipe=recipe,
+        scores=scores,
+        description=describe(model),
+        measured=measured,
+    )
 
 
 def _draw(run: Path) -> None:

@@ -44,19 +44,35 @@ def text_scores(model, examples: Examples, targets: np.ndarray, batch_size: int)
     """(scores, answers) of a TextClassifier; `targets` as it encodes them."""
     logits = model.predict(examples.x, batch_size=batch_size, verbose=0)
     found = {"classes": classification_scores, "labels": multilabel_scores, "score": regression_scores}
-    answers = logits.reshape(-1).tolist()
-    if model.problem == "classes":
-        answers = [model.labels[i] for i in logits.argmax(axis=-1)]
-    elif model.problem == "labels":
-        answers = [[name for name, logit in zip(model.labels, row, strict=True) if logit > 0] for row in logits]
-    return found[model.problem](logits, targets), answers
+    return found[model.problem](logits, targets), _text_answers(model, logits.astype("float64"))
+
+
+def _text_answers(model, logits: np.ndarray) -> list[dict]:
+    """The answers with the probabilities of all labels, by name."""
+    if model.problem == "score":
+        return [{"answer": float(row[0])} for row in logits]
+    if model.problem == "labels":
+        shares = 1.0 / (1.0 + np.exp(-logits))
+    else:
+        shares = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+    answers = []
+    for row, share in zip(logits, shares.tolist(), strict=True):
+        scores = dict(zip(model.labels, share, strict=True))
+        if model.problem == "labels":
+            named = [name for name, logit in zip(model.labels, row, strict=True) if logit > 0]
+            answers.append({"answer": named, "scores": scores})
+        else:
+            best = model.labels[int(row.argmax())]
+            answers.append({"answer": best, "score": scores[best], "scores": scores})
+    return answers
 
 
 def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """Entity scores of a TokenClassifier, and the tags."""
-    found = [answer["labels"] for answer in model.tag(examples.x, batch_size=batch_size)]
-    scores = metrics.entities(examples.y, found)
-    return {name: scores[name] for name in ("precision", "recall", "f1", "accuracy")}, found
+    """Entity scores of a TokenClassifier, and the tags with their probabilities."""
+    found = model.tag(examples.x, batch_size=batch_size)
+    scores = metrics.entities(examples.y, [answer["labels"] for answer in found])
+    answers = [{"answer": answer["labels"], "scores": answer["scores"]} for answer in found]
+    return {name: scores[name] for name in ("precision", "recall", "f1", "accuracy")}, answers
 
 
 def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
@@ -67,13 +83,15 @@ def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, l
     odds = {key: answer["null_odds"] for key, answer in zip(ids, answers, strict=True)}
     options = {} if None not in examples.y else dict(null_odds=odds, null_threshold=0.0)
     scores = metrics.squad(examples.dataset, texts, **options)
+    answers = [{"answer": answer.pop("text"), **answer} for answer in map(dict, answers)]
     return {name: float(value) for name, value in scores.items() if name != "total"}, answers
 
 
 def choice_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """Accuracy of a MultipleChoice, and its choices."""
-    answers = [answer["choice"] for answer in model.choose(examples.x, batch_size=batch_size)]
-    return {"accuracy": metrics.accuracy(examples.y, answers)}, answers
+    """Accuracy of a MultipleChoice, and its choices with the probabilities of all."""
+    found = model.choose(examples.x, batch_size=batch_size)
+    answers = [{"answer": answer["choice"], "score": answer["score"], "scores": answer["scores"]} for answer in found]
+    return {"accuracy": metrics.accuracy(examples.y, [answer["choice"] for answer in found])}, answers
 
 
 def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tuple[dict, list]:

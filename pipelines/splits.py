@@ -11,18 +11,49 @@ from .examples import Examples
 def named_sources(held_out: str | Path | Sequence[str]) -> dict[str, str]:
     """Held-out data by name: `de=test.de.tsv`, or the name of the file; one alone that has no name has the name "".
 
-    Two parallel files are one source, `test.de,test.en`.
+    Files whose names begin alike have as much of their paths in their names as tells them apart. Two parallel files
+    are one source, `test.de,test.en`.
+
+    de/test.tsv en/test.tsv -> de_test, en_test; test.csv test.tsv -> test.csv, test.tsv
     """
     entries = [held_out] if isinstance(held_out, (str, Path)) else list(held_out or ())
-    named: dict[str, str] = {}
+    given: list[str | None] = []
+    paths: list[str] = []
     for entry in map(str, entries):
         name, equals, path = entry.partition("=")
-        if not equals or not name.replace("_", "a").replace("-", "a").isalnum() or Path(entry).exists():
-            name, path = "" if len(entries) == 1 else Path(entry.replace("#", "_")).name.split(".")[0], entry
+        is_named = equals and name.replace("_", "a").replace("-", "a").isalnum() and not Path(entry).exists()
+        given.append(name if is_named else None)
+        paths.append(path if is_named else entry)
+    bare = [path for name, path in zip(given, paths, strict=True) if name is None]
+    names = [""] if len(entries) == 1 else _distinct_names(bare)
+    found = iter(names)
+    named: dict[str, str] = {}
+    for name, path in zip(given, paths, strict=True):
+        name = next(found) if name is None else name
         if name in named:
             raise ValueError(f"Held-out data must have different names. Received twice: {name!r}. Write name=path.")
         named[name] = path
     return named
+
+
+def _distinct_names(paths: list[str]) -> list[str]:
+    """A short name for each path, different ones for different paths."""
+    parts = [Path(path.replace("#", "_")).parts for path in paths]
+    stems = [part[-1].split(".")[0] for part in parts]
+
+    def name(place: int) -> str:
+        alike = [other for other, stem in enumerate(stems) if stem == stems[place] and paths[other] != paths[place]]
+        if not alike:
+            return stems[place]
+        if len({parts[other][-1] for other in (*alike, place)}) > len(alike):
+            return parts[place][-1]
+        for count in range(1, max(map(len, parts))):
+            folders = [part[-1 - count : -1] for part in parts]
+            if all(folders[other] != folders[place] for other in alike):
+                return "_".join((*(part.strip("/\\:") for part in folders[place]), stems[place]))
+        return parts[place][-1]
+
+    return [name(place) for place in range(len(paths))]
 
 
 def split_tenth(examples: Examples) -> tuple[Examples, Examples]:

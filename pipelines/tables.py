@@ -1,170 +1,225 @@
-"""Rows of tables in every format, and the text of files."""
+"""Rows of examples out of every source: tables, JSON, lines of text, and data sets of the hub."""
 
-import codecs
-import csv
-import gzip
-import io
-import json
-import zlib
-from collections.abc import Iterable, Iterator
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
-OTHERS = (".txt", ".conll", ".iob", ".bio", ".annotated")
+from kerasbert.data.tables import (
+    TABLES,
+    cell_rows,
+    decodes,
+    hub_rows,
+    json_values,
+    jsonl_values,
+    parquet_rows,
+    suffix_of,
+    table_rows,
+    text_lines,
+)
+
+from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES
+
+Format = Literal["auto", "csv", "tsv", "json", "jsonl", "parquet", "conll", "label-text", "text"]
+WORDS = (".conll", ".iob", ".bio", ".annotated")
+HEAD = 100  # lines at the start of a file that show what it holds
 
 
-def suffix_of(path: str | Path) -> str:
-    """The ending that says what a file holds; "" for a data set of the hub.
+@dataclass(frozen=True)
+class Layout:
+    """How the files of a data set look where neither their endings nor their headers tell.
 
-    Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: an ending that is not known.
+    Args:
+        format: of files whose ending says nothing.
+        names: of the columns of a table without a header.
+        cells: by name, the regular expression that the cells of the first row match: how the table is recognised.
+        header: the first row that the table may have after all, in lower case, in place of `names`.
+        text: the columns whose texts, with a blank between them, are the column "text".
+        label_end: the character where a label ends: what follows is a finer one, which is left out.
+        encoding: of files that are not valid in the one that was asked for.
     """
-    if str(path).startswith("hf://"):
-        return ""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    suffix = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
-    if suffix not in TABLES + OTHERS:
-        raise ValueError(f"Labelled texts come in {', '.join(TABLES + OTHERS)}. Received: {path}.")
-    return suffix
+
+    format: Format
+    names: tuple[str, ...] = ()
+    cells: dict[str, str] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    label_end: str = ""
+    encoding: str = ""
+
+    def has(self, cells: list[str]) -> bool:
+        """Whether a table that begins with this row is of this layout."""
+        if not self.names or len(cells) != len(self.names):
+            return False
+        found = dict(zip(self.names, cells, strict=True))
+        return self.is_header(cells) or all(re.fullmatch(self.cells[name], found[name]) for name in self.cells)
+
+    def is_header(self, cells: list[str]) -> bool:
+        return tuple(cell.strip().lower() for cell in cells) == self.header
+
+    def completed(self, row: dict) -> dict:
+        """A row with what is made of its columns."""
+        if self.text and all(isinstance(row.get(name), str) for name in self.text):
+            row = {**row, "text": " ".join(row[name].strip() for name in self.text)}
+        if self.label_end and isinstance(row.get("label"), str):
+            row = {**row, "label": row["label"].partition(self.label_end)[0]}
+        return row
 
 
-def read_rows(path: str | Path, encoding: str = "utf-8", header: bool = True, whole: bool = True) -> list[dict]:
-    """The rows of a table (`TABLES`; `.gz` allowed) or of a data set of the hub, `hf://name#split`.
+@dataclass(frozen=True)
+class Reading:
+    """How sources are read.
 
-    Without a header the columns are named "0", "1", ... A name of the hub may end in a configuration: `hf://glue:mrpc`.
-    Rows of a CSV or TSV that end early are refused; not `whole`, their last cells are None.
+    Args:
+        encoding: of files of text.
+        format: of files; "auto" goes by their endings, and of `.txt` by what they hold.
+        layouts: of the task's own files.
+        header: whether tables without a layout have one.
     """
-    suffix = suffix_of(path)
-    if suffix == "":
-        return _hub_rows(str(path))
-    if suffix == ".parquet":
-        return list(parquet_rows(Path(path)))
-    if suffix not in TABLES:
-        raise ValueError(f"A table has one of the endings {', '.join(TABLES)}. Received: {path}.")
-    text = open_text(Path(path), encoding)
-    if suffix in (".jsonl", ".ndjson", ".json"):
-        return json_rows(Path(path), text)
-    return list(table_rows(io.StringIO(text, newline=""), path, header, whole))
+
+    encoding: str = "utf-8"
+    format: Format = "auto"
+    layouts: tuple[Layout, ...] = ()
+    header: bool = True
+
+    def lines(self, path: Path) -> Iterator[str]:
+        """The lines of a file, in the encoding that was asked for or else in that of the layout."""
+        other = next((layout.encoding for layout in self.layouts if layout.encoding), "")
+        fits = not other or decodes(path, self.encoding)
+        return text_lines(path, self.encoding if fits else other)
+
+    def text(self, path: Path) -> str:
+        return "".join(self.lines(path))
+
+    def format_of(self, path: str | Path, plain: Format = "label-text") -> Format:
+        """The format of a file, `plain` where it is lines of text.
+
+        Raises:
+            FileNotFoundError: nothing is there.
+            ValueError: an ending that is not known, for files without a layout.
+        """
+        if str(path).startswith("hf://"):
+            return "auto"
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}.")
+        if self.format != "auto":
+            return self.format
+        suffix = suffix_of(path)
+        if suffix in TABLES:
+            return TABLES[suffix]
+        if suffix in WORDS:
+            return "conll"
+        layout = self.layouts[0] if self.layouts else None
+        if suffix != ".txt" and layout is None:
+            raise ValueError(
+                f"The ending of a file says how it is read: {', '.join((*TABLES, *WORDS, '.txt'))}. Received: {path}. "
+                "Rename it, or name its format by --format."
+            )
+        first = next((line for line in self.lines(path) if line.strip()), "")
+        if first.lstrip().startswith("{"):
+            return "json"
+        if names_columns(first.rstrip("\r\n").split("\t")):
+            return "tsv"
+        return layout.format if layout else plain
 
 
-def table_rows(lines: Iterable[str], path: str | Path, header: bool = True, whole: bool = True) -> Iterator[dict]:
-    """The rows of a CSV or TSV, as they come; those of a TSV have no quotes. `whole`: see `read_rows`."""
-    names, rows = None, filter(None, cells_of(lines, path))
-    for number, row in enumerate(rows, start=0 if header else 1):
-        if names is None:
-            names = row if header else [str(i) for i in range(len(row))]
-            twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-            if twice is not None:
-                raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
-        if not whole:
-            row += [None] * (len(names) - len(row))
-        if len(row) != len(names):
-            raise ValueError(f"{path} row {number} has {len(row)} cells. The table has {len(names)}: {names}.")
-        if number:
-            yield dict(zip(names, row, strict=True))
+def names_columns(cells: list[str]) -> bool:
+    """Whether the cells of a first line are names of columns, one of them of a text."""
+    lower = [cell.strip().lower() for cell in cells]
+    known = {*TEXT_NAMES, *PAIR_NAMES, *LABEL_NAMES, "index", "id"}
+    texts = {*TEXT_NAMES, *PAIR_NAMES}
+    return len(set(lower)) == len(lower) > 1 and bool(texts & {*lower}) and len(known & {*lower}) > 1
 
 
-def cells_of(lines: Iterable[str], path: str | Path, strict: bool = True) -> Iterator[list[str]]:
-    """The cells of every line of a CSV or TSV; a blank line has none. Not `strict`, it may end within quotes."""
-    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))
-    dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if suffix_of(path) == ".tsv" else {}
-    reader = csv.reader(lines, strict=strict, **dialect)
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise ValueError(
-            f"{path} is not valid CSV: {error}, at line {reader.line_num}. A quote inside a cell that is quoted must "
-            "be doubled, and a quote that opens a cell must be closed."
-        ) from None
+def rows_of(
+    source: str | Path, reading: Reading, whole: bool = True, plain: Format = "label-text"
+) -> Iterator[tuple[str, dict]]:
+    """(place, row) of every row of a file or a data set of the hub, `hf://name:configuration#split`, as it is read.
 
+    A line of label and text is a row of "label" and "text".
 
-def likely_encoding(start: bytes) -> str:
-    """Of a file that begins so, and is not what it was said to be."""
-    return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
-
-
-def open_text(path: Path, encoding: str = "utf-8") -> str:
-    """The whole text of a file, gzipped or not."""
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole gzip file: {error}.") from None
-    try:
-        return data.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        likely = likely_encoding(data[:2])
-        raise ValueError(
-            f"{path} is not valid {encoding}: line {line}, byte {error.start} (0x{data[error.start]:02x}). Name the "
-            f"file's encoding, such as --encoding {likely}; a file of several encodings must be converted first."
-        ) from None
-    except LookupError:
-        raise ValueError(f"`encoding` must be one that Python knows, such as utf-8. Received: {encoding!r}.") from None
-
-
-def json_rows(path: Path, text: str) -> list[dict]:
-    """The rows of a text that is JSON: one value, or one a line."""
-    whole = whole_json(text) if text.lstrip().startswith("{") else None
-    if isinstance(whole, dict):  # one object over several lines, perhaps with the rows under "data"
-        rows = whole["data"] if isinstance(whole.get("data"), list) else [whole]
+    Args:
+        source: a path, or a name of the hub.
+        reading: how.
+        whole: False allows rows of a CSV or TSV that end early; their last cells are None.
+        plain: what lines of a text file are.
+    """
+    layout = None
+    if str(source).startswith("hf://"):
+        name, _, split = str(source).removeprefix("hf://").partition("#")
+        name, _, configuration = name.partition(":")
+        rows = hub_rows(name, configuration or None, split or "train")
     else:
-        rows = []
-        lines = [text] if text.lstrip().startswith("[") else text.split("\n")
-        for number, line in enumerate(lines, start=1):
-            try:
-                found = json.loads(line) if line.strip() else []
-            except json.JSONDecodeError as error:
-                where = "" if lines == [text] else f" line {number}"
-                raise ValueError(f"{path}{where} is not valid JSON: {error}.") from None
-            rows += found if isinstance(found, list) else [found]
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path} must hold JSON objects, one an example.")
-    return rows
+        path = Path(source)
+        format = reading.format_of(path, plain)
+        if format in ("label-text", "text"):
+            end = next((layout.label_end for layout in reading.layouts if layout.label_end), "")
+            yield from _line_rows(path, reading, format == "label-text", end)
+            return
+        if format == "conll":
+            raise ValueError(f"Texts come in tables or lines. Received: {path}, of words. Name it by --task ner.")
+        if format in ("csv", "tsv"):
+            rows, layout = _cells(path, format, reading, whole)
+        elif format == "parquet":
+            rows = parquet_rows(path)
+        else:
+            rows = _json_rows(path, format, reading)
+    for number, row in enumerate(rows, start=1):
+        yield f"row {number}", row if layout is None else layout.completed(row)
 
 
-def whole_json(text: str):
-    """What a file holds that is one JSON value; None for lines of JSON, and for mistakes."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return None
+def read_rows(source: str | Path, reading: Reading | None = None) -> Iterator[dict]:
+    """The rows of `rows_of` without their places; lines of text are no rows."""
+    reading = reading or Reading()
+    if not str(source).startswith("hf://") and reading.format_of(source) in ("label-text", "text", "conll"):
+        raise ValueError(
+            f"A table has one of the endings {', '.join(TABLES)}. Received: {source}. Name its format by --format."
+        )
+    return (row for _, row in rows_of(source, reading))
 
 
-def parquet_rows(path: Path) -> Iterator[dict]:
-    """The rows of a Parquet file, as they come."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError('Parquet files need pyarrow: pip install "kerasbert[data]"') from None
-    with pyarrow.parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(1_024):
-            yield from batch.to_pylist()
+def _cells(path: Path, format: Format, reading: Reading, whole: bool) -> tuple[Iterator[dict], Layout | None]:
+    lines = reading.lines(path)
+    # A cell may go over several lines: what is looked at must be read by the reader of cells itself.
+    first = next((cells for _, cells in cell_rows(reading.lines(path), path, format, strict=False) if cells), [])
+    layout = next((layout for layout in reading.layouts if layout.has(first)), None)
+    if layout is None:
+        return table_rows(lines, path, format, header=reading.header, whole=whole), None
+    rows = table_rows(lines, path, format, names=layout.names)
+    return (itertools.islice(rows, 1, None) if layout.is_header(first) else rows), layout
 
 
-def _hub_rows(source: str) -> list[dict]:
-    try:
-        import datasets
-    except ImportError:
-        raise ImportError('Data sets of the hub need datasets: pip install "kerasbert[data]"') from None
-    name, _, split = source.removeprefix("hf://").partition("#")
-    name, *configuration = name.split(":")
-    found = datasets.load_dataset(name, *configuration, split=split or "train")
-    names = {}
-    for key, feature in found.features.items():
-        feature = getattr(feature, "feature", feature)  # of a list, that of its elements
-        if hasattr(feature, "names"):
-            names[key] = feature.names
-
-    def named(key, value):
-        if key not in names or value is None:
-            return value
-        return [_name(names[key], v) for v in value] if isinstance(value, (list, tuple)) else _name(names[key], value)
-
-    return [{key: named(key, value) for key, value in row.items()} for row in found]
+def _json_rows(path: Path, format: Format, reading: Reading) -> Iterator[dict]:
+    if format == "jsonl":
+        first = next((line for line in reading.lines(path) if line.strip()), "")
+        format = "json" if first.strip() == "{" else format  # one object over several lines
+    if format == "jsonl":
+        found = (value for _, value in jsonl_values(reading.lines(path), path))
+    else:
+        found = json_values(reading.lines(path), path)
+        if len(found) == 1 and isinstance(found[0], dict) and isinstance(found[0].get("data"), list):
+            found = found[0]["data"]
+    for value in found:
+        for row in value if isinstance(value, list) else [value]:
+            if not isinstance(row, dict):
+                raise ValueError(f"{path} must hold JSON objects, one an example. Received: {row!r:.60}.")
+            yield row
 
 
-def _name(names: list, value: int) -> str | None:
-    return names[value] if value >= 0 else None  # -1: a hidden label, or one that annotators did not agree on
+def _line_rows(path: Path, reading: Reading, labelled: bool, label_end: str) -> Iterator[tuple[str, dict]]:
+    for number, line in enumerate(reading.lines(path), start=1):
+        if labelled and line.strip():
+            yield f"line {number}", label_and_text(line, f"{path} line {number}", label_end)
+        elif line.strip():
+            yield f"line {number}", {"text": line.strip()}
+
+
+def label_and_text(line: str, where: str, label_end: str = "") -> dict:
+    """A row of a line that has a label, white space and the text."""
+    label, *text = line.split(maxsplit=1)
+    if not text:
+        raise ValueError(f"A line must read `label text`. Received: {where}: {line.strip()[:60]!r}.")
+    return {"label": label.partition(label_end)[0] if label_end else label, "text": text[0].strip()}

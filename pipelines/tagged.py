@@ -1,13 +1,12 @@
 """Tagged words out of files: a word a line, or a sentence a row."""
 
-import io
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .cells import column, list_of, number_of
 from .labelled import Columns
-from .tables import cells_of, open_text, read_rows, suffix_of
+from .tables import Reading, cell_rows, read_rows
 
 WORD_NAMES = ("tokens", "words", "token", "word", "sentence")
 TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label")
@@ -18,11 +17,12 @@ SENTENCE_NAMES = (
 TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
-def read_tags(path: str | Path, columns: Columns, encoding: str) -> tuple[list[list[str]], list[list[str]]]:
+def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[list[str]], list[list[str]]]:
     """(the words of each sentence, their tags) of a file: rows with lists, or CoNLL's columns."""
-    if suffix_of(path) not in ("", ".json", ".jsonl", ".ndjson", ".parquet"):
-        return _tag_columns(Path(path), columns, encoding)
-    rows = read_rows(path, encoding)
+    format = reading.format_of(path, "conll")
+    if format not in ("auto", "json", "jsonl", "parquet"):
+        return _tag_columns(Path(path), columns, reading, format)
+    rows = list(read_rows(path, reading))
     if not rows:
         return [], []
     columns = columns.among(rows[0])
@@ -39,17 +39,19 @@ def read_tags(path: str | Path, columns: Columns, encoding: str) -> tuple[list[l
     return x, y
 
 
-def _tag_columns(path: Path, columns: Columns, encoding: str) -> tuple[list[list[str]], list[list[str]]]:
+def _tag_columns(
+    path: Path, columns: Columns, reading: Reading, format: str
+) -> tuple[list[list[str]], list[list[str]]]:
     """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence.
 
     The first line may name the columns, and one of them may say which sentence a word is of: there a sentence ends,
     too. A line that begins with "#" is a comment where it has another number of columns than the words have, or blanks
     in the place of their tabs.
     """
-    text = open_text(path, encoding)
-    is_csv = suffix_of(path) == ".csv"
-    texts = text.split("\n")
-    lines = cells_of(io.StringIO(text, newline=""), path) if is_csv else (cells for cells, _ in lines_of_cells(texts))
+    is_csv = format == "csv"
+    texts = list(reading.lines(path))
+    cells = cell_rows(texts, path) if is_csv else enumerate(lines_of_cells(texts))
+    lines = (found if is_csv else found[0] for _, found in cells)
     lines = [[] if not any(cells) or cells[0] == "-DOCSTART-" else cells for cells in lines]
     filled = sorted(((i, cells) for i, cells in enumerate(lines) if cells), key=lambda item: item[1][0][:1] == "#")
     width = len(filled[0][1]) if filled else 0

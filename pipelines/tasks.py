@@ -1,10 +1,11 @@
 """The tasks that `finetune` knows by name: their kind, where the hub has them, and how their text is put."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kerasbert.data.text_to_text import LABELS
 
-from .labelled import Columns, UsualColumns
+from .labelled import GUESSED, Columns, UsualColumns
+from .tables import Layout
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class TaskSpec:
         prefix: put in front of the text for a text-to-text model (T5's names).
         impossible: questions may have no answer.
         labels: of classes, in the order of the data set; of two, F1 is that of the second.
+        layouts: of its own files, where their endings and headers do not tell.
     """
 
     kind: str
@@ -28,6 +30,11 @@ class TaskSpec:
     prefix: str = ""
     impossible: bool = False
     labels: tuple[str, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+
+    def with_columns(self, columns: Columns | None) -> "TaskSpec":
+        """The task with other columns, if any are named."""
+        return self if columns in (None, GUESSED) else replace(self, columns=columns)
 
     def sources(self) -> tuple[str, str]:
         """Of the hub, for training and for measuring."""
@@ -36,11 +43,34 @@ class TaskSpec:
         return tuple(f"hf://{self.hub}#{split}" for split in self.splits)
 
 
-def _glue(name: str, first: str, second: str | None = None, kind: str = "classes", held_out: str = "validation"):
+# The files of CoLA have no header: source, label, the author's judgement, sentence (Warstadt et al. 2018).
+COLA = Layout("tsv", ("source", "label", "judgement", "sentence"), {"label": "[01]", "judgement": r"[*?]*"})
+# Stanford's files have a label and the text in each line, whatever their ending.
+LABEL_TEXT = Layout("label-text")
+# `DESC:manner What is ...` in Latin-1 (Li, Roth 2002); the six coarse labels are in front of the colon.
+TREC = Layout("label-text", encoding="latin-1", label_end=":")
+TREC_FINE = Layout("label-text", encoding="latin-1")
+# Label, title and description, all quoted (Zhang et al. 2015); copies of it may name them.
+AG_NEWS = Layout(
+    "csv",
+    ("label", "title", "description"),
+    {"label": "[1-4]"},
+    header=("class index", "title", "description"),
+    text=("title", "description"),
+)
+
+
+def _glue(
+    name: str,
+    first: str,
+    second: str | None = None,
+    kind: str = "classes",
+    held_out: str = "validation",
+    layouts: tuple[Layout, ...] = (),
+):
     labels = LABELS.get(name, ("not_entailment", "entailment") if name == "wnli" else ())
-    return TaskSpec(
-        kind, f"nyu-mll/glue:{name}", ("train", held_out), UsualColumns(first, second, "label"), labels=labels
-    )
+    columns = UsualColumns(first, second, "label")
+    return TaskSpec(kind, f"nyu-mll/glue:{name}", ("train", held_out), columns, labels=labels, layouts=layouts)
 
 
 TASKS = {
@@ -53,8 +83,8 @@ TASKS = {
     "choices": TaskSpec("choices"),
     "sequences": TaskSpec("sequences"),
     # GLUE
-    "cola": _glue("cola", "sentence"),
-    "sst2": _glue("sst2", "sentence"),
+    "cola": _glue("cola", "sentence", layouts=(COLA,)),
+    "sst2": _glue("sst2", "sentence", layouts=(LABEL_TEXT,)),
     "mrpc": _glue("mrpc", "sentence1", "sentence2"),
     "stsb": _glue("stsb", "sentence1", "sentence2", "score"),
     "qqp": _glue("qqp", "question1", "question2"),
@@ -65,6 +95,15 @@ TASKS = {
     "wnli": _glue("wnli", "sentence1", "sentence2"),
     # Others
     "imdb": TaskSpec("classes", "stanfordnlp/imdb", ("train", "test"), UsualColumns("text", None, "label")),
+    "ag_news": TaskSpec(
+        "classes", "fancyzhx/ag_news", ("train", "test"), UsualColumns("text", None, "label"), layouts=(AG_NEWS,)
+    ),
+    "trec": TaskSpec(
+        "classes", "CogComp/trec", ("train", "test"), UsualColumns("text", None, "coarse_label"), layouts=(TREC,)
+    ),
+    "trec_fine": TaskSpec(
+        "classes", "CogComp/trec", ("train", "test"), UsualColumns("text", None, "fine_label"), layouts=(TREC_FINE,)
+    ),
     "snli": TaskSpec("classes", "stanfordnlp/snli", columns=UsualColumns("premise", "hypothesis", "label")),
     "conll2003": TaskSpec("tags", "eriktks/conll2003", columns=UsualColumns("tokens", None, "ner_tags")),
     "wnut17": TaskSpec("tags", "leondz/wnut_17", ("train", "test"), UsualColumns("tokens", None, "ner_tags")),
@@ -84,3 +123,14 @@ TASKS = {
     ),
     "wmt16_de_en": TaskSpec("sequences", "wmt/wmt16:de-en", columns=UsualColumns("de", None, "en")),
 }
+
+
+def task_of(name: str | None) -> TaskSpec:
+    """The task of a name; without one, a task that says nothing of its files.
+
+    Raises:
+        ValueError: a name that is not known.
+    """
+    if name is not None and name not in TASKS:
+        raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {name!r}.")
+    return TaskSpec("classes") if name is None else TASKS[name]

@@ -3,12 +3,14 @@
 python -m pipelines.train_tokenizer --source text.txt --output corpora/tokenizer --vocabulary-size 16000 --lowercase
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from kerasbert.data import Tokenizer, read_documents
 
 from .command import command
+from .prepare_corpus import boundary
 
 
 def train_tokenizer(
@@ -23,6 +25,7 @@ def train_tokenizer(
     encoding: str = "utf-8",
     subset: str | None = None,
     split: str = "train",
+    documents: Literal["auto", "blank-line", "file"] = "auto",
 ) -> Tokenizer:
     """Learns a vocabulary from text and saves it in the files that transformers reads.
 
@@ -38,11 +41,23 @@ def train_tokenizer(
         encoding: of the files.
         subset: configuration of a data set of the hub.
         split: of a data set of the hub.
+        documents: what ends a document of a text file: a blank line, or the file; as for `prepare_corpus`.
     """
-    documents = read_documents(source, column=column, errors=errors, encoding=encoding, subset=subset, split=split)
-    tokenizer = Tokenizer.train(kind, documents, vocabulary_size, lowercase=lowercase, family=family)
+    options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
+    count = characters = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal count, characters
+        for text in read_documents(source, documents=boundary(source, documents, encoding), **options):
+            count, characters = count + 1, characters + len(text)
+            yield text
+
+    tokenizer = Tokenizer.train(kind, texts(), vocabulary_size, lowercase=lowercase, family=family)
     tokenizer.save(output)
-    print(f"{tokenizer.vocabulary_size:,} pieces in {output}")
+    print(
+        f"{tokenizer.vocabulary_size:,} pieces in {output}, from {count:,} documents of {characters / count:,.0f} "
+        "characters on average"
+    )
     return tokenizer
 
 

@@ -1,6 +1,7 @@
 """The rules that keep the package small, read from the source: who imports whom, and how large things get."""
 
 import ast
+import functools
 import os
 import statistics
 import subprocess
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.one_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(path for folder in ("kerasbert", "pipelines") for path in (ROOT / folder).rglob("*.py"))
@@ -22,6 +25,7 @@ BELOW = {
     "backend": set(),
     "data": set(),
     "metrics": {"data"},
+    "registration": set(),
     "layers": {"backend"},
     "training": {"backend", "data", "metrics"},
     "models": {"backend", "data", "layers", "metrics", "training"},
@@ -223,6 +227,13 @@ def test_nobody_asks_which_family_it_holds():
     assert not wrong, "\n".join(wrong)
 
 
+@functools.cache
+def modules_behind(module):
+    """The packages that are loaded behind an import on JAX."""
+    code = f"import {module}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    return frozenset(run(code, KERAS_BACKEND="jax").split())
+
+
 def run(code, **environment):
     command = [sys.executable, "-c", code]
     environment = {**os.environ, **environment}
@@ -237,8 +248,7 @@ def test_importing_costs_little():
 
 @pytest.mark.parametrize("module", ["kerasbert", "kerasbert.models, kerasbert.objectives, kerasbert.tasks"])
 def test_importing_brings_no_other_backend(module):
-    code = "import {}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    modules, of_keras = (set(run(code.format(name), KERAS_BACKEND="jax").split()) for name in (module, "keras"))
+    modules, of_keras = modules_behind(module), modules_behind("keras")
     assert "kerasbert" in modules
     assert not modules & {"tensorflow", "torch"}
     assert not (modules - of_keras) & {"transformers", "datasets", "matplotlib", "pandas"}  # Keras imports some

@@ -10,6 +10,8 @@ import pytest
 
 import kerasbert
 
+pytestmark = pytest.mark.one_backend
+
 ROOT = Path(__file__).resolve().parent.parent
 
 PRINT_BACKEND = "import kerasbert, os; print(os.environ.get('KERAS_BACKEND'))"
@@ -52,7 +54,6 @@ def test_the_file_that_keras_writes_by_itself_is_no_choice(tmp_path):
     """Keras writes "tensorflow" into a new keras.json even when it runs on JAX: the second run must equal the first."""
     code = "import kerasbert, keras; print(keras.backend.backend())"
     only_jax = INSTALLED.format(names=["jax"]) + "import kerasbert, os; print(os.environ['KERAS_BACKEND'])"
-    pytest.importorskip("jax")
     assert backend(code, tmp_path) == "jax"
     assert json.loads((tmp_path / "keras.json").read_text())["backend"] == "tensorflow"
     assert backend(only_jax, tmp_path) == "jax"
@@ -61,6 +62,54 @@ def test_the_file_that_keras_writes_by_itself_is_no_choice(tmp_path):
 def test_an_imported_keras_is_left_alone(tmp_path):
     code = "import sys, types; sys.modules['keras'] = types.ModuleType('keras'); " + PRINT_BACKEND
     assert backend(code, tmp_path) == ""
+
+
+SAVE = """
+import sys
+import numpy as np
+import kerasbert, keras
+from kerasbert.models import Bert, BertConfig
+from kerasbert.tasks import TextClassifier
+config = BertConfig(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=2, feed_forward_dim=2, max_length=4)
+model = TextClassifier(Bert(config), labels=2)
+model.compile(kerasbert.training.adamw(learning_rate=1e-3, warmup=2, steps=20))
+model.save(sys.argv[1])
+np.save(sys.argv[1] + ".npy", model.predict({"token_ids": np.array([[1, 2]])}, verbose=0))
+"""
+LOAD = """
+import sys
+import numpy as np
+{first}
+assert not any(name.startswith("kerasbert.models") for name in sys.modules)
+model = keras.models.load_model(sys.argv[1])
+assert type(model) is sys.modules["kerasbert.tasks"].TextClassifier
+assert type(model.optimizer).__module__.startswith("kerasbert.training")
+found = model.predict({{"token_ids": np.array([[1, 2]])}}, verbose=0)
+np.testing.assert_array_equal(found, np.load(sys.argv[1] + ".npy"))
+"""
+
+
+def test_keras_loads_our_models_once_kerasbert_is_imported(tmp_path):
+    """Before Keras or after it, and without importing models for it."""
+    path = tmp_path / "c.keras"
+    for code in (SAVE, *(LOAD.format(first=f"import {first}") for first in ("kerasbert, keras", "keras, kerasbert"))):
+        command = [sys.executable, "-c", code, str(path)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+
+
+def test_every_registered_class_is_known_beforehand():
+    import keras
+
+    from kerasbert import objectives, registration, tasks  # noqa: F401
+
+    known = keras.saving.get_custom_objects()
+    ours = {name: cls for name, cls in known.items() if name.startswith("kerasbert>") and isinstance(cls, type)}
+    listed = {f"kerasbert>{name}" for names in registration.CLASSES.values() for name in names.split()}
+    assert {name for name, cls in ours.items() if cls.__module__.startswith("kerasbert.")} <= listed
+    for module, names in registration.CLASSES.items():
+        for name in names.split():
+            stand_in = registration.Deferred(module, name)
+            assert stand_in.from_config.__self__ is known[f"kerasbert>{name}"]
 
 
 def test_public_names():

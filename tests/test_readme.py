@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
+pytestmark = pytest.mark.one_backend
+
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
@@ -25,8 +27,6 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch):
         exec(compile(block, "README.md", "exec"), names)
     assert (tmp_path / "saved_models/example/model.safetensors").exists()
     assert names["classifier"].classify("the cat was hungry.")["label"] in ("cats", "dogs")
-    pytest.importorskip("transformers")
-    pytest.importorskip("torch")
     exec(compile(theirs, "README.md", "exec"), names)
     assert names["AutoTokenizer"] is not None
 

@@ -16,6 +16,8 @@ from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from tests.test_readme import blocks
 
+pytestmark = pytest.mark.one_backend
+
 WORDS = "the cat dog sat ran big small house tree red on mat ann bob rome bonn [MASK] .".split()
 # What a command has -> what it runs with: a smaller model, fewer steps.
 SMALLER = {

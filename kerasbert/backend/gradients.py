@@ -1,8 +1,18 @@
 """Operations whose gradient XLA or torch would find the slow way."""
 
+import contextlib
 import functools
 
 import keras
+
+
+def no_gradients():
+    """A context whose computations nothing is kept of: its results need `stop_gradient` where a backend traces."""
+    if keras.backend.backend() != "torch":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.no_grad()
 
 
 def cross_entropy(logits, labels):

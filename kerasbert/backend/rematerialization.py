@@ -22,7 +22,7 @@ def rematerialized(layer):
     def kept_small(*args, **kwargs):
         if inside or not layer._get_call_context().get_value("training"):
             return call(*args, **kwargs)
-        leaves = keras.tree.flatten((args, kwargs))
+        leaves, structure = keras.tree.flatten((args, kwargs)), []
         places = [i for i, leaf in enumerate(leaves) if _takes_gradients(leaf)]
         seeds = [(generator, generator.next()) for generator in _generators(layer)]
 
@@ -34,11 +34,15 @@ def rematerialized(layer):
             inside.append(True)
             try:
                 with _drawn(seeds):
-                    return layer(*positional, **{**named, "training": True})
+                    outputs = layer(*positional, **{**named, "training": True})
             finally:
                 inside.pop()
+            # Not every backend takes an output that is no tensor.
+            structure[:] = [keras.tree.map_structure(lambda leaf: leaf is not None, outputs)]
+            return [leaf for leaf in keras.tree.flatten(outputs) if leaf is not None]
 
-        return _recomputed(run, [leaves[place] for place in places])
+        tensors = iter(_recomputed(run, [leaves[place] for place in places]))
+        return keras.tree.map_structure(lambda is_there: next(tensors) if is_there else None, structure[0])
 
     return kept_small
 

@@ -7,9 +7,11 @@ import warnings
 import keras
 import numpy as np
 
+from ..data.json_files import shortened
 from ..models.backbone import Backbone
 from ..models.names import Field, Heads, Part, Tensor
 from ..training.lora import merged_kernels
+from .weight_checks import check_not_quantised, unfit_numbers
 
 log = logging.getLogger("kerasbert")
 
@@ -37,8 +39,8 @@ def table_of(family, name, model_type):
     return table.get(model_type, table)
 
 
-def read_config(family, stored):
-    """The family's config fields from the json of a `config.json`.
+def read_config(family, stored, source="config.json"):
+    """The family's config fields from the json of a `config.json`, which `source` names in messages.
 
     Raises: ValueError when the json asks for something the family's file does not have.
     """
@@ -49,15 +51,27 @@ def read_config(family, stored):
         if stored.get(name, only) != only:
             raise ValueError(
                 f"kerasbert has {stored.get('model_type')} with {name}={only!r} only. "
-                f"Received in config.json: {name}={stored[name]!r}."
+                f"Received in config.json: {name}={shortened(stored[name])}."
             )
     fields = {}
     for ours, entry in family.HUGGINGFACE_CONFIG.items():
         if isinstance(entry, Field) and entry.name in stored:
-            fields[ours] = entry.load(stored)
+            fields[ours] = _loaded(entry, stored, source)
         elif entry in stored:
             fields[ours] = stored[entry]
     return fields
+
+
+def _loaded(entry, stored, source):
+    try:
+        return entry.load(stored)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    except (TypeError, AttributeError, KeyError, IndexError) as error:
+        raise ValueError(
+            f"`{entry.name}` in {source} must be what transformers writes. Received: "
+            f"{shortened(stored[entry.name])} ({error})."
+        ) from None
 
 
 def config_fields(family, config):
@@ -159,6 +173,7 @@ class StoredWeights:
     def __init__(self, family, files):
         self.family = family
         self.files = files
+        check_not_quantised(files.keys(), files.folder)
         self.prefix = f"{family.HUGGINGFACE_PREFIX}." if family.HUGGINGFACE_PREFIX else ""
         self.bare = not any(name.startswith(self.prefix) for name in files.keys())
         self.names = {}
@@ -188,6 +203,10 @@ class StoredWeights:
                 self.names = {n: s for n, s in self.names.items() if n != theirs and not n.startswith(f"{theirs}.")}
         self.names = {n: s for n, s in self.names.items() if n.split(".")[:2] not in _LABELLED_PARTS}
 
+    @property
+    def num_elements(self):
+        return self.files.num_elements
+
     def __contains__(self, name):
         return name in self.names
 
@@ -206,32 +225,47 @@ def implied_by(backbone):
     return {} if implied is None else implied(backbone.config)
 
 
-def load_weights(model, stored):
+def load_weights(model, stored, allow_nan=False):
     """Fills a model from a `StoredWeights`.
 
     Every backbone variable must be filled and every backbone tensor taken. Head tensors that the model has no use for
     are one log line; heads or poolers that the file lacks are made new, with one warning.
 
+    Args:
+        model: a backbone, objective or task.
+        stored: the tensors.
+        allow_nan: take weights that are not finite, as those of a run that went wrong.
+
     Raises: ValueError that lists what does not fit.
     """
     family = stored.family
-    taken, missing, new, wrong = set(), [], [], []
+    taken, missing, new, wrong, unfit = set(), [], [], [], []
     for path, variable in named_variables(model).items():
         entry, name = stored_as(family, path)
         if name is None or name not in stored:
             (new if is_head(family, path) else missing).append((path, name, variable))
             continue
-        array = to_ours(entry, stored.read(name), path.rpartition("/")[2])
         taken.add(name)
-        if tuple(array.shape) != tuple(variable.shape):
-            wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {tuple(array.shape)}")
+        array = stored.read(name)
+        problem = unfit_numbers(array, variable, allow_nan)
+        if problem is not None:
+            unfit.append(f"{name} ({path}): {problem}")
+            continue
+        shape = tuple(array.shape)
+        try:
+            array = to_ours(entry, array, path.rpartition("/")[2])
+            shape = tuple(array.shape)
+        except (ValueError, IndexError, TypeError):  # too few axes, or not to be cut into parts
+            array = None
+        if array is None or shape != tuple(variable.shape):
+            wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {shape}")
             continue
         variable.assign(array)
     implied = implied_by(parts_of(model))
     left = [name for name in stored.names if name not in taken and name not in implied]
     unused = getattr(family, "huggingface_unused", lambda config, name: False)
     unknown = [n for n in left if not (_belongs_to_head(stored, n) or unused(parts_of(model).config, n))]
-    problems = [f"  wrong shape: {line}" for line in wrong]
+    problems = [f"  wrong shape: {line}" for line in wrong] + [f"  no weights: {line}" for line in unfit]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
     problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
     if model is not parts_of(model) and not new:

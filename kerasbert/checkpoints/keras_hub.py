@@ -8,8 +8,10 @@ import dataclasses
 
 import numpy as np
 
+from ..data.json_files import check_types
 from ..models import FAMILIES
 from . import huggingface
+from .fields import checked_config
 
 WEIGHTS = "model.weights.h5"
 
@@ -139,18 +141,19 @@ def is_preset(stored):
     return str(stored.get("registered_name")).partition(">")[0] in ("keras_hub", "keras_nlp")
 
 
-def as_huggingface(stored):
-    """The json of `config.json` in the Hugging Face layout of the family, for the json of a preset.
+def as_huggingface(stored, path):
+    """The json of `config.json` in the Hugging Face layout of the family, for the json of a preset, read from `path`.
 
     Raises: ValueError for a class that has no family here, or an argument that this reader does not know.
     """
+    check_types(stored, {"class_name": str, "config": dict}, path)
     preset = _preset(stored)
-    given = {k: v for k, v in stored["config"].items() if k not in ("name", "trainable", "dtype")}
+    given = {k: v for k, v in stored.get("config", {}).items() if k not in ("name", "trainable", "dtype")}
     unknown = set(given) - set(preset.fields.values())
     if unknown:
         raise ValueError(f"kerasbert does not know these arguments of {stored['class_name']}: {sorted(unknown)}.")
     family = FAMILIES[preset.model_type].family()
-    return huggingface.config_fields(family, _config(preset, given))
+    return huggingface.config_fields(family, _config(preset, given, path))
 
 
 def _preset(stored):
@@ -160,9 +163,10 @@ def _preset(stored):
     return PRESETS[name]
 
 
-def _config(preset, given):
+def _config(preset, given, path):
     fields = {ours: given[theirs] for ours, theirs in preset.fields.items() if theirs in given}
-    return FAMILIES[preset.model_type].CONFIG(**fields, **preset.fixed, model_type=preset.model_type)
+    fields |= {**preset.fixed, "model_type": preset.model_type}
+    return checked_config(FAMILIES[preset.model_type].CONFIG, fields, path, preset.fields)
 
 
 # === Weights ===
@@ -182,9 +186,9 @@ class PresetFiles:
         import h5py
 
         preset = _preset(stored)
-        self.folder = folder
+        self.folder, self.path = folder, folder / WEIGHTS
         self.family = FAMILIES[preset.model_type].family()
-        self.config = _config(preset, stored["config"])
+        self.config = _config(preset, stored["config"], folder / "config.json")
         if not (folder / WEIGHTS).exists():
             raise FileNotFoundError(f"A KerasHub preset holds {WEIGHTS}. Received: {folder} without it.")
         try:
@@ -199,6 +203,17 @@ class PresetFiles:
             self._add(ours, self.root[theirs]["vars"])
         self._add_what_roberta_lacks()
 
+    def _dataset(self, variables, number, layer):
+        """A variable's numbers: floating-point, and in this very file, uncompressed."""
+        import h5py
+
+        link, found = variables.get(str(number), getlink=True), variables.get(str(number))
+        if not isinstance(link, h5py.HardLink) or not isinstance(found, h5py.Dataset) or found.dtype.kind != "f":
+            raise ValueError(f"{self.path} must hold floating-point numbers as layers/{layer}/vars/{number}.")
+        if found.external or found.is_virtual or found.id.get_storage_size() < found.nbytes:
+            raise ValueError(f"{self.path} must hold all numbers of layers/{layer}/vars/{number}. It does not.")
+        return found
+
     def _add(self, layer, variables):
         if layer.endswith("norm"):
             leaves = ("gamma", "beta")
@@ -206,7 +221,7 @@ class PresetFiles:
             leaves = ("embeddings",) if layer.endswith("embedding") else ("kernel", "bias")
         for number, leaf in enumerate(leaves):
             entry, name = huggingface.stored_as(self.family, f"{layer}/{leaf}")
-            self._read[name] = (entry, leaf, variables[str(number)], layer)
+            self._read[name] = (entry, leaf, self._dataset(variables, number, layer), layer)
 
     def _add_what_roberta_lacks(self):
         """RoBERTa's files count positions from behind the padding id, and have one segment; KerasHub has neither."""
@@ -217,6 +232,10 @@ class PresetFiles:
 
     def keys(self):
         return self._read.keys()
+
+    @property
+    def num_elements(self):
+        return sum(source.size for _, _, source, _ in self._read.values())
 
     def read(self, name):
         entry, leaf, source, layer = self._read[name]

@@ -7,15 +7,22 @@ and `kerasbert.json` for what the layout cannot say.
 import contextlib
 import importlib
 import inspect
-import json
 import re
 from pathlib import Path
 
+import keras
+
+from ..data.json_files import read_json, shortened
 from ..data.tokenizers import Tokenizer
 from ..models import FAMILIES
-from ..models.backbone import Backbone, zero_weights
+from ..models.backbone import Backbone
+from ..models.construction import leaving_nothing_behind, zero_weights
+from ..models.trainable import Trainable
 from . import huggingface, keras_hub
+from .fields import check_config_file, checked_config
+from .fields import read_saved as _saved
 from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
+from .weight_checks import check_sizes
 
 # === Finding a folder ===
 
@@ -41,23 +48,28 @@ def find_folder(path, revision=None, token=None):
     return Path(path)
 
 
-def read_json(path):
-    try:
-        value = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise FileNotFoundError(f"A model folder holds {path.name}. Received: {path.parent} without it.") from None
-    except ValueError as error:
-        raise ValueError(f"{path} must be json. Received a file that is not: {error}.") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} must hold a json object. Received: {type(value).__name__}.")
-    return value
+def _find_model(cls, path, revision, token):
+    """As `find_folder`; of a folder with a generator and a discriminator, the discriminator's."""
+    folder = find_folder(path, revision, token)
+    if (_saved(folder).get("class") or _class_by_files(folder)) != "ReplacedTokenDetection":
+        return folder
+    if cls.__name__ == "MaskedLM" and _saved(folder / "discriminator").get("class") != "MaskedLM":
+        raise ValueError(
+            f"A MaskedLM needs a folder that predicts tokens. Received: {path}, which holds a generator and a "
+            f"discriminator. Use {path}/generator, or {path}/discriminator for its weights with a new head."
+        )
+    return folder / "discriminator"
 
 
 def _opened(folder):
     """(the json of `config.json` in the Hugging Face layout, what opens the weights), of a KerasHub preset as well."""
-    stored = read_json(folder / "config.json")
+    path = folder / "config.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"A model folder holds config.json. Received: {folder} without it.")
+    stored = read_json(path)
     if keras_hub.is_preset(stored):
-        return keras_hub.as_huggingface(stored), lambda: keras_hub.PresetFiles(folder, stored)
+        return keras_hub.as_huggingface(stored, path), lambda: keras_hub.PresetFiles(folder, stored)
+    check_config_file(stored, path)
     return stored, lambda: TensorFiles(folder)
 
 
@@ -70,7 +82,7 @@ def _family_class(cls, stored, folder):
     if model_type not in FAMILIES:
         raise ValueError(
             f"`model_type` of {folder / 'config.json'} must be one of {', '.join(sorted(FAMILIES))}. "
-            f"Received: {model_type!r}."
+            f"Received: {shortened(model_type)}."
             + (" The first configs have none: write it into the file." if model_type is None else "")
         )
     found = FAMILIES[model_type]
@@ -85,7 +97,8 @@ def _family_class(cls, stored, folder):
 # === Loading ===
 
 
-def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token=None, **overrides):
+@leaving_nothing_behind()
+def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
     """See `Backbone.from_preset`."""
     sized = _sized(path)
     if sized is not None:
@@ -99,21 +112,23 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
             )
         arguments, fields = _split(family, overrides)
         return family(family.CONFIG(**{**size, **fields}), dtype=dtype, **arguments)
-    folder = find_folder(path, revision, token)
+    folder = _find_model(cls, path, revision, token)
     stored, open_files = _opened(folder)
     if stored.get("model_type") is None:  # as in the first configs: the class must say it
         stored["model_type"] = getattr(cls.CONFIG, "model_type", None)
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
     weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
-    with zero_weights() if load_weights else contextlib.nullcontext():
-        backbone = family(_config(family, stored, fields, weights), dtype=dtype, **arguments)
+    config = _config(family, stored, fields, weights, folder)
+    with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
+        backbone = family(config, dtype=dtype, **arguments)
     if load_weights:
-        huggingface.load_weights(backbone, weights)
+        huggingface.load_weights(backbone, weights, allow_nan)
     return backbone
 
 
-def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, **overrides):
+@leaving_nothing_behind()
+def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
     """See `Trainable.from_preset`."""
     if _sized(path) is not None:
         own, rest = _own_and_rest(cls, overrides)
@@ -123,12 +138,19 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
             needed = {**needed, "pooler": cls.needs_pooler(family.family(), own)}
         return cls(load_backbone(Backbone, path, load_weights, dtype, **{**needed, **rest}), **own)
     own, rest = _own_and_rest(cls, overrides)
-    folder, own = cls.open_folder(find_folder(path, revision, token), own)
+    folder, own = cls.open_folder(_find_model(cls, path, revision, token), own)
     stored, open_files = _opened(folder)
     family = _family_class(None, stored, folder)
     saved, renewed = _saved(folder), cls.head_to_renew(stored, own)
-    if saved.get("class") == cls.__name__:
-        own = {**saved.get("arguments", {}), **own}
+    if saved.get("class") == keras.saving.get_registered_name(cls).removeprefix("kerasbert>"):
+        arguments = saved.get("arguments") or {}
+        unknown = sorted(_own_and_rest(cls, arguments)[1])
+        if unknown:
+            raise ValueError(
+                f"`arguments` in {folder / 'kerasbert.json'} must be those of {cls.__name__}. Received: "
+                f"{shortened(unknown)}. Was it written by another version of kerasbert?"
+            )
+        own = {**arguments, **own}
     own = cls.arguments_from_config(stored, own)
     if "tokenizer" not in own:
         own["tokenizer"] = load_tokenizer(folder)
@@ -139,11 +161,12 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
-    with zero_weights() if load_weights else contextlib.nullcontext():
-        backbone = family(_config(family, stored, fields, weights), dtype=dtype, **arguments)
+    config = _config(family, stored, fields, weights, folder)
+    with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
+        backbone = family(config, dtype=dtype, **arguments)
     model = cls(backbone, **own)
     if load_weights:
-        huggingface.load_weights(model, weights)
+        huggingface.load_weights(model, weights, allow_nan)
     return model
 
 
@@ -167,11 +190,20 @@ def load(path, **arguments):
             arguments = {options: True, **arguments}
     if name == "Backbone":
         return Backbone.from_preset(folder, **arguments)
+    return _class_named(name, folder).from_preset(folder, **arguments)
+
+
+def _class_named(name, folder):
+    """The objective or task that Keras has registered under a name; "kerasbert>" may be left out."""
     for module in ("objectives", "tasks"):
-        cls = getattr(importlib.import_module(f"kerasbert.{module}"), name, None)
-        if cls is not None:
-            return cls.from_preset(folder, **arguments)
-    raise ValueError(f"{folder} says that it holds a {name}, which this version of kerasbert does not have.")
+        importlib.import_module(f"kerasbert.{module}")
+    cls = keras.saving.get_registered_object(name if ">" in name else f"kerasbert>{name}")
+    if not (isinstance(cls, type) and issubclass(cls, Trainable)):
+        raise ValueError(
+            f"{folder} says that it holds a {shortened(name)}, which is no objective or task of this version of "
+            "kerasbert. If it is one of yours, import it first, so that Keras knows it."
+        )
+    return cls
 
 
 def _class_by_files(folder):
@@ -188,10 +220,6 @@ def load_tokenizer(folder):
         return None
 
 
-def _saved(folder):
-    return read_json(folder / "kerasbert.json") if (folder / "kerasbert.json").exists() else {}
-
-
 def _sized(path):
     for cls in FAMILIES.values():
         if str(path) in cls.family().SIZES and not Path(path).is_dir():
@@ -205,7 +233,7 @@ def _takes_pooler(family):
 
 def _own_arguments(family, folder):
     """Constructor arguments of a backbone that its folder remembers."""
-    saved = _saved(folder).get("backbone", {})
+    saved = _saved(folder).get("backbone") or {}
     return {name: value for name, value in saved.items() if name in inspect.signature(family.__init__).parameters}
 
 
@@ -236,11 +264,16 @@ def _needed_fields(cls, family):
     return getattr(family.family(), "NEEDED_FIELDS", {}).get(cls.__name__, {})
 
 
-def _config(family, stored, fields, weights=None):
+def _config(family, stored, fields, weights, folder):
     """The config of a folder: what its json says, what its tensors say (None: not asked), and fields given."""
     told = getattr(family.family(), "huggingface_fields", None)
     told = {} if told is None or weights is None else told(weights)
-    return family.CONFIG(**{**huggingface.read_config(family.family(), stored), **told, **fields})
+    path, module = folder / "config.json", family.family()
+    values = {**huggingface.read_config(module, stored, path), **told, **fields}
+    config = checked_config(family.CONFIG, values, path, module.HUGGINGFACE_CONFIG)
+    if weights is not None:
+        check_sizes(config, weights)
+    return config
 
 
 # === Saving ===
@@ -252,7 +285,8 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     folder.mkdir(parents=True, exist_ok=True)
     backbone = huggingface.parts_of(model)
     family = backbone.family()
-    name = "Backbone" if model is backbone else type(model).__name__
+    registered = keras.saving.get_registered_name(type(model))
+    name = "Backbone" if model is backbone else registered.removeprefix("kerasbert>")
     extra = {} if model is backbone else model.config_extras()
     variant = model.variant()
     classes = huggingface.table_of(family, "HUGGINGFACE_CLASSES", backbone.config.model_type)

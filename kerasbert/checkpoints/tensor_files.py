@@ -1,12 +1,14 @@
 """Named tensors in a folder, whatever files they lie in."""
 
 import json
+import math
 import os
 import re
 from pathlib import Path
 
 import numpy as np
 
+from ..data.json_files import check_types, inside, read_json, shortened
 from .torch_files import TorchFile
 
 WEIGHTS = "model.safetensors"
@@ -53,10 +55,14 @@ class TensorFiles:
         )
 
     def _read_index(self, index):
-        try:
-            self.where = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{index} must map names to shards in `weight_map`. Received: {error!r}.") from None
+        content = read_json(index)
+        self.where = content.get("weight_map")
+        if not self.where:
+            raise ValueError(f"{index} must map names to shards in `weight_map`. Received: {shortened(self.where)}.")
+        check_types({"weight_map": self.where}, {"weight_map": dict[str, str]}, index)
+        for shard in sorted(set(self.where.values())):
+            if Path(inside(index.parent, shard, index)).suffix not in (".safetensors", ".bin"):
+                raise ValueError(f"{index} must name shards in .safetensors or .bin. Received: {shortened(shard)}.")
         missing = sorted({shard for shard in self.where.values() if not (index.parent / shard).is_file()})
         if missing:
             raise FileNotFoundError(
@@ -74,24 +80,63 @@ class TensorFiles:
     def keys(self):
         return self.where.keys()
 
+    def shape(self, name):
+        """The shape of a tensor, which is not read."""
+        return self._files[self.where[name]].shape(name)
+
+    @property
+    def num_elements(self):
+        """How many numbers there are in all tensors together."""
+        return sum(math.prod(self.shape(name)) for name in self.keys())
+
     def read(self, name):
         """The tensor as numpy; bfloat16 and float16 are widened to float32."""
         array = self._files[self.where[name]].get_tensor(name)
         return array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
 
 
-def _open(path):
-    if path.suffix == ".bin":
-        return TorchFile(path)
-    import safetensors
+class _SafetensorsFile:
+    """The tensors of one `.safetensors` file, by name."""
 
-    try:
-        return safetensors.safe_open(path, framework="numpy")
-    except safetensors.SafetensorError as error:
-        raise ValueError(
-            f"{path} is not a whole safetensors file ({error}). Received: {path.stat().st_size} bytes. "
-            "Copy or download it again."
-        ) from None
+    def __init__(self, path):
+        import safetensors
+
+        self.path = path
+        try:
+            self._file = safetensors.safe_open(path, framework="numpy")
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
+            raise ValueError(
+                f"{path} is not a whole safetensors file ({error}). Received: {path.stat().st_size} bytes. "
+                "Copy or download it again."
+            ) from None
+
+    def keys(self):
+        return self._file.keys()
+
+    def shape(self, name):
+        return tuple(self._file.get_slice(name).get_shape())
+
+    def get_tensor(self, name):
+        try:
+            return self._file.get_tensor(name)
+        except MemoryError:
+            raise
+        except Exception as error:  # of a type that numpy lacks
+            dtype = self._file.get_slice(name).get_dtype()
+            raise ValueError(
+                f"{self.path} must hold tensors of types that numpy has. Received: {shortened(name)} of type {dtype} "
+                f"({error})."
+            ) from None
+
+
+def _open(path):
+    if not path.is_file():
+        raise ValueError(f"Weights must be files. Received: {path}, which is none.")
+    file = TorchFile(path) if path.suffix == ".bin" else _SafetensorsFile(path)
+    unnamed = sorted(name for name in file.keys() if not name.strip())
+    if unnamed:
+        raise ValueError(f"Every tensor must have a name. Received: {path} with a tensor called {unnamed[0]!r}.")
+    return file
 
 
 # === Writing ===

@@ -1,108 +1,24 @@
-"""Files that `torch.save` wrote, read without torch: the zip format, and the pickles of torch before 1.6.
+"""Files that `torch.save` wrote, read without torch: the zip format, and the format of torch before 1.6.
 
-A pickle is a program. This one may build an ordered dict of tensors and nothing else: every name that it asks for is
-looked up in a list of tensor constructors, and any other is refused by name. Tensors stay on disk until they are read.
+No number of a file is used before it was checked against the bytes that are there.
 """
 
-import collections
-import dataclasses
 import math
-import pickle
+import mmap
+import struct
 import zipfile
+import zlib
 
 import numpy as np
 
+from .tensor_pickles import PickleMachine, RefusedPickle, View
+
 _ZIP = b"PK\x03\x04"
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-
-# The storage classes of torch -> numpy; bfloat16 is the upper half of a float32.
-_STORAGES = {
-    "DoubleStorage": "<f8",
-    "FloatStorage": "<f4",
-    "HalfStorage": "<f2",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "<i8",
-    "IntStorage": "<i4",
-    "ShortStorage": "<i2",
-    "CharStorage": "<i1",
-    "ByteStorage": "<u1",
-    "BoolStorage": "?",
-}
-
-
-@dataclasses.dataclass
-class _Storage:
-    """A run of numbers in the file; `start` is known once the whole file was looked through."""
-
-    dtype: str
-    size: int
-    start: int = -1
-    read: object = None  # for compressed entries, which have no place to map
-
-    @property
-    def itemsize(self):
-        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
-
-
-@dataclasses.dataclass
-class _View:
-    """A tensor: which numbers of a storage, in elements."""
-
-    storage: _Storage
-    offset: int
-    shape: tuple
-    strides: tuple
-
-    def __post_init__(self):
-        numbers = [self.offset, *self.shape, *self.strides]
-        if len(self.shape) != len(self.strides) or not all(isinstance(n, int) and n >= 0 for n in numbers):
-            raise ValueError(f"a tensor of shape {self.shape}, strides {self.strides}, offset {self.offset}")
-        last = self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
-        if math.prod(self.shape) and last >= self.storage.size:
-            raise ValueError(f"a tensor that ends at {last} in a storage of {self.storage.size} numbers")
-
-
-def _rebuild_tensor(storage, offset, shape, strides, *_):
-    return _View(storage, offset, tuple(shape), tuple(strides))
-
-
-def _rebuild_parameter(tensor, *_):
-    return tensor
-
-
-_ALLOWED = {
-    ("collections", "OrderedDict"): collections.OrderedDict,
-    ("torch", "Size"): tuple,
-    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    **{("torch", name): name for name in _STORAGES},
-}
-
-
-class RefusedPickle(ValueError):
-    """A pickle asked for something that is no tensor constructor."""
-
-
-class _TensorUnpickler(pickle.Unpickler):
-    def __init__(self, file, path, storages):
-        super().__init__(file, encoding="utf-8")
-        self.path = path
-        self.storages = storages
-
-    def find_class(self, module, name):
-        if (module, name) not in _ALLOWED:
-            raise RefusedPickle(
-                f"A weight file may hold tensors and nothing else. Received: {self.path}, whose pickle asks for "
-                f"{module}.{name}, which was refused: running it could do anything. Get the weights as safetensors."
-            )
-        return _ALLOWED[module, name]
-
-    def persistent_load(self, identifier):
-        kind, storage, key, _, size, *view = identifier
-        if kind != "storage" or storage not in _STORAGES or (view and view[0] is not None):
-            raise ValueError(f"an unknown kind of storage, {identifier}")
-        return self.storages.setdefault(key, _Storage(_STORAGES[storage], int(size)))
+_LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+_FLAGS = 0x808  # of a zip entry: sizes behind it, a name in UTF-8
+_DIRECTORY = 0x10  # in the attributes of a zip entry
+_LARGE_RECORDS = 76  # bytes of what a zip may have between its directory and its end
+_VERSIONS = range(1, 11)  # of the zip format
 
 
 class TorchFile:
@@ -111,99 +27,166 @@ class TorchFile:
     Args:
         path: of a file that holds a state dict.
 
-    Raises: ValueError when the file is cut off, or holds anything but tensors.
+    Raises: ValueError when the file is cut off or damaged, or holds anything but tensors.
     """
 
     def __init__(self, path):
         self.path = path
-        storages = {}
+        self._checked = set()
         with open(path, "rb") as file:
-            start = file.read(4)
-            file.seek(0)
             try:
-                content = self._read_zip(file, storages) if start == _ZIP else self._read_legacy(file, storages)
+                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._places = {}  # key of a storage -> (first byte, its checksum or None)
+                content = self._read_zip(file) if self._bytes[:4] == _ZIP else self._read_legacy()
             except RefusedPickle:
                 raise
-            except (pickle.UnpicklingError, EOFError, zipfile.BadZipFile, ValueError, TypeError, KeyError) as error:
-                raise ValueError(
-                    f"{path} is not a whole file of torch.save ({type(error).__name__}: {error}). Received: "
-                    f"{path.stat().st_size} bytes. Copy or download it again."
-                ) from None
-            except (AttributeError, IndexError, OverflowError, UnicodeDecodeError) as error:
-                raise ValueError(f"{path} holds a damaged pickle ({type(error).__name__}: {error}).") from None
+            except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error) as error:
+                self._refuse(error)
+            except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError) as error:
+                self._refuse(error)
         if not isinstance(content, dict):
             raise ValueError(f"{path} must hold a dict of tensors by name. Received: {type(content).__name__}.")
         for name, value in content.items():
-            if not isinstance(value, _View) or not isinstance(name, str):
+            if type(value) is not View:
                 raise ValueError(
-                    f"{path} must hold tensors and nothing else. Received: {name!r} of type {type(value).__name__}. "
+                    f"{path} must hold tensors and nothing else. Received: {name!r:.60} of type "
+                    f"{type(value).__name__}. "
                     "If this is a training checkpoint, save its state dict alone."
                 )
-        self._tensors = dict(content)
+        self._tensors = content
+
+    def _refuse(self, error):
+        raise ValueError(
+            f"{self.path} is not a whole file of torch.save, or is damaged ({type(error).__name__}: {error!s:.200}). "
+            f"Received: {self.path.stat().st_size} bytes. Copy or download it again."
+        ) from None
 
     def keys(self):
         return self._tensors.keys()
 
+    def shape(self, name):
+        return self._tensors[name].shape
+
     def get_tensor(self, name):
         """The tensor as numpy; bfloat16 is widened to float32."""
-        view = self._tensors[name]
-        storage = view.storage
-        if not math.prod(view.shape):
-            return np.zeros(view.shape, "float32" if storage.dtype == "bfloat16" else storage.dtype)
+        storage, offset, shape, strides = self._tensors[name]
         dtype = np.dtype("<u2" if storage.dtype == "bfloat16" else storage.dtype)
-        if storage.read is not None:
-            numbers = np.frombuffer(storage.read(), dtype, storage.size)
-        else:
-            numbers = np.memmap(self.path, dtype, "r", storage.start, (storage.size,))
-        strides = [stride * dtype.itemsize for stride in view.strides]
-        array = np.lib.stride_tricks.as_strided(numbers[view.offset :], view.shape, strides, writeable=False)
+        if not math.prod(shape):
+            return np.zeros(shape, "float32" if storage.dtype == "bfloat16" else dtype)
+        start, checksum = self._places[storage.key]
+        numbers = np.frombuffer(self._bytes, dtype, storage.size, start)
+        if checksum is not None and storage.key not in self._checked:
+            if zlib.crc32(numbers.view("u1")) != checksum:
+                raise ValueError(f"{self.path} is damaged: the checksum of {name} is wrong. Copy or download it again.")
+            self._checked.add(storage.key)
+        strides = [stride * dtype.itemsize for stride in strides]
+        array = np.lib.stride_tricks.as_strided(numbers[offset:], shape, strides, writeable=False)
         if storage.dtype == "bfloat16":
             return (array.astype("<u4") << 16).view("<f4")
         return np.array(array)
 
-    def _read_zip(self, file, storages):
+    def _read_zip(self, file):
         with zipfile.ZipFile(file) as archive:
-            entries = {entry.filename: entry for entry in archive.infolist()}
-            root = next((name.removesuffix("data.pkl") for name in entries if name.endswith("data.pkl")), None)
-            if root is None:
-                raise ValueError("there is no data.pkl in it")
-            order = f"{root}byteorder"
-            if order in entries and archive.read(order) != b"little":
-                raise ValueError("its numbers are big-endian")
-            with archive.open(f"{root}data.pkl") as pickled:
-                content = _TensorUnpickler(pickled, self.path, storages).load()
-            for key, storage in storages.items():
-                entry = entries[f"{root}data/{key}"]
-                if entry.file_size < storage.size * storage.itemsize:
-                    raise ValueError(f"{entry.filename} has {entry.file_size} bytes for {storage.size} numbers")
-                if entry.compress_type == zipfile.ZIP_STORED:
-                    storage.start = _data_start(file, entry)
-                else:
-                    storage.read = lambda name=entry.filename: zipfile.ZipFile(self.path).read(name)
-        return content
-
-    def _read_legacy(self, file, storages):
-        def load():
-            return _TensorUnpickler(file, self.path, storages).load()
-
-        if load() != _LEGACY_MAGIC:
-            raise ValueError("it does not begin as one")
-        _protocol, system, content, keys = load(), load(), load(), load()
-        if not system.get("little_endian", True):
+            listed = archive.infolist()
+        entries = {entry.filename: entry for entry in listed}
+        if not listed or len(entries) < len(listed) or any(entry.volume or entry.comment for entry in listed):
+            raise ValueError("a zip without entries, with two of one name, or of several disks")
+        self._check_directory(len(listed))
+        root = listed[0].filename.partition("/")[0]
+        if f"{root}/data.pkl" not in entries:
+            raise ValueError("there is no data.pkl in it")
+        names = [entry.orig_filename for entry in listed]
+        if not all(name.startswith(f"{root}/") and name.isascii() and "\0" not in name for name in names):
+            raise ValueError(f"an entry outside {root}")
+        if f"{root}/constants.pkl" in entries:
+            raise ValueError("it is a program of TorchScript; save the state dict of the module")
+        order = entries.get(f"{root}/byteorder")
+        if order is not None and self._content(order) != b"little":
             raise ValueError("its numbers are big-endian")
-        for key in keys:
-            header = file.read(8)
-            count = int.from_bytes(header, "little")
-            storage = storages[key]
-            storage.start = file.tell()
-            end = file.seek(storage.size * storage.itemsize, 1)
-            if len(header) < 8 or count != storage.size or end > self.path.stat().st_size:
-                raise ValueError(f"storage {key} of {storage.size} numbers is cut off")
+        for entry in listed:
+            self._start(entry)
+        storages, pickled = {}, entries[f"{root}/data.pkl"]
+        self._content(pickled)
+        self._bytes.seek(self._start(pickled))
+        content = PickleMachine(self._bytes, self.path, storages).run()
+        if self._bytes.tell() > self._start(pickled) + pickled.file_size:
+            raise ValueError("a pickle that is longer than its entry")
+        version = entries.get(f"{root}/.data/version", entries.get(f"{root}/version"))
+        if version is None or self._number(version) not in _VERSIONS:
+            raise ValueError("its version is none that is known")
+        identity = entries.get(f"{root}/.data/serialization_id")
+        if identity is not None and not self._content(identity).isascii():
+            raise ValueError("its identity is no text")
+        if f"{root}/.storage_alignment" in entries:
+            self._number(entries[f"{root}/.storage_alignment"])
+        for key, storage in storages.items():
+            entry = entries[f"{root}/data/{key}"]
+            if entry.file_size != storage.num_bytes:
+                raise ValueError(f"{entry.filename} has {entry.file_size} bytes for {storage.size} numbers")
+            self._places[key] = self._start(entry), entry.CRC
         return content
 
+    def _check_directory(self, count):
+        """The end of a zip says of how many disks it is, and where its directory of `count` entries lies."""
+        end = self._bytes.rfind(b"PK\x05\x06")
+        *disks, here, total, size, start = struct.unpack("<HHHHII", self._bytes[end + 4 : end + 20])
+        if self._bytes[end - 20 : end - 16] == b"PK\x06\x07":  # two more records, with the numbers of large files
+            end -= _LARGE_RECORDS
+            record = struct.unpack("<4sQHHIIQQQQ4sIQI", self._bytes[end : end + _LARGE_RECORDS])
+            more_disks, (here, total, size, start), place, number = record[4:6], record[6:10], record[12], record[13]
+            disks += [*more_disks, record[11], number - 1, place - end]
+        if any(disks) or not here == total == count or start + size != end:
+            raise ValueError("a zip whose end does not fit its directory")
 
-def _data_start(file, entry):
-    """Where the bytes of an uncompressed zip entry begin: behind its local header, whose length only it knows."""
-    file.seek(entry.header_offset + 26)
-    name, extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
-    return entry.header_offset + 30 + name + extra
+    def _content(self, entry):
+        """The bytes of a small entry."""
+        start = self._start(entry)
+        content = self._bytes[start : start + entry.file_size]
+        if zlib.crc32(content) != entry.CRC:
+            raise ValueError(f"the checksum of {entry.filename} is wrong")
+        return content
+
+    def _number(self, entry):
+        digits = self._content(entry).strip()
+        if not digits.isdigit() or len(digits) > 9:
+            raise ValueError(f"{entry.filename} is no number")
+        return int(digits)
+
+    def _start(self, entry):
+        """Where the bytes of a zip entry begin: behind its local header, whose length only that header knows."""
+        if entry.is_dir() or entry.external_attr & _DIRECTORY:
+            raise ValueError(f"{entry.filename} is a folder")
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & ~_FLAGS:
+            raise ValueError(
+                f"{entry.filename} is compressed or encrypted, which torch.save never does: unpack it and save it again"
+            )
+        header = self._bytes[entry.header_offset : entry.header_offset + 30]
+        if len(header) < 30 or header[:4] != _ZIP:
+            raise ValueError(f"{entry.filename} is not where the directory of the zip says")
+        name, extra = struct.unpack("<HH", header[26:])
+        start = entry.header_offset + 30 + name + extra
+        if start + entry.file_size > len(self._bytes) or entry.file_size != entry.compress_size:
+            raise ValueError(f"{entry.filename} has {entry.file_size} bytes, which reach over the end of the file")
+        return start
+
+    def _read_legacy(self):
+        storages = {}
+
+        def load():
+            return PickleMachine(self._bytes, self.path, storages).run()
+
+        if load() != _LEGACY_MAGIC or load() != _LEGACY_PROTOCOL:
+            raise ValueError("it does not begin as one")
+        system, content, keys = load(), load(), load()
+        if not isinstance(system, dict) or system.get("little_endian", True) is not True:
+            raise ValueError("its numbers are big-endian")
+        if type(keys) is not list or len(keys) != len(storages) or {*keys} != storages.keys():
+            raise ValueError("its list of storages is not that of its tensors")
+        for key in keys:
+            place, storage = self._bytes.tell() + 8, storages[key]
+            count = int.from_bytes(self._bytes.read(8), "little")
+            if count != storage.size or place + storage.num_bytes > len(self._bytes):
+                raise ValueError(f"storage {key} of {storage.size} numbers is cut off")
+            self._places[key] = place, None
+            self._bytes.seek(place + storage.num_bytes)
+        return content

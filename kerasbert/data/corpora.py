@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .corpus_record import COUNTS, check_ids, read_record
 from .documents import checked_documents, lines_of
 from .files import write_text, written_whole
 from .tokenizers import Tokenizer
@@ -27,7 +28,7 @@ _HEADER = struct.Struct("<9sQBQQ")  # magic, version 1, dtype code, sequences, e
 _DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 _CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items()}
 _BATCH_CHARACTERS = 1 << 18
-_CHECKED_AT_ONCE = 1 << 22  # bytes of an index that are checked whenever it is opened
+_CHECKED_AT_ONCE = 1 << 22  # bytes of an index, and of tokens, that are checked whenever they are opened
 
 
 class Corpus:
@@ -60,7 +61,7 @@ class Corpus:
         self.num_tokens = len(self.tokens)
         self.num_sequences = len(self.lengths)
         self.num_documents = len(self.document_starts) - 1
-        for name in ("num_tokens", "num_sequences", "num_documents"):
+        for name in COUNTS:
             count, promised = getattr(self, name), summary.get(name, getattr(self, name))
             if count != promised:
                 raise ValueError(
@@ -69,6 +70,16 @@ class Corpus:
                 )
         if index.stat().st_size <= _CHECKED_AT_ONCE:
             self._check_index()
+        if facts:
+            if facts["vocabulary_size"] - 1 > np.iinfo(dtype).max:
+                raise ValueError(
+                    f"{index} must have a type for ids below {facts['vocabulary_size']}. Received: {dtype}. The files "
+                    "belong to different corpora, or are damaged."
+                )
+            count = _CHECKED_AT_ONCE // 2 // dtype.itemsize  # those at both ends; `verify` looks at all
+            check_ids(binary, self.tokens[:count], 0, facts["vocabulary_size"])
+            last = max(0, self.num_tokens - count)
+            check_ids(binary, self.tokens[last:], last, facts["vocabulary_size"])
 
     # ------------------------------------------------------------------ making
 
@@ -149,12 +160,10 @@ class Corpus:
         summary = {}
         if path.is_dir():
             try:
-                summary = json.loads((path / "corpus.json").read_text(encoding="utf-8"))
-                facts = summary["tokenizer"]
+                summary = read_record(path / "corpus.json")
             except FileNotFoundError:
                 raise FileNotFoundError(f"{path} has no corpus.json: writing it was never finished.") from None
-            except (ValueError, KeyError) as error:
-                raise ValueError(f"{path / 'corpus.json'} is damaged: {error}. Write the corpus again.") from None
+            facts = summary["tokenizer"]
         else:
             facts = tokenizer.facts if tokenizer else None
         corpus = cls(prefix, facts, summary)
@@ -228,7 +237,7 @@ class Corpus:
         return counts
 
     def verify(self) -> None:
-        """Reads everything once: the index is consistent, and every token is in the vocabulary.
+        """Reads everything once: the index is consistent, every token is in the vocabulary, and corpus.json is right.
 
         Raises:
             ValueError: naming what is wrong and where.
@@ -238,15 +247,29 @@ class Corpus:
         start = 0
         for block in self._blocks():
             digest.update(block)
-            if self.facts and (block.min() < 0 or block.max() >= self.facts["vocabulary_size"]):
-                bad = int(np.argmax((block < 0) | (block >= self.facts["vocabulary_size"])))
-                raise ValueError(
-                    f"{self.prefix}.bin must hold ids below {self.facts['vocabulary_size']}. Received: "
-                    f"{int(block[bad])} as token {start + bad}. The file is damaged; write the corpus again."
-                )
+            if self.facts:
+                check_ids(self.prefix.with_name(self.prefix.name + ".bin"), block, start, self.facts["vocabulary_size"])
             start += len(block)
         if self.summary.get("sha256", digest.hexdigest()) != digest.hexdigest():
             raise ValueError(f"{self.prefix}.bin is damaged: its digest differs from corpus.json. Write it again.")
+        if not self.facts or not self.summary:
+            return
+        counts, known, unknown = self.counts(), self.tokenizer().facts, self.facts.get("unk_id")
+        found = {
+            "unknown_tokens": int(counts[unknown]) if unknown is not None and unknown < len(counts) else 0,
+            "unigram_entropy": _entropy(counts),
+            # The hash may be that of another version of `tokenizers`.
+            "tokenizer": {name: known[name] for name in self.facts if name in known and name != "hash"},
+        }
+        said = {**self.summary, "tokenizer": {name: self.facts[name] for name in found["tokenizer"]}}
+        for name, value in found.items():
+            value = json.loads(json.dumps(value))
+            near = isinstance(value, float) and abs(said.get(name, value) - value) < 1e-9
+            if said.get(name, value) != value and not near:
+                raise ValueError(
+                    f"{self.folder / 'corpus.json'} must say what the corpus has. Received: {name!r} of "
+                    f"{said[name]!r:.200}, where the files have {value!r:.200}. Write the corpus again."
+                )
 
     def plan(self, name: str, settings: dict, build: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
         """A table of rows, memory-mapped; built from blocks of lines and kept beside the corpus the first time.

@@ -1,22 +1,24 @@
 """Documents out of files, folders, tables and the hub.
 
-A document is a str with one sentence or paragraph a line. In text files a blank line ends a document; in tables and
-JSON every row is one.
+A document is a str with one sentence or paragraph a line. In tables and JSON every row is one; in text files a blank
+line ends a document, or the file does.
 """
 
-import csv
-import gzip
-import json
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from .cleaning import C4Rules, clean_documents
+from .tables import TABLES, hub_rows, json_values, jsonl_values, parquet_rows, suffix_of, table_rows, text_lines
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
-LONGEST_PIECE = 1 << 20  # bytes of one line of a text file that are read at once
+LONGEST_PIECE = 1 << 20  # characters of one line of a text file that are read at once
 LONGEST_LINE = 1 << 16  # characters that a tokenizer gets at once
-LONGEST_DOCUMENT = 1 << 25  # characters of a text file without blank lines that are kept in memory
+LONGEST_DOCUMENT = 1 << 25  # characters of a document of a text file that are kept in memory
+BOUNDARIES = ("auto", "blank-line", "file")  # what ends a document of a text file
+SAMPLE = (20, 2_000)  # files, and lines of each, by which "auto" decides
+_REPLACE = " Or pass errors='replace' (--errors replace) to read such bytes as U+FFFD."
 
 
 def read_documents(
@@ -30,11 +32,12 @@ def read_documents(
     deduplicate: str | None = None,
     detect: Callable | None = None,
     language: str = "en",
+    documents: str = "blank-line",
 ) -> Iterator[str]:
     """Reads documents, one str each, without holding more than one file's current document in memory.
 
-    Lines of a text file beyond 1 MiB are cut at a blank, and 32 million characters without a blank line end a
-    document, so that a file of any shape is read in bounded memory.
+    Lines of a text file beyond a million characters are cut at a blank, and a document ends after 32 million
+    characters, so that a file of any shape is read in bounded memory.
 
     Args:
         source: a file, a folder (searched in sorted order, hidden files left out), a list of them, or
@@ -49,29 +52,65 @@ def read_documents(
         deduplicate: `"lines"` or `"documents"` to have each once, `"spans"` to have any three sentences in a row once.
         detect: a language detector, text -> (language, probability), to keep only documents ...
         language: ... in this language.
+        documents: what ends a document of a text file: a `"blank-line"`, or the end of the `"file"`; `"auto"` looks at
+            the text, see `document_boundary`.
 
     Raises:
         FileNotFoundError: nothing is there.
-        ValueError: an empty file, bytes that are not text (position and line named), a column that does not exist.
+        ValueError: an empty file, bytes that are not text (position and line named), a column that does not exist,
+            rows of a table with more or fewer cells than the header, an open quote.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise ValueError(f'`errors` must be "strict", "replace" or "ignore". Received: {errors!r}.')
-    if "\n".encode(encoding) != b"\n":
-        raise ValueError(f"`encoding` must keep ASCII bytes as they are. Received: {encoding}. Convert to UTF-8.")
-    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    if not sources:
-        raise ValueError("`source` must name at least one file or folder. Received an empty list.")
+    if clean not in (None, "c4"):
+        raise ValueError(f'`clean` must be "c4" or None. Received: {clean!r}.')
+    sources = _sources(source)
+    if documents == "auto":
+        documents = document_boundary(sources, encoding=encoding)[0]
+    if documents not in BOUNDARIES:
+        raise ValueError(f"`documents` must be one of {', '.join(BOUNDARIES)}. Received: {documents!r}.")
     readers: list[Callable[[], Iterator[str]]] = []
     for item in sources:
         if str(item).startswith("hf://"):
             readers.append(lambda name=str(item)[5:]: _hub_documents(name, column, subset, split))
             continue
         for path in _files(Path(item)):
-            readers.append(lambda path=path: _file_documents(path, column, errors, encoding))
-    if clean not in (None, "c4"):
-        raise ValueError(f'`clean` must be "c4" or None. Received: {clean!r}.')
-    documents = (document for reader in readers for document in reader())
-    return clean_documents(documents, C4Rules() if clean else None, deduplicate, detect, language)
+            readers.append(lambda path=path: _file_documents(path, column, errors, encoding, documents))
+    texts = (document for reader in readers for document in reader())
+    return clean_documents(texts, C4Rules() if clean else None, deduplicate, detect, language)
+
+
+def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf-8") -> tuple[str, str]:
+    """What ends a document of the text files in a source, "blank-line" or "file", and why.
+
+    Files end documents where there are several text files and most of their blank lines stand between paragraphs: what
+    is between two of them is one line, or lines that end in the middle of a sentence. Blank lines end them otherwise.
+    The beginnings of the first files decide.
+    """
+    sources = [item for item in _sources(source) if not str(item).startswith("hf://")]
+    files = [path for item in sources for path in _files(Path(item)) if suffix_of(path) not in TABLES]
+    if len(files) < 2:
+        return "blank-line", "there is one text file" if files else "there are no text files"
+    count = paragraphs = 0
+    for path in files[: SAMPLE[0]]:
+        lines = itertools.islice(text_lines(path, encoding, "replace", LONGEST_PIECE), SAMPLE[1])
+        for block in _text_documents(lines, "blank-line"):
+            *inner, _ = block.split("\n")
+            count += 1
+            paragraphs += sum(line.endswith(_SENTENCE_ENDS) for line in inner) * 2 <= len(inner)
+    if paragraphs * 2 > count:
+        return "file", f"there are {len(files)} text files, and most blank lines stand between paragraphs"
+    return "blank-line", f"between blank lines stand several sentences, a line each, in most of {len(files)} text files"
+
+
+_SENTENCE_ENDS = tuple(".!?:;\"'”’»…。！？")
+
+
+def _sources(source: str | os.PathLike | Iterable) -> list:
+    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    if not sources:
+        raise ValueError("`source` must name at least one file or folder. Received an empty list.")
+    return sources
 
 
 def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
@@ -110,10 +149,10 @@ def _files(path: Path) -> list[Path]:
     files = [path]
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
-        files = [p for p in inside if _suffix(p) in TEXT_SUFFIXES or _suffix(p) in _TABLES]
+        files = [p for p in inside if suffix_of(p) in TEXT_SUFFIXES or suffix_of(p) in TABLES]
         if not files:
             found = sorted({p.suffix or p.name for p in inside})
-            known = " ".join((*TEXT_SUFFIXES, *_TABLES))
+            known = " ".join((*TEXT_SUFFIXES, *TABLES))
             raise ValueError(f"The folder {path} has none of the files that can be read ({known}). Found: {found}.")
     for file in files:
         if file.stat().st_size == 0:
@@ -125,18 +164,19 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _suffix(path: Path) -> str:
-    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
-
-
-def _file_documents(path: Path, column: str | None, errors: str, encoding: str) -> Iterator[str]:
-    reader = _TABLES.get(_suffix(path))
-    if reader is _parquet_rows:
-        documents = reader(path, column)
-    elif reader is not None:
-        documents = reader(path, _decoded_lines(path, errors, encoding), column)
+def _file_documents(path: Path, column: str | None, errors: str, encoding: str, boundary: str) -> Iterator[str]:
+    format = TABLES.get(suffix_of(path))
+    if format == "parquet":
+        documents = _parquet_documents(path, column)
     else:
-        documents = _text_documents(_decoded_lines(path, errors, encoding, LONGEST_PIECE))
+        longest = LONGEST_PIECE if format is None else None
+        lines = text_lines(path, encoding, errors, longest, advice=_REPLACE)
+        if format in ("csv", "tsv"):
+            documents = _table_documents(lines, path, format, column)
+        elif format is not None:
+            documents = _json_documents(lines, path, format, column)
+        else:
+            documents = _text_documents(lines, boundary)
     found = False
     for document in documents:
         found = True
@@ -145,43 +185,7 @@ def _file_documents(path: Path, column: str | None, errors: str, encoding: str) 
         raise ValueError(f"{path} holds no text. Remove it, or leave it out of the source.")
 
 
-def _decoded_lines(path: Path, errors: str, encoding: str, longest: int = -1) -> Iterator[str]:
-    """Lines with their line ends, decoded one by one so that an error can say where it is."""
-    opened = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
-    with opened as file:
-        position, number, rest = 0, 1, b""
-        while piece := rest + file.readline(longest - len(rest) if longest > 0 else -1):
-            rest = b""
-            if longest > 0 and len(piece) >= longest and not piece.endswith(b"\n"):
-                piece, rest = _cut(piece)
-            try:
-                line = piece.decode(encoding, errors)
-            except UnicodeDecodeError as error:
-                raise ValueError(_decoding_message(path, encoding, position, number, error)) from None
-            yield line.removeprefix("\ufeff") if position == 0 else line
-            position += len(piece)
-            number += piece.endswith(b"\n")
-
-
-def _cut(piece: bytes) -> tuple[bytes, bytes]:
-    """Cuts bytes after their last blank, or else where a UTF-8 character begins."""
-    cut = piece.rfind(b" ", len(piece) // 2) + 1
-    if not cut:
-        cut = len(piece) - 1
-        while cut > len(piece) - 4 and piece[cut] & 0xC0 == 0x80:
-            cut -= 1
-    return piece[:cut], piece[cut:]
-
-
-def _decoding_message(path: Path, encoding: str, position: int, number: int, error: UnicodeDecodeError) -> str:
-    bad = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
-    fix = "Pass errors='replace' to read such bytes as U+FFFD, or name the file's encoding, such as encoding='latin-1'."
-    if position + error.start == 0 and error.object[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        fix = "It looks like UTF-16: convert it to UTF-8."
-    return f"{path} is not valid {encoding}: byte {position + error.start} ({bad}) in line {number}. {fix}"
-
-
-def _text_documents(lines: Iterable[str]) -> Iterator[str]:
+def _text_documents(lines: Iterable[str], boundary: str) -> Iterator[str]:
     document: list[str] = []
     size = 0
     for line in lines:
@@ -189,7 +193,7 @@ def _text_documents(lines: Iterable[str]) -> Iterator[str]:
         if line:
             document.append(line)
             size += len(line)
-        if document and (not line or size > LONGEST_DOCUMENT):
+        if document and ((not line and boundary == "blank-line") or size > LONGEST_DOCUMENT):
             yield "\n".join(document)
             document, size = [], 0
     if document:
@@ -214,95 +218,45 @@ def _cell(value: object, where: str) -> str:
         value = "\n".join(value)
     if not isinstance(value, str):
         raise ValueError(f"{where} must be text. Received: {type(value).__name__} ({str(value)[:40]}).")
-    if not value.isascii():  # JSON can carry half a surrogate pair, which no tokenizer takes
-        value = value.encode("utf-8", "replace").decode("utf-8")
     return value.strip()
 
 
-def _csv_rows(path: Path, lines: Iterator[str], column: str | None, **dialect: object) -> Iterator[str]:
-    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))  # the default refuses fields above 128 KiB
-    rows = csv.reader(lines, **dialect)
-    names = next(rows, [])
-    index = names.index(_choose_column(names, column, path))
-    for row in rows:
-        if not row:
-            continue
-        if len(row) <= index:
-            raise ValueError(f"{path} line {rows.line_num} has {len(row)} columns, the header has {len(names)}.")
-        if text := row[index].strip():
+def _table_documents(lines: Iterable[str], path: Path, format: str, column: str | None) -> Iterator[str]:
+    name = None
+    for row in table_rows(lines, path, format):
+        name = name or _choose_column(list(row), column, path)
+        if text := row[name].strip():
             yield text
 
 
-def _tsv_rows(path: Path, lines: Iterator[str], column: str | None) -> Iterator[str]:
-    return _csv_rows(path, lines, column, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
-def _jsonl_rows(path: Path, lines: Iterator[str], column: str | None) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} line {number} is not valid JSON: {error}.") from None
-        if text := _json_text(row, column, f"{path} line {number}"):
+def _json_documents(lines: Iterable[str], path: Path, format: str, column: str | None) -> Iterator[str]:
+    if format == "jsonl":
+        rows, place = jsonl_values(lines, path), "line"
+    else:
+        values = json_values(lines, path)
+        if len(values) == 1 and isinstance(values[0], dict) and column not in values[0]:
+            lists = [value for value in values[0].values() if isinstance(value, list)]
+            values = lists[0] if len(lists) == 1 else values
+        rows, place = enumerate(values, start=1), "row"
+    for number, row in rows:
+        where = f"{path} {place} {number}"
+        if isinstance(row, dict):
+            name = _choose_column(list(row), column, where)
+            row, where = row[name], f"{where}, column {name!r},"
+        if text := _cell(row, where):
             yield text
 
 
-def _json_rows(path: Path, lines: Iterator[str], column: str | None) -> Iterator[str]:
-    text = "".join(lines)
-    try:
-        rows = json.loads(text)
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":  # one object a line
-            yield from _jsonl_rows(path, iter(text.split("\n")), column)
-            return
-        raise ValueError(f"{path} is not valid JSON: {error}.") from None
-    if isinstance(rows, dict) and column not in rows:
-        lists = [value for value in rows.values() if isinstance(value, list)]
-        rows = lists[0] if len(lists) == 1 else [rows]
-    for number, row in enumerate(rows if isinstance(rows, list) else [rows]):
-        if text := _json_text(row, column, f"{path} row {number}"):
-            yield text
-
-
-def _json_text(row: object, column: str | None, where: str) -> str:
-    if isinstance(row, dict):
-        column = _choose_column(list(row), column, where)
-        return _cell(row[column], f"{where}, column {column!r},")
-    return _cell(row, where)
-
-
-def _parquet_rows(path: Path, column: str | None) -> Iterator[str]:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError('Parquet files need pyarrow. Install it with: pip install "kerasbert[data]"') from None
-    file = pyarrow.parquet.ParquetFile(path)
-    column = _choose_column(file.schema_arrow.names, column, path)
-    for batch in file.iter_batches(batch_size=1024, columns=[column]):
-        for value in batch.column(0).to_pylist():
-            if text := _cell(value, f"{path}, column {column!r},"):
+def _parquet_documents(path: Path, column: str | None) -> Iterator[str]:
+    for number, row in enumerate(parquet_rows(path, lambda names: [_choose_column(names, column, path)]), start=1):
+        for name, value in row.items():
+            if text := _cell(value, f"{path} row {number}, column {name!r},"):
                 yield text
 
 
 def _hub_documents(name: str, column: str | None, subset: str | None, split: str) -> Iterator[str]:
-    try:
-        import datasets
-    except ImportError:
-        raise ImportError('Hub data sets need datasets. Install it with: pip install "kerasbert[data]"') from None
     where = f"hf://{name}"
-    for row in datasets.load_dataset(name, subset, split=split, streaming=True):
+    for number, row in enumerate(hub_rows(name, subset, split), start=1):
         column = _choose_column(list(row), column, where)
-        if text := _cell(row[column], f"{where}, column {column!r},"):
+        if text := _cell(row[column], f"{where} row {number}, column {column!r},"):
             yield text
-
-
-_TABLES = {
-    ".csv": _csv_rows,
-    ".tsv": _tsv_rows,
-    ".json": _json_rows,
-    ".jsonl": _jsonl_rows,
-    ".ndjson": _jsonl_rows,
-    ".parquet": _parquet_rows,
-}

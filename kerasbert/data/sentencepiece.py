@@ -5,6 +5,7 @@ each field is a key (number and type) and a value.
 """
 
 import dataclasses
+import math
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 MARK = "▁"  # stands for a blank
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+MAX_PIECE = 1_000  # characters; SentencePiece learns none of more than 16
 
 
 @dataclasses.dataclass
@@ -60,6 +62,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             shift += 7
             if byte < 128:
                 return value
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
 
     while place < len(data):
         number, wire = divmod(varint(), 8)
@@ -75,6 +79,21 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         place += size
 
 
+def _typed(value: int | bytes, kind: type) -> int | bytes:
+    if not isinstance(value, kind):
+        raise ValueError("a field of another type")
+    return value
+
+
+def _piece(fields: dict) -> tuple[str, float, int]:
+    """(text, score, type)."""
+    text, kind = _typed(fields.get(1, b""), bytes).decode(), _typed(fields.get(3, NORMAL), int)
+    (score,) = struct.unpack("<f", _typed(fields.get(2, b"\0\0\0\0"), bytes))
+    if not text or len(text) > MAX_PIECE or kind not in range(NORMAL, BYTE + 1) or not math.isfinite(score):
+        raise ValueError(f"a piece of {len(text)} characters, type {kind} and score {score}")
+    return text, score, kind
+
+
 def read_model(path: str | Path) -> SentencePieceModel:
     """Reads a `.model` file.
 
@@ -85,16 +104,19 @@ def read_model(path: str | Path) -> SentencePieceModel:
     try:
         for number, value in _fields(path.read_bytes()):
             if number == 1:
-                piece = dict(_fields(value))
-                score = struct.unpack("<f", piece.get(2, b"\0\0\0\0"))[0]
-                pieces.append((piece.get(1, b"").decode(), score, piece.get(3, NORMAL)))
+                pieces.append(_piece(dict(_fields(_typed(value, bytes)))))
             elif number == 2:
-                trainer = dict(_fields(value))
+                trainer = dict(_fields(_typed(value, bytes)))
             elif number == 3:
-                normalizer = dict(_fields(value))
+                normalizer = dict(_fields(_typed(value, bytes)))
         if not any(kind == UNKNOWN for _, _, kind in pieces):
             raise ValueError("it has no piece for unknown text")
-    except (ValueError, IndexError, TypeError, struct.error) as error:
+        if len({text for text, _, _ in pieces}) < len(pieces):
+            raise ValueError("it has a piece twice")
+        _typed(normalizer.get(2, b""), bytes)
+        for message, number in ((trainer, 3), (trainer, 35), (normalizer, 3), (normalizer, 4)):
+            _typed(message.get(number, 0), int)
+    except (ValueError, IndexError, struct.error) as error:
         raise ValueError(f"{path} is not a whole SentencePiece model ({error}).") from None
     kind = trainer.get(3, UNIGRAM)
     if kind not in (UNIGRAM, BPE):

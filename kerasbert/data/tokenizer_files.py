@@ -1,15 +1,20 @@
 """Tokenizer files of published models: one small function a kind of file."""
 
-import json
+import dataclasses
+import typing
 from pathlib import Path
+from typing import Literal
 
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from .json_files import SETTINGS_LIMIT, VOCABULARY_LIMIT, check_types, is_text, read_json, shortened
 from .sentencepiece import CONTROL, UNKNOWN, build_backend, read_model
+from .tokenizer_checks import rust_errors
 from .tokenizer_families import FAMILIES, Family, family_named, family_of_pieces, mark_special
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+MAX_IDS = 2**31  # ids are int32
 
 # What the tokens of published files are called where their configuration does not say.
 _USUAL_NAMES = {
@@ -35,25 +40,91 @@ def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcess
 # === Settings ===
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is read of `tokenizer_config.json` and `special_tokens_map.json`, beside a token for each of `ROLES`."""
+
+    tokenizer_class: str | None = None
+    tokenizer_family: str | None = None
+    model_max_length: float | None = None
+    padding_side: Literal["left", "right"] = "right"
+    do_lower_case: bool | None = None
+    do_lowercase_and_remove_accent: bool | None = None
+    strip_accents: bool | None = None
+    keep_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+    add_prefix_space: bool | None = None
+    extra_ids: int | None = None
+    added_tokens_decoder: dict[str, dict] | None = None
+
+
+_TYPES = typing.get_type_hints(Settings) | {f"{role}_token": str | dict | None for role in ROLES}
+_ADDED_TOKEN = {"content": str, **dict.fromkeys(("special", "lstrip", "rstrip", "single_word", "normalized"), bool)}
+_MAX_EXTRA_IDS = 10_000
+
+
 def read_settings(folder: Path) -> dict:
-    """What the folder says of its tokenizer, on top of what its family usually has; `family` may be None."""
+    """What the folder says of its tokenizer, on top of what its family usually has; `family` may be None.
+
+    Settings that are null are left out, as those that are not there.
+    """
     settings: dict = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        settings |= _read_json(folder / name)
+        path = folder / name
+        found = _read_json(path)
+        check_types(found, _TYPES, path)
+        for role in ROLES:
+            _check_added(found.get(f"{role}_token"), path)
+        for index, token in (found.get("added_tokens_decoder") or {}).items():
+            _check_added(token, path)
+            if not index.isdecimal() or len(index) > 9:
+                raise ValueError(f"`added_tokens_decoder` in {path} must be by ids. Received: {shortened(index)}.")
+        if not 0 <= (found.get("extra_ids") or 0) <= _MAX_EXTRA_IDS:
+            raise ValueError(
+                f"`extra_ids` in {path} must be from 0 to {_MAX_EXTRA_IDS}. Received: {shortened(found['extra_ids'])}."
+            )
+        if (found.get("model_max_length") or 1) < 1:
+            raise ValueError(
+                f"`model_max_length` in {path} must be at least 1. Received: {shortened(found['model_max_length'])}."
+            )
+        said = set(_TYPES) - {f"{role}_token" for role in ROLES}
+        settings |= {key: value for key, value in found.items() if value is not None or key not in said}
     settings.setdefault("tokenizer_family", None)
-    named = family_named(settings.get("tokenizer_class"), _read_json(folder / "config.json").get("model_type"))
+    config = _read_json(folder / "config.json")
+    check_types(config, {"model_type": str | None}, folder / "config.json")
+    named = family_named(settings.get("tokenizer_class"), config.get("model_type"))
     settings["family"] = settings["tokenizer_family"] or named
     return settings
 
 
-def _read_json(path: Path) -> dict:
+def _check_added(token: object, path: Path) -> None:
+    if isinstance(token, dict):
+        check_types({"content": None, **token}, _ADDED_TOKEN, path)
+
+
+def _read_json(path: Path, limit: int = SETTINGS_LIMIT) -> dict:
+    return read_json(path, dict, limit) if path.is_file() else {}
+
+
+def _read_ids(path: Path) -> dict[str, int]:
+    """A json object of tokens and their ids."""
+    vocabulary = _read_json(path, VOCABULARY_LIMIT)
+    for token, index in vocabulary.items():
+        if type(index) is not int or not 0 <= index < MAX_IDS or not is_text(token):
+            raise ValueError(
+                f"{path} must map tokens to ids from 0 on. Received: {shortened(token)} with {shortened(index)}."
+            )
+    if len(set(vocabulary.values())) < len(vocabulary):
+        raise ValueError(f"{path} must give each token an id of its own. Received: ids that occur twice.")
+    return vocabulary
+
+
+def _read_text(path: Path) -> str:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ValueError(f"{path} must be json. Received a file that is not: {error}.") from None
-    return content if isinstance(content, dict) else {}
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise ValueError(f"{path} must be UTF-8. Received: {error.reason} in line {line}.") from None
 
 
 def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
@@ -88,10 +159,12 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     special = {*roles.values(), *(token for token in (family.special if family else ()) if token in vocabulary)}
     mark_special(backend, sorted(special, key=vocabulary.__getitem__), roles.get("mask") if swallow else None)
     listed = {int(i): token for i, token in settings.get("added_tokens_decoder", {}).items()}
-    for text, index in _read_json(path.with_name("added_tokens.json")).items():
+    for text, index in _read_ids(path.with_name("added_tokens.json")).items():
         listed.setdefault(index, {"content": text, "special": True})
     for index, token in sorted(listed.items()):
         flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized") if name in token}
+        if not isinstance(token.get("content"), str):
+            raise ValueError(f"Added tokens must have a text. Received: {path.parent} with none for id {index}.")
         added = hf.AddedToken(token["content"], special=token.get("special", False), **flags)
         (backend.add_special_tokens if added.special else backend.add_tokens)([added])
         if backend.token_to_id(token["content"]) != index:
@@ -118,12 +191,13 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
 
 def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     try:
-        return hf.Tokenizer.from_file(str(path)), {}
-    except Exception as error:
-        stored = _read_json(path)
-        if stored.get("class_name") in _KERAS_HUB:
+        with rust_errors(f"{path} is not a tokenizer file"):
+            return hf.Tokenizer.from_file(str(path)), {}
+    except ValueError:
+        stored = _read_json(path, VOCABULARY_LIMIT)
+        if stored.get("registered_name") is not None or stored.get("class_name") is not None:
             return _read_keras_hub(path, settings, stored)
-        raise ValueError(f"{path} is not a tokenizer file: {error}") from None
+        raise
 
 
 # KerasHub's presets have a tokenizer.json of their own, and the vocabulary apart: its class -> family, file.
@@ -138,8 +212,12 @@ _KERAS_HUB = {
 
 
 def _read_keras_hub(path: Path, settings: dict, stored: dict) -> tuple[hf.Tokenizer, dict]:
+    check_types(stored, {"class_name": Literal[*_KERAS_HUB], "config": dict}, path)
+    check_types(stored.get("config", {}), {"lowercase": bool}, path)
+    if "class_name" not in stored:
+        raise ValueError(f"{path} must be a tokenizer of transformers, or name its `class_name`. It does not.")
     settings["family"], file = _KERAS_HUB[stored["class_name"]]
-    settings["do_lower_case"] = stored["config"].get("lowercase", settings["family"] == "albert")
+    settings["do_lower_case"] = stored.get("config", {}).get("lowercase", settings["family"] == "albert")
     vocabulary = path.parent / "assets" / "tokenizer" / file
     if not vocabulary.is_file():
         raise FileNotFoundError(f"A KerasHub preset holds {vocabulary}. There is none.")
@@ -148,7 +226,7 @@ def _read_keras_hub(path: Path, settings: dict, stored: dict) -> tuple[hf.Tokeni
 
 
 def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = _read_text(path).split("\n")
     vocabulary = {token.rstrip("\r"): index for index, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     roles = special_roles(settings, vocabulary)
     if "unk" not in roles:
@@ -168,11 +246,13 @@ def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     merges = path.with_name("merges.txt")
     if not merges.is_file():
         raise FileNotFoundError(f"{path} must have a merges.txt beside it. There is none.")
-    vocabulary = _read_json(path)
-    lines = merges.read_text(encoding="utf-8").split("\n")
+    vocabulary = _read_ids(path)
+    lines = _read_text(merges).split("\n")
     pairs = [tuple(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"Each line of {merges} must hold the two parts of a merge.")
+    if not vocabulary:
+        raise ValueError(f"{path} must hold tokens. Received: none.")
     if any(token.endswith("</w>") for token in vocabulary):
         return _read_bpe_of_words(path, settings, vocabulary, pairs)
     unknown = sorted({part for pair in pairs for part in (*pair, "".join(pair))} - set(vocabulary))

@@ -3,7 +3,7 @@
 import itertools
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -25,6 +25,7 @@ SPECIAL_TOKENS = {
     "bpe": FAMILIES["xlm"].roles,
 }
 
+MOST_PIECES = 1 << 24
 _MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
 _LONGEST_LINE = 4096  # text without blanks would be one word, and unigram training is slow on long ones
 
@@ -131,7 +132,7 @@ def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, 
     except Exception as error:
         if "ocab" not in str(error):
             raise
-        raise ValueError(f"`vocabulary_size`={vocabulary_size} is too small for this text: {error}") from None
+        raise _TooSmall(str(error)) from None
     pieces = _in_fixed_order(json.loads(backend.to_str())["model"]["vocab"], special)
     trained = hf.Tokenizer(models.Unigram(pieces, unk_id=special.index(roles["unk"])))
     trained.normalizer = backend.normalizer
@@ -140,6 +141,10 @@ def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, 
     swallow = roles.get("mask")
     trained.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
     return trained
+
+
+class _TooSmall(Exception):
+    """A vocabulary that cannot hold the alphabet."""
 
 
 def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
@@ -162,19 +167,43 @@ TRAINERS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram
 
 
 def train_backend(
-    kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict[str, str]
+    kind: str,
+    documents: Iterable[str],
+    vocabulary_size: int,
+    lowercase: bool,
+    roles: dict[str, str],
+    behind: Sequence[str] = (),
 ) -> hf.Tokenizer:
-    """Trains, puts the template of the kind on top, and refuses a size that the text does not give."""
+    """Trains, puts the template of the kind on top, and refuses a size that the text does not give.
+
+    Args:
+        kind, documents, vocabulary_size, lowercase: see `Tokenizer.train`.
+        roles: special tokens that are trained with.
+        behind: special tokens that the caller adds behind the learnt pieces; `vocabulary_size` includes them.
+    """
     if kind not in TRAINERS:
         raise ValueError(f"`kind` must be one of {', '.join(TRAINERS)}. Received: {kind!r}.")
     if "unk" not in roles and kind != "byte_bpe":
         raise ValueError(f"`special_tokens` must name one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
+    special = {*roles.values(), *behind}
+    is_integer = hasattr(vocabulary_size, "__index__") and not isinstance(vocabulary_size, bool)
+    if not is_integer or not len(special) < vocabulary_size <= MOST_PIECES:
+        raise ValueError(
+            f"`vocabulary_size` must be an integer above the {len(special)} special tokens, of at most "
+            f"{MOST_PIECES:,}. Received: {vocabulary_size!r}."
+        )
     lines = (line for document in checked_documents(documents) for line in lines_of(document, _LONGEST_LINE))
     first = next(lines, None)
     if first is None:
         raise ValueError("`documents` must hold text to learn from. Received none.")
-    backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size, lowercase, roles)
-    reached = backend.get_vocab_size(with_added_tokens=True)
+    try:
+        backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size - len(behind), lowercase, roles)
+    except _TooSmall as error:
+        raise ValueError(
+            f"`vocabulary_size` must hold the alphabet of the text and the {len(special)} special tokens. Received: "
+            f"{vocabulary_size}, too few for this text ({error}). Use more, or less varied text."
+        ) from None
+    reached = backend.get_vocab_size(with_added_tokens=True) + len(behind)
     if reached < vocabulary_size:
         raise ValueError(
             f"`vocabulary_size` must be one that the text supports. Received: {vocabulary_size}, but training ran out "
@@ -202,7 +231,7 @@ def train_family(
     roles = roles or known.roles
     named = {role: token for role, token in roles.items() if token not in known.behind + known.special}
     named |= {token: token for token in known.special}
-    backend = train_backend(kind, documents, vocabulary_size - len(known.behind), lowercase, named)
+    backend = train_backend(kind, documents, vocabulary_size, lowercase, named, known.behind)
     mark_special(backend, known.behind, roles.get("mask"))
     layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
     if layout is not None and family != "roberta":  # which has its own, with the same ids

@@ -9,20 +9,34 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tokenizers as hf
 from tokenizers import pre_tokenizers
 
 from . import moses
+from .json_files import check_types, shortened
 from .offsets import aligned, trimmed
+from .tokenizer_checks import check_ids, rust_errors
 from .tokenizer_export import write_files
 from .tokenizer_families import FAMILIES
 from .tokenizer_files import READERS, ROLES, read_settings, special_roles
 from .tokenizer_training import SPECIAL_TOKENS, train_backend, train_family
 
+_NOT_ENCODED = "The tokenizer has no ids for a text"
+
+# What `to_json` writes beside the backend.
+_STORED = {
+    "roles": dict[str, str],
+    "max_length": int | None,
+    "padding_side": Literal["left", "right"],
+    "family": str | None,
+    "preparation": str | None,
+    "vocabulary_size": int,
+}
 PREPARATIONS = {"moses": moses.prepare, "moses_cased": functools.partial(moses.prepare, lowercase=False)}
 
 
@@ -52,6 +66,7 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         vocabulary = backend.get_vocab(with_added_tokens=True)
+        check_ids(vocabulary)
         for role, token in roles.items():
             if role not in ROLES or token not in vocabulary:
                 raise ValueError(f"Special token {token!r} ({role}) must be in the vocabulary; roles are {ROLES}.")
@@ -62,6 +77,12 @@ class Tokenizer:
         self.family = family
         self.preparation = preparation
         self.vocabulary_size = vocabulary_size or max(vocabulary.values()) + 1
+        with rust_errors("The tokenizer must lay out rows"):
+            added = backend.encode("").ids + backend.encode("", "").ids
+        if max(added, default=0) >= self.vocabulary_size:
+            raise ValueError(
+                f"Rows must be laid out with ids below {self.vocabulary_size}. Received: {max(added)} in the template."
+            )
         for role in ROLES:
             setattr(self, f"{role}_id", vocabulary[roles[role]] if role in roles else None)
 
@@ -116,26 +137,46 @@ class Tokenizer:
         folder = path if path.is_dir() else path.parent
         for name, read in READERS.items():
             if (folder / name).is_file() and (path.is_dir() or path.name == name):
-                settings = read_settings(folder)
-                backend, further = read(folder / name, settings)
-                family = FAMILIES.get(settings["family"])
-                roles = special_roles(settings, backend.get_vocab(with_added_tokens=True))
-                length = settings.get("model_max_length")
-                return cls(
-                    backend,
-                    roles,
-                    max_length=int(length) if length and length < 1e9 else None,
-                    padding_side=settings.get("padding_side", family.padding_side if family else "right"),
-                    family=settings["family"],
-                    **further,
-                )
+                return cls._read(folder / name, read)
         raise FileNotFoundError(f"There are no tokenizer files at {path}. Known are: {', '.join(READERS)}.")
 
     @classmethod
+    def _read(cls, path: Path, read: Callable) -> "Tokenizer":
+        settings = read_settings(path.parent)
+        with rust_errors(f"{path} is not a tokenizer file"):
+            backend, further = read(path, settings)
+            vocabulary = backend.get_vocab(with_added_tokens=True)
+        family = FAMILIES.get(settings["family"])
+        length = settings.get("model_max_length")
+        try:
+            return cls(
+                backend,
+                special_roles(settings, vocabulary),
+                max_length=int(length) if length and length < 1e9 else None,
+                padding_side=settings.get("padding_side", family.padding_side if family else "right"),
+                family=settings["family"],
+                **further,
+            )
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: the text is not what `to_json` writes.
+        """
         content = json.loads(text)
-        return cls(hf.Tokenizer.from_str(json.dumps(content.pop("tokenizer"))), **content)
+        if not isinstance(content, dict) or not isinstance(content.get("tokenizer"), dict):
+            raise ValueError(f"The text of a tokenizer must be what `to_json` writes. Received: {shortened(text)}.")
+        with rust_errors("The text is not that of a tokenizer"):
+            backend = hf.Tokenizer.from_str(json.dumps(content.pop("tokenizer")))
+        check_types(content, _STORED, "the text of a tokenizer")
+        unknown = sorted(set(content) - set(_STORED))
+        if unknown or content.get("preparation") not in (None, *PREPARATIONS):
+            raise ValueError(f"The text of a tokenizer must be what `to_json` writes. Received: {shortened(content)}.")
+        return cls(backend, **content)
 
     def to_json(self) -> str:
         """Everything in one text, for files that carry a tokenizer as an asset."""
@@ -167,7 +208,8 @@ class Tokenizer:
         backend = self._plain_backend if plain_text else self.backend
         try:
             texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-            encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+            with rust_errors(_NOT_ENCODED):
+                encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except TypeError:
             raise ValueError("`texts` must be a list of str or of (str, str) tuples.") from None
         return self._pieces(encodings)
@@ -181,7 +223,8 @@ class Tokenizer:
         texts = list(texts)
         backend = self._plain_backend if plain_text else self.backend
         prepared = self._prepared(texts, plain_text) if self.preparation else texts
-        encodings = backend.encode_batch(prepared, add_special_tokens=False)
+        with rust_errors(_NOT_ENCODED):
+            encodings = backend.encode_batch(prepared, add_special_tokens=False)
         rows = []
         for text, read, ids, encoding in zip(texts, prepared, self._pieces(encodings), encodings, strict=True):
             offsets = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
@@ -192,7 +235,8 @@ class Tokenizer:
         """Of each text the number of the word that each piece is a part of, int32 (n,); punctuation is apart."""
         backend = self._plain_backend if plain_text else self.backend
         texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-        encodings = backend.encode_batch(texts, add_special_tokens=False)
+        with rust_errors(_NOT_ENCODED):
+            encodings = backend.encode_batch(texts, add_special_tokens=False)
         return [np.array(encoding.word_ids, dtype=np.int32) for encoding in encodings]
 
     def _pieces(self, encodings: list) -> list[np.ndarray]:
@@ -216,7 +260,9 @@ class Tokenizer:
         return [prepared(text) for text in texts]
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        return self.backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens)
+        ids = [int(i) for i in ids]
+        with rust_errors("The tokenizer has no text for these ids"):
+            return self.backend.decode(ids, skip_special_tokens=skip_special_tokens)
 
     def id(self, token: str) -> int:
         index = self.backend.token_to_id(token)
@@ -268,8 +314,12 @@ class Tokenizer:
 
         BERT's pair -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
         """
-        probe = next(e for t in ("a", "0", *self.tokens) if (e := self.backend.encode(t, add_special_tokens=False)).ids)
-        full = self.backend.post_process(probe, probe if pair else None)
+        with rust_errors(_NOT_ENCODED):
+            encodings = (self.backend.encode(text, add_special_tokens=False) for text in ("a", "0", *self.tokens))
+            probe = next((encoding for encoding in encodings if encoding.ids), None)
+            if probe is None:
+                raise ValueError(f"{_NOT_ENCODED}: none of its own tokens has any.")
+            full = self.backend.post_process(probe, probe if pair else None)
         items: list[tuple[int | str, int]] = []
         texts = 0
         for index, segment, special in zip(full.ids, full.type_ids, full.special_tokens_mask, strict=True):

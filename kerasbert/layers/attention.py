@@ -11,6 +11,7 @@ from ..backend import kernels
 from .cache import write
 from .dense import Dense
 from .dropout import Dropout
+from .extras import Extras
 from .local_attention import in_blocks, whole_rows
 
 # Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
@@ -89,7 +90,7 @@ class MultiHeadAttention(keras.layers.Layer):
             `attention_mask.query_start` says, and the queries attend to all that the mask allows.
         rotation: a `Rotation` by the positions of the tokens of `x`, for queries and keys.
 
-    Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k), or with a cache the pair of it and the cache.
+    Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k) and the cache, if asked for.
     """
 
     scale = None  # of the scores; None: head size ** -0.5
@@ -141,9 +142,8 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         y = attend(query, key, value, attention_mask, bias, self.scale, dropout)
         y = self.project(merge_heads(y))
-        if return_weights:
-            return y, attention_probabilities(query, key, attention_mask, bias, self.scale)
-        return y if cache is None else (y, (key, value))
+        weights = attention_probabilities(query, key, attention_mask, bias, self.scale) if return_weights else None
+        return y, Extras(weights, None if cache is None else (key, value))
 
     def keys_and_values(self, context):
         """Both (b, k, h, d) for `context` (b, k, m): computed once where many calls attend to the same."""

@@ -66,7 +66,8 @@ class AttentionMask:
         if self.padding_mask is not None:
             allowed = _both(allowed, ops.cast(self.padding_mask, "bool")[:, None, None, :])
         if self.lengths is not None:
-            allowed = _both(allowed, (ops.arange(key_length) < self.lengths[:, None])[:, None, None, :])
+            lengths = ops.convert_to_tensor(self.lengths)[:, None]
+            allowed = _both(allowed, (ops.arange(key_length) < lengths)[:, None, None, :])
         if self.sequence_ids is not None:
             keys = self.sequence_ids[:, None, None, :]
             queries = (

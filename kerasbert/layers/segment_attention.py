@@ -6,6 +6,7 @@ from keras import ops
 from .attention import attend, attention_probabilities, merge_heads, split_heads
 from .dense import Dense
 from .dropout import Dropout
+from .extras import Extras
 from .relative_attention import relative_shift
 
 
@@ -27,7 +28,7 @@ class SegmentAttention(keras.layers.Layer):
         biases: u and w (h, d).
         return_weights: also return the attention probabilities, before dropout.
 
-    Returns: float (b, q, m), or the pair of it and float32 (b, h, q, k).
+    Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k), if asked for.
     """
 
     def __init__(
@@ -67,9 +68,8 @@ class SegmentAttention(keras.layers.Layer):
         query = query + content_bias
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         y = self.project(merge_heads(attend(query, key, value, attention_mask, scores, scale, dropout)))
-        if return_weights:
-            return y, attention_probabilities(query, key, attention_mask, scores, scale)
-        return y
+        weights = attention_probabilities(query, key, attention_mask, scores, scale) if return_weights else None
+        return y, Extras(weights)
 
 
 def attention_biases(layer, num_heads, head_dim, initializer):

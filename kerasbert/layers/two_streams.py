@@ -16,6 +16,7 @@ from .composite import Composite
 from .dense import Dense
 from .dropout import Dropout
 from .embeddings import gather_positions
+from .extras import Extras
 from .masks import AttentionMask, real_tokens
 from .memory import memory_of
 from .relative_attention import relative_shift
@@ -172,7 +173,7 @@ class TwoStreamAttention(Composite):
         memory: float (b, mem, m), contents before the first; or None.
         return_weights: also return the attention probabilities.
 
-    Returns: a list of one float (b, ., m) a stream; float32 (b, h, s, mem + s) of the contents, or None.
+    Returns: a list of one float (b, ., m) a stream, and `Extras`: the probabilities (b, h, s, mem + s) of the contents.
     """
 
     def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, own_queries=True, **kwargs):
@@ -216,7 +217,7 @@ class TwoStreamAttention(Composite):
             outputs.append(self.project(merge_heads(y)))
             if return_weights and weights is None:
                 weights = attention_probabilities(by_content, key, sight.mask, bias, scale)
-        return outputs, weights
+        return outputs, Extras(weights)
 
 
 def _distance_scores(query, distances, backward):

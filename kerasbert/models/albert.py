@@ -14,6 +14,7 @@ from ..layers.attention import MultiHeadAttention
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
+from ..layers.extras import Extras
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask
@@ -112,7 +113,7 @@ class AlbertAttentionBlock(keras.layers.Layer):
         return_weights: also return the attention probabilities.
         positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -129,10 +130,8 @@ class AlbertAttentionBlock(keras.layers.Layer):
         context = x
         if positions is not None:
             x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
-        y = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
-        x = self.norm(x + self.dropout(y))
-        return (x, weights) if return_weights else x
+        y, extras = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights)
+        return self.norm(x + self.dropout(y)), extras
 
 
 class AlbertFeedForwardBlock(keras.layers.Layer):
@@ -144,7 +143,7 @@ class AlbertFeedForwardBlock(keras.layers.Layer):
     Call:
         x: float (b, s, m).
 
-    Returns: float (b, s, m).
+    Returns: float (b, s, m), and `Extras` without anything in it.
     """
 
     def __init__(self, config, **kwargs):
@@ -159,7 +158,7 @@ class AlbertFeedForwardBlock(keras.layers.Layer):
 
     def call(self, x):
         y = self.feed_forward(x)
-        return self.norm(x + self.dropout(y))
+        return self.norm(x + self.dropout(y)), Extras()
 
 
 # === Backbone ===
@@ -239,11 +238,9 @@ class Albert(Backbone):
             for j, (attention, feed_forward) in enumerate(zip(attentions, feed_forwards, strict=True)):
                 last = i == self.config.num_layers - 1 and j == self.config.num_inner_layers - 1
                 positions = needed if last else None
-                x = attention(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-                if attention_weights:
-                    x, layer_weights = x
-                    weights.append(layer_weights)
-                x = feed_forward(x)
+                x, extras = attention(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
+                x, _ = feed_forward(x)
+                weights.append(extras.weights)
                 states.append(x)
 
         x, first = needed_tokens(x, inputs, output_positions)
@@ -254,6 +251,16 @@ class Albert(Backbone):
         if attention_weights:
             outputs["attention_weights"] = weights
         return outputs
+
+    @property
+    def blocks(self):
+        """Of every layer in order the blocks that none before it has: shared ones stand at the first."""
+        stages, seen = [], set()
+        for i in range(self.config.num_layers):
+            layers = [*self._copy(self.attentions, i), *self._copy(self.feed_forwards, i)]
+            stages.append(tuple(layer for layer in layers if id(layer) not in seen))
+            seen |= set(map(id, layers))
+        return [stage for stage in stages if stage]
 
     def _copy(self, copies, layer):
         """What a layer takes of `copies`, in runs of (nearly) equal length; rounded as in the official code."""

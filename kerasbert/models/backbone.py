@@ -9,22 +9,13 @@ import sys
 import keras
 import numpy as np
 
-from ..backend.compilation import concrete_array
+from ..backend.compilation import concrete_array, reading_weights
 from ..backend.rematerialization import rematerialized
 from ..layers.embeddings import gather_positions
+from .construction import initializer
+from .inputs import check_arrays, check_keys, longest_sequence, warn_of_padding
 
-_ZERO_WEIGHTS = contextvars.ContextVar("zero_weights", default=False)
 _CHECKED = contextvars.ContextVar("checked", default=False)
-
-
-@contextlib.contextmanager
-def zero_weights():
-    """Kernels and tables made inside are zeros: a file is about to fill them."""
-    token = _ZERO_WEIGHTS.set(True)
-    try:
-        yield
-    finally:
-        _ZERO_WEIGHTS.reset(token)
 
 
 @contextlib.contextmanager
@@ -41,44 +32,39 @@ def inputs_are_checked():
     return _CHECKED.get()
 
 
-def _initializer(cls, *arguments):
-    """Zeros inside `zero_weights`. Draws anew at every call: with a plain seed, layers of one shape would be twins."""
-    return keras.initializers.Zeros() if _ZERO_WEIGHTS.get() else cls(*arguments, seed=keras.random.SeedGenerator())
-
-
 def truncated_normal(stddev, cutoff=2.0):
     """Normal draws, those beyond `cutoff` standard deviations redrawn; zeros inside `zero_weights`."""
     if cutoff == 2.0:
-        return _initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
+        return initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
     most = min(math.erf(cutoff * 0.5**0.5), 1 - 2**-20)
-    uniform = _initializer(keras.initializers.RandomUniform, -most, most)
+    uniform = initializer(keras.initializers.RandomUniform, -most, most)
     return lambda shape, dtype=None: keras.ops.erfinv(uniform(shape, dtype)) * (2**0.5 * stddev)
 
 
 def normal(stddev, mean=0.0):
     """Normal draws; zeros inside `zero_weights`."""
-    return _initializer(keras.initializers.RandomNormal, mean, stddev)
+    return initializer(keras.initializers.RandomNormal, mean, stddev)
 
 
 def glorot_uniform():
     """Uniform draws up to (6 / (inputs + outputs)) ** 0.5; zeros inside `zero_weights`."""
-    return _initializer(keras.initializers.GlorotUniform)
+    return initializer(keras.initializers.GlorotUniform)
 
 
 def orthogonal():
     """Matrices with orthonormal columns; zeros inside `zero_weights`."""
-    single = _initializer(keras.initializers.Orthogonal)  # half precision has no such decomposition
+    single = initializer(keras.initializers.Orthogonal)  # half precision has no such decomposition
     return lambda shape, dtype=None: keras.ops.cast(single(shape, "float32"), dtype or keras.config.floatx())
 
 
 def uniform(limit):
     """Uniform draws from -limit to limit; zeros inside `zero_weights`."""
-    return _initializer(keras.initializers.RandomUniform, -limit, limit)
+    return initializer(keras.initializers.RandomUniform, -limit, limit)
 
 
 def uniform_by_inputs():
     """Uniform draws up to a layer's number of inputs ** -0.5, torch's default; zeros inside `zero_weights`."""
-    return _initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")
+    return initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")
 
 
 def with_zero_row(initializer, row):
@@ -93,6 +79,19 @@ def with_zero_row(initializer, row):
     return initialize
 
 
+def refuse_quantization(model, mode):
+    """Raises a ValueError: Keras would quantise tables that also serve as output layers, and leave dense layers."""
+    raise ValueError(
+        "Weights are float32, bfloat16 or float16: quantisation is not supported. Received: "
+        f'{mode!r} for a {type(model).__name__}. Half the memory of float32 takes from_preset(path, dtype="bfloat16").'
+    )
+
+
+def _note_depth(variables, depth):
+    for variable in variables:
+        variable.block_depth = depth
+
+
 class Backbone(keras.Model):
     """Token ids in, hidden states out. A family subclasses it with `__init__(config, ...)` and `call(inputs, ...)`.
 
@@ -105,8 +104,11 @@ class Backbone(keras.Model):
     """
 
     CONFIG = None  # the config class of the family
+    blocks = None  # its blocks in order, each a layer, or a tuple of layers that stand side by side
+    AFTER_BLOCKS = ("pooler", "final_norm", "mask_decoder")  # attributes that stand behind the blocks; others, before
     prediction_arguments = {}  # of `call`, when a masked LM head reads the `sequence_output`
     pair_rows = "segment_pairs"  # of `MaskedLMBatches`, for a second target
+    extra_inputs = ()  # keys of a batch that `call` reads besides those that every backbone may be given
     has_output_positions = False  # whether `call` takes `output_positions`, to spare the last block the others
 
     def __init__(self, config, **kwargs):
@@ -116,12 +118,39 @@ class Backbone(keras.Model):
                 f"`config` must be a {self.CONFIG.__name__}. Received: {config!r}. "
                 f"Use {type(self).__name__}({self.CONFIG.__name__}(...)) or {type(self).__name__}.from_preset(...)."
             )
+        if self.dtype_policy.quantization_mode is not None:
+            refuse_quantization(self, self.dtype_policy.name)
         self.config = config
 
     def build_now(self):
         """Creates every weight by one call on a tiny input; the last line of each family's `__init__`."""
         with checked_inputs():
             self(self.example_inputs(), **self.prediction_arguments)
+        self.note_depths()
+
+    def note_depths(self):
+        """Notes at its variables how far up they stand, for `training.LayerRates`: 0 in front of the blocks, i + 1 in
+        block i, none behind the blocks (and in heads); -1 everywhere in a backbone that declares no `blocks`."""
+        if self.blocks is None:
+            _note_depth(self.variables, -1)
+            return
+        _note_depth(self.variables, 0)
+        for depth, layers in enumerate(self.stages(), 1):
+            for layer in layers:
+                _note_depth(layer.variables, depth)
+        for layer in self.layers_after_blocks():
+            _note_depth(layer.variables, None)
+
+    def stages(self):
+        """`blocks` as a list of tuples of layers; None without them."""
+        if self.blocks is None:
+            return None
+        return [tuple(block) if isinstance(block, (list, tuple)) else (block,) for block in self.blocks]
+
+    def layers_after_blocks(self):
+        """The layers that stand behind the blocks."""
+        found = (getattr(self, name, None) for name in self.AFTER_BLOCKS)
+        return [layer for layer in found if layer is not None]
 
     def example_inputs(self):
         return {"token_ids": np.zeros((1, 2), "int32")}
@@ -135,41 +164,34 @@ class Backbone(keras.Model):
                 "With `output_positions` the last block computes these alone: there is nothing else to look at. "
                 f"Received: {', '.join(everywhere)} as well. Ask for one or the other."
             )
-        if not inputs_are_checked():
-            self.check_inputs(inputs)
-        return super().__call__(inputs, *args, **kwargs)
+        if inputs_are_checked():
+            return super().__call__(inputs, *args, **kwargs)
+        self.check_inputs(inputs)
+        with reading_weights():
+            return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs):
         """Raises a ValueError when a batch holds what compiled code would misread in silence.
 
-        Checks every array whose values are known (numpy, or an eager tensor): ids inside the vocabulary, sequences no
-        longer than the position table, segments inside their table, positions inside the sequence; and that a mask has
-        one value a token, not one a pair of tokens.
+        Keys must be those of `inputs.KEYS` or `extra_inputs`, with the kinds and shapes given there. Of every array
+        whose values are known (numpy, or an eager tensor): ids inside the vocabulary, sequences no longer than the
+        position table, segments inside their table, positions inside the sequence, masks of 0 and 1. Padding that no
+        mask hides is a warning.
         """
-        if not isinstance(inputs, dict) or "token_ids" not in inputs:
-            received = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
-            raise ValueError(
-                f"A backbone is called with a dict that has `token_ids`. Received: {received}. "
-                'Use backbone({"token_ids": ids, "padding_mask": mask}).'
-            )
+        check_keys(inputs, self.extra_inputs)
+        check_arrays(inputs)
+        warn_of_padding(inputs, self.config)
         for key, limit, meaning in self.input_limits():
             array = concrete_array(inputs.get(key))
             if array is not None and array.size and not (array.min() >= 0 and array.max() < limit):
                 wrong = int(array.max() if array.max() >= limit else array.min())
                 raise ValueError(f"`{key}` must be between 0 and {limit - 1} ({meaning}). Received: {wrong}.")
-        rank, length = len(inputs["token_ids"].shape), inputs["token_ids"].shape[-1]
-        for key in ("padding_mask", "segment_ids", "sequence_ids"):
-            if inputs.get(key) is not None and len(inputs[key].shape) != rank:
-                raise ValueError(
-                    f"`{key}` must have the shape of `token_ids`, {tuple(inputs['token_ids'].shape)}: one value a "
-                    f"token. Received: {tuple(inputs[key].shape)}. To keep sequences of one row apart, give "
-                    "`sequence_ids`."
-                )
+        length = inputs["token_ids"].shape[-1]
         longest = getattr(self.config, "max_length", None)
-        if longest is not None and self.learned_positions and inputs.get("position_ids") is None:
+        if length is not None and longest and self.learned_positions and inputs.get("position_ids") is None:
             received = length
             if inputs.get("sequence_ids") is not None:
-                received = _longest_sequence(concrete_array(inputs["sequence_ids"]))
+                received = longest_sequence(concrete_array(inputs["sequence_ids"]))
             if received is not None and received > longest:
                 raise ValueError(
                     f"Sequences must be no longer than the position table, max_length={longest}. Received: a sequence "
@@ -223,8 +245,13 @@ class Backbone(keras.Model):
 
     def rematerialize(self):
         """Trains in less memory and a third more time: blocks keep their input only, and compute the rest twice."""
-        for layer in self._flatten_layers(include_self=False):
-            if layer.name.startswith("block_"):
+        if self.blocks is None:
+            raise ValueError(
+                "Rematerialization computes the activations of blocks twice. Received: a "
+                f"{type(self).__name__}, which declares no `blocks`. Train it without."
+            )
+        for layer in (layer for layers in self.stages() for layer in layers):
+            if "call" not in vars(layer):  # it may be there already
                 layer.call = rematerialized(layer)
 
     def predict_from(self, inputs):
@@ -248,6 +275,16 @@ class Backbone(keras.Model):
     def token_table(self):
         """float (v, e): the token embeddings, for tied output layers."""
         return keras.ops.convert_to_tensor(self.token_embedding.embeddings)
+
+    def summary(self, *args, **kwargs):
+        """As Keras's `summary`, with the shapes of outputs; None where a size depends on the batch."""
+        from .summaries import known_shapes
+
+        with known_shapes(self):
+            super().summary(*args, **kwargs)
+
+    def quantize(self, mode=None, **options):
+        refuse_quantization(self, mode)
 
     # === Config ===
 
@@ -293,10 +330,3 @@ class Backbone(keras.Model):
         from ..checkpoints import presets
 
         presets.save(self, path, **options)
-
-
-def _longest_sequence(sequence_ids):
-    """Tokens of the longest sequence of packed rows; None where the ids are not known."""
-    if sequence_ids is None:
-        return None
-    return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)

@@ -77,7 +77,7 @@ class BertBlock(keras.layers.Layer):
         cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
         positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s), or with a cache the pair of it and the cache.
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -103,12 +103,13 @@ class BertBlock(keras.layers.Layer):
         context = x
         if positions is not None:
             x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
-        y = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
-        y, extra = y if return_weights or cache is not None else (y, None)
+        y, extras = self.attention(
+            x, context, attention_mask=attention_mask, return_weights=return_weights, cache=cache
+        )
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
-        return x if extra is None else (x, extra)
+        return x, extras
 
 
 # === Backbone ===
@@ -175,10 +176,8 @@ class Bert(Backbone):
         needed = needed_positions(inputs, output_positions)
         for i, block in enumerate(self.blocks):
             positions = needed if i == len(self.blocks) - 1 else None
-            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
+            weights.append(extras.weights)
             states.append(x)
 
         x, first = needed_tokens(x, inputs, output_positions)

@@ -17,6 +17,7 @@ from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens
+from ..layers.extras import Extras
 from ..layers.feed_forward import FeedForward
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
@@ -90,7 +91,7 @@ class DisentangledAttention(keras.layers.Layer):
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -135,11 +136,9 @@ class DisentangledAttention(keras.layers.Layer):
         else:
             y = attend(query, key, value, attention_mask, bias, self.scale, dropout)
         y = self.project(merge_heads(y))
-        if not return_weights:
-            return y
-        if self.mix_scores is None:
+        if return_weights and self.mix_scores is None:
             weights = attention_probabilities(query, key, attention_mask, bias, self.scale)
-        return y, weights
+        return y, Extras(weights if return_weights else None)
 
     def _talk(self, query, key, value, bias, attention_mask, dropout):
         """As `attend`, with scores and probabilities that the heads exchange; and these probabilities."""
@@ -165,7 +164,7 @@ class DebertaBlock(Composite):
         query: float (b, s, m), in the mask decoder: what attends to `x` in its place, and is added to.
         distances, attention_mask, return_weights: of the attention layer.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, attention, **kwargs):
@@ -187,15 +186,14 @@ class DebertaBlock(Composite):
         self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False):
-        y = self.attention(
+        y, extras = self.attention(
             x, query=query, distances=distances, attention_mask=attention_mask, return_weights=return_weights
         )
-        y, weights = y if return_weights else (y, None)
         x = x if query is None else query
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 # === Backbone ===
@@ -257,12 +255,10 @@ class Deberta(Backbone):
         for block in self.blocks:
             if decode and block is self.blocks[-1]:
                 query = x + self.mask_decoder(token_positions(inputs))
-                x = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
+                x, extras = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
             else:
-                x = block(x, return_weights=attention_weights, **shared)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+                x, extras = block(x, return_weights=attention_weights, **shared)
+            weights.append(extras.weights)
             states.append(x)
 
         outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}

@@ -18,6 +18,7 @@ from ..layers.dense import Dense
 from ..layers.disentangled import disentangled_bias, distances_in_use, log_buckets
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, gather_positions
+from ..layers.extras import Extras
 from ..layers.feed_forward import activation_function
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
@@ -137,7 +138,7 @@ class BucketedAttention(Composite):
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -170,9 +171,8 @@ class BucketedAttention(Composite):
         bias = disentangled_bias(query, key, distances, self.relative_key, self.relative_query, self.scale)
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         y = self.project(merge_heads(attend(query, key, value, attention_mask, bias, self.scale, dropout)))
-        if return_weights:
-            return y, attention_probabilities(query, key, attention_mask, bias, self.scale)
-        return y
+        weights = attention_probabilities(query, key, attention_mask, bias, self.scale) if return_weights else None
+        return y, Extras(weights)
 
 
 # === Backbone ===
@@ -250,12 +250,10 @@ class DebertaV2(Backbone):
         for i, block in enumerate(self.blocks):
             if decode and block is self.blocks[-1]:
                 query = x + self.mask_decoder(token_positions(inputs))
-                x = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
+                x, extras = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
             else:
-                x = block(x, return_weights=attention_weights, **shared)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+                x, extras = block(x, return_weights=attention_weights, **shared)
+            weights.append(extras.weights)
             if i == 0 and self.convolution is not None:
                 x = self.convolution(x, states[0], sequence_ids=sequences)
             states.append(x)
@@ -268,6 +266,10 @@ class DebertaV2(Backbone):
         if attention_weights:
             outputs["attention_weights"] = weights
         return outputs
+
+    def stages(self):
+        first, *others = super().stages()
+        return [first if self.convolution is None else (*first, self.convolution), *others]
 
     @property
     def embeddings(self):

@@ -134,9 +134,8 @@ def run_mask_decoder(block, x, query, return_weights=False, **arguments):
     output.
     """
     for _ in range(2):
-        query = block(x, query=query, return_weights=return_weights, **arguments)
-        query, weights = query if return_weights else (query, None)
-    return (query, weights) if return_weights else query
+        query, extras = block(x, query=query, return_weights=return_weights, **arguments)
+    return query, extras
 
 
 # === Heads ===

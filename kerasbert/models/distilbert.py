@@ -68,7 +68,7 @@ class DistilBertBlock(keras.layers.Layer):
         return_weights: also return the attention probabilities.
         positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -90,12 +90,11 @@ class DistilBertBlock(keras.layers.Layer):
         context = x
         if positions is not None:
             x, attention_mask = gather_positions(x, positions), attention_mask.of_queries(positions)
-        y = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+        y, extras = self.attention(x, context, attention_mask=attention_mask, return_weights=return_weights)
         x = self.attention_norm(x + y)
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 # === Backbone ===
@@ -159,10 +158,8 @@ class DistilBert(Backbone):
         needed = needed_positions(inputs, output_positions)
         for i, block in enumerate(self.blocks):
             positions = needed if i == len(self.blocks) - 1 else None
-            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
+            weights.append(extras.weights)
             states.append(x)
 
         x, first = needed_tokens(x, inputs, output_positions)

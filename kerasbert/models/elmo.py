@@ -194,6 +194,11 @@ class Elmo(Backbone):
         states = [ops.concatenate(pair, axis=-1) for pair in states]
         return {"sequence_output": states[-1], "hidden_states": states, "real_tokens": real}
 
+    @property
+    def blocks(self):
+        """The layers of the forward and of the backward model, side by side."""
+        return list(zip(self.forward_layers, self.backward_layers, strict=True))
+
     def _words(self, inputs):
         if self.config.characters:
             return self.character_encoder(inputs["character_ids"])

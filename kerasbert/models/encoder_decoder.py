@@ -19,7 +19,8 @@ class EncoderDecoderBackbone(Backbone):
     def __call__(self, inputs, *args, **kwargs):
         if kwargs.get("cache") is None or inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
-        self.check_inputs({"token_ids": np.zeros((1, 1), "int32"), **inputs})  # nothing is left to encode
+        rows = tuple(inputs["decoder_token_ids"].shape[:1]) if "decoder_token_ids" in inputs else (1,)
+        self.check_inputs({"token_ids": np.ones((*rows, 1), "int32"), **inputs})  # nothing is left to encode
         with checked_inputs():
             return super().__call__(inputs, *args, **kwargs)
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from ..backend.compilation import slots_of_a_program
 from ..backend.datasets import tensorflow_dataset
 from ..backend.distribution import batch_shards
 from ..data.batches import Batches
@@ -25,6 +26,7 @@ class Feed(keras.utils.PyDataset):
         would leave a model without weights.
         """
         self.first = first
+        self._tokens = {}
         self._first_batch = self._checked(first) if first < len(self.batches) else None
 
     def for_keras(self):
@@ -39,9 +41,14 @@ class Feed(keras.utils.PyDataset):
     def __getitem__(self, index):
         return self._first_batch if index == 0 else self._checked(self.first + index)
 
+    def real_tokens(self, first, last):
+        """How many tokens the steps [first, last) of the run have, without padding; of this epoch only."""
+        return sum(self._tokens.get(step, 0) for step in range(first, last))
+
     def _checked(self, step):
         batch = self.batches[step]
         self.check(*batch)
+        self._tokens[step] = real_tokens(batch[0])
         shards = batch_shards()
         rows = {len(array) for array in keras.tree.flatten(batch) if np.ndim(array)}
         if any(number % shards for number in rows):
@@ -53,15 +60,30 @@ class Feed(keras.utils.PyDataset):
 
 
 class Epochs(keras.callbacks.Callback):
-    """Moves the feed to the steps of each epoch."""
+    """Moves the feed to the steps of each epoch, `interval` of the run; the first one may be the rest of an epoch."""
 
-    def __init__(self, feed):
+    def __init__(self, feed, interval):
         super().__init__()
-        self.feed = feed
+        self.feed, self.interval = feed, interval
 
     def on_epoch_begin(self, epoch, logs=None):
-        if self.feed.first != epoch * self.feed.steps:
-            self.feed.start(epoch * self.feed.steps)
+        if self.feed.first < epoch * self.interval:
+            self.feed.start(epoch * self.interval)
+
+
+def real_tokens(x):
+    """How many tokens of a batch are no padding, those of a decoder included."""
+    total = 0
+    for prefix in ("", "decoder_"):
+        if prefix + "lengths" in x:
+            total += int(np.sum(x[prefix + "lengths"]))
+        elif prefix + "padding_mask" in x:
+            total += int(np.sum(x[prefix + "padding_mask"]))
+        elif prefix + "sequence_ids" in x:
+            total += int(np.count_nonzero(x[prefix + "sequence_ids"]))
+        else:
+            total += int(np.size(x.get(prefix + "token_ids", ())))
+    return total
 
 
 def class_numbers(class_weight, names):
@@ -113,6 +135,13 @@ def is_text(x):
     return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
 
 
+def check_texts(texts, method, what="a text"):
+    """Raises a ValueError unless `texts` is one or a list of what a method takes."""
+    if isinstance(texts, dict) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
+        fix = " Use list(...) of it." if hasattr(texts, "__next__") else ""
+        raise ValueError(f"`{method}` takes {what}, or a list of them. Received: {type(texts).__name__}.{fix}")
+
+
 def num_rows(x):
     """How many examples arrays or texts hold."""
     return len(x["token_ids"]) if isinstance(x, dict) else len(x)
@@ -138,6 +167,35 @@ def joined(arrays, left=False):
 
         arrays = [filled(array) for array in arrays]
     return np.concatenate(arrays)
+
+
+def predict_by_width(model, batches, predict):
+    """Outputs of `BucketedBatches` in the order of their examples; columns are filled up with zeros to the widest.
+
+    The widths are those that are the fastest for the model, of which a first prediction compiles as many as pay.
+
+    Args:
+        model: whose programs are remembered.
+        batches: without `shuffle`.
+        predict: the batches of one width -> their outputs.
+    """
+    config = model.backbone.config
+    layers, dim = getattr(config, "num_layers", 4), getattr(config, "hidden_dim", 128)
+    function, known = getattr(model, "_predicted_shapes", (None, frozenset()))
+    if function is not model.predict_function:  # `compile` makes a new one, without programs
+        known = frozenset()
+    compiled = [width for rows, width in known if rows == batches.rows]
+    batches = batches.for_prediction(slots_of_a_program(layers, 12 * layers * dim**2), compiled)
+    parts, places = [], []
+    for part, examples in batches.parts():
+        outputs, count = predict(part), len(examples)
+        # The last batch of the narrowest width has rows of padding, and they come last.
+        parts.append(keras.tree.map_structure(lambda array, count=count: array[:count], outputs))
+        places.append(examples)
+    shapes = known | {(batches.rows, width) for width in batches.widths}
+    object.__setattr__(model, "_predicted_shapes", (model.predict_function, shapes))
+    order = np.argsort(np.concatenate(places))
+    return keras.tree.map_structure(lambda *arrays: joined(arrays, batches.pads_left)[order], *parts)
 
 
 def split_last(x, ours, share):

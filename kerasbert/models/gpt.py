@@ -91,19 +91,17 @@ class GPT(Backbone):
         states, extras = [x], []
         for i, block in enumerate(self.blocks):
             keys = None if cache is None else cache["blocks"][i]
-            x = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
-            if attention_weights or cache is not None:
-                x, extra = x
-                extras.append(extra)
+            x, extra = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
+            extras.append(extra)
             states.append(x)
 
         outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:
-            outputs["attention_weights"] = extras
+            outputs["attention_weights"] = [extra.weights for extra in extras]
         if cache is not None:
-            outputs["cache"] = advanced(mask, x.shape[1], extras)
+            outputs["cache"] = advanced(mask, x.shape[1], [extra.cache for extra in extras])
         return outputs
 
     def empty_cache(self, batch_size, length):

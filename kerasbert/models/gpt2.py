@@ -114,12 +114,11 @@ class GPT2Block(keras.layers.Layer):
 
     def call(self, x, attention_mask=None, return_weights=False, cache=None):
         y = self.attention_norm(x)
-        y = self.attention(y, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
-        y, extra = y if return_weights or cache is not None else (y, None)
+        y, extras = self.attention(y, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
         x = x + self.attention_output_dropout(y)
         y = self.feed_forward(self.feed_forward_norm(x))
         x = x + self.feed_forward_dropout(y)
-        return x if extra is None else (x, extra)
+        return x, extras
 
 
 # === Backbone ===
@@ -170,10 +169,8 @@ class GPT2(Backbone):
         states, extras = [x], []
         for i, block in enumerate(self.blocks):
             keys = None if cache is None else cache["blocks"][i]
-            x = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
-            if attention_weights or cache is not None:
-                x, extra = x
-                extras.append(extra)
+            x, extra = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
+            extras.append(extra)
             states.append(x)
         x = states[-1] = self.final_norm(x)
 
@@ -181,9 +178,9 @@ class GPT2(Backbone):
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:
-            outputs["attention_weights"] = extras
+            outputs["attention_weights"] = [extra.weights for extra in extras]
         if cache is not None:
-            outputs["cache"] = advanced(mask, x.shape[1], extras)
+            outputs["cache"] = advanced(mask, x.shape[1], [extra.cache for extra in extras])
         return outputs
 
     def empty_cache(self, batch_size, length):

@@ -15,6 +15,7 @@ from ..layers.attention import attend, attention_probabilities, merge_heads, spl
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, pooled
+from ..layers.extras import Extras
 from ..layers.feed_forward import FeedForward, activation_function
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
@@ -125,7 +126,7 @@ class Bottleneck(keras.layers.Layer):
 class BottleneckAttention(keras.layers.Layer):
     """Attention as wide as the block: queries and keys read `x`, values read `content`, each of any width.
 
-    Returns: float (b, s, block_dim), or the pair of it and the float32 probabilities (b, h, s, s).
+    Returns: float (b, s, block_dim), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -150,7 +151,7 @@ class BottleneckAttention(keras.layers.Layer):
         value = split_heads(self.value(content), self.num_heads)
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         y = self.project(merge_heads(attend(query, key, value, attention_mask, dropout=dropout)))
-        return (y, attention_probabilities(query, key, attention_mask)) if return_weights else y
+        return y, Extras(attention_probabilities(query, key, attention_mask) if return_weights else None)
 
 
 class MobileBertBlock(keras.layers.Layer):
@@ -198,14 +199,13 @@ class MobileBertBlock(keras.layers.Layer):
             matched, content = self.shared_bottleneck(x), x
         else:
             matched, content = x, x
-        y = self.attention(matched, content, attention_mask=attention_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+        y, extras = self.attention(matched, content, attention_mask=attention_mask, return_weights=return_weights)
         inner = self.attention_norm(inner + self.attention_output_dropout(y))
         for feed_forward, norm in zip(self.extra_feed_forwards, self.extra_norms, strict=True):
             inner = norm(inner + feed_forward(inner))
         inner = self.feed_forward_norm(inner + self.feed_forward_dropout(self.feed_forward(inner)))
         x = self.output_norm(x + self.output_dropout(self.output_dense(inner))) if self.use_bottleneck else inner
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 # === Backbone ===
@@ -292,10 +292,8 @@ class MobileBert(Backbone):
         mask = AttentionMask.from_inputs(inputs)
         states, weights = [x], []
         for block in self.blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+            x, extras = block(x, attention_mask=mask, return_weights=attention_weights)
+            weights.append(extras.weights)
             states.append(x)
 
         outputs = {"sequence_output": x, "pooled_output": pooled(self.pooler, x, inputs)}

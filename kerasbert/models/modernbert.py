@@ -128,7 +128,7 @@ class ModernBertBlock(keras.layers.Layer):
         return_weights: also return the attention probabilities.
         cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s), or with a cache the pair of it and the cache.
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
     """
 
     def __init__(self, config, first=False, **kwargs):
@@ -162,13 +162,12 @@ class ModernBertBlock(keras.layers.Layer):
 
     def call(self, x, attention_mask=None, rotation=None, return_weights=False, cache=None):
         y = x if self.attention_norm is None else self.attention_norm(x)
-        y = self.attention(
+        y, extras = self.attention(
             y, attention_mask=attention_mask, rotation=rotation, return_weights=return_weights, cache=cache
         )
-        y, extra = y if return_weights or cache is not None else (y, None)
         x = x + self.attention_output_dropout(y)
         x = x + self.feed_forward(self.feed_forward_norm(x))
-        return x if extra is None else (x, extra)
+        return x, extras
 
 
 # === Backbone ===
@@ -222,10 +221,8 @@ class ModernBert(Backbone):
         states, weights = [x], []
         for i, block in enumerate(self.blocks):
             mask, rotation = of_global if config.is_global(i) else of_local
-            x = block(x, attention_mask=mask, rotation=rotation, return_weights=attention_weights)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+            x, extras = block(x, attention_mask=mask, rotation=rotation, return_weights=attention_weights)
+            weights.append(extras.weights)
             states.append(x)
         x = states[-1] = self.final_norm(x)
 

@@ -127,10 +127,8 @@ class ModernBertDecoder(Backbone):
         for i, block in enumerate(self.blocks):
             mask, rotation = of_global if config.is_global(i) else of_local
             keys = None if cache is None else cache["blocks"][i]
-            x = block(x, attention_mask=mask, rotation=rotation, return_weights=attention_weights, cache=keys)
-            if attention_weights or cache is not None:
-                x, extra = x
-                extras.append(extra)
+            x, extra = block(x, attention_mask=mask, rotation=rotation, return_weights=attention_weights, cache=keys)
+            extras.append(extra)
             states.append(x)
         x = states[-1] = self.final_norm(x)
 
@@ -138,9 +136,9 @@ class ModernBertDecoder(Backbone):
         if hidden_states:
             outputs["hidden_states"] = states
         if attention_weights:
-            outputs["attention_weights"] = extras
+            outputs["attention_weights"] = [extra.weights for extra in extras]
         if cache is not None:
-            outputs["cache"] = advanced(everywhere, x.shape[1], extras)
+            outputs["cache"] = advanced(everywhere, x.shape[1], [extra.cache for extra in extras])
         return outputs
 
     def empty_cache(self, batch_size, length):

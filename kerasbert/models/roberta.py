@@ -136,10 +136,8 @@ class Roberta(Backbone):
         needed = needed_positions(inputs, output_positions)
         for i, block in enumerate(self.blocks):
             positions = needed if i == len(self.blocks) - 1 else None
-            x = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
+            weights.append(extras.weights)
             states.append(x)
 
         x, first = needed_tokens(x, inputs, output_positions)

@@ -137,6 +137,11 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
             outputs["cache"] = {"state": state, "context": context}
         return outputs
 
+    @property
+    def blocks(self):
+        """The encoder's readers side by side, then the decoder."""
+        return [tuple(self.readers), self.decoder]
+
     def _encode(self, inputs):
         """(embeddings, states, the last state of every direction); all in the order of the source."""
         x, real = self.dropout(self.token_embedding(inputs["token_ids"])), real_tokens(inputs)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from ..layers.embeddings import DisentangledEmbedding
-from .backbone import zero_weights
+from .construction import zero_weights
 
 SHARING = ("shared", "disentangled", "none")
 

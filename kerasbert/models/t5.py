@@ -32,7 +32,7 @@ from .t5_files import (  # noqa: F401, for the checkpoints
     save_feed_forward,
     save_model_type,
 )
-from .t5_parts import EndTokenClassifier, T5LanguageModelHead, T5Stack, behind_start, end_tokens
+from .t5_parts import EndTokenClassifier, T5LanguageModelHead, T5Stack, behind_start, end_tokens, side_by_side
 
 # === Config ===
 
@@ -85,8 +85,8 @@ class T5Config:
             )
         if self.num_buckets < 4 or self.max_distance <= self.num_buckets // 2:
             raise ValueError(
-                "`num_buckets` must be at least 4, and `max_distance` above half of it. Received: "
-                f"num_buckets={self.num_buckets}, max_distance={self.max_distance}."
+                "`num_buckets` must be at least 4, and `max_distance` above half of it. Received: num_buckets="
+                f"{self.num_buckets}, max_distance={self.max_distance}."
             )
         if self.gated and self.activation == "gelu":
             raise ValueError('The gated layers of T5 have the tanh form of gelu. Received: "gelu". Use "gelu_new".')
@@ -163,8 +163,7 @@ class T5(EncoderDecoderBackbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        kind = config.architecture
+        own, kind = dict(dtype=self.dtype_policy), config.architecture
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, normal(config.initializer_factor), name="token_embedding", **own
         )
@@ -173,8 +172,8 @@ class T5(EncoderDecoderBackbone):
             self.encoder = T5Stack(config, config.num_layers, name="encoder", **own)
         if kind != "encoder":
             both = kind in ("encoder_decoder", "shared")
-            layers = config.num_decoder_layers if both else config.num_layers
-            self.decoder = T5Stack(config, layers, both, name="decoder", **own)
+            num_layers = config.num_decoder_layers if both else config.num_layers
+            self.decoder = T5Stack(config, num_layers, both, name="decoder", **own)
         if kind == "shared":
             self.encoder = self.decoder
         self.build_now()
@@ -192,21 +191,25 @@ class T5(EncoderDecoderBackbone):
         ends = inputs.get("decoder_token_ids") is None
         inputs = {**inputs, **behind_start(inputs, self.config.decoder_start_id)} if ends else inputs
         decoded = self._decode(decoder_inputs(inputs), encoded["encoder_output"], cross_mask(inputs), **options)
-        both = {name: {**encoded[name], **decoded[name]} for name in encoded if name in decoded}
-        outputs = {**encoded, **decoded, **both}
+        outputs = {**encoded, **decoded, **{k: {**encoded[k], **decoded[k]} for k in encoded if k in decoded}}
         if ends:
             outputs["end_output"] = end_tokens(outputs["sequence_output"], inputs, self.config.eos_id)
         return outputs
 
+    blocks = property(lambda self: side_by_side(self.encoder, self.decoder))
+
+    def layers_after_blocks(self):
+        return [half.final_norm for half in (self.encoder, self.decoder) if half is not None]
+
     def _encode(self, inputs, hidden_states=False, attention_weights=False):
         x = self.token_embedding(inputs["token_ids"])
         mask = AttentionMask.from_inputs(inputs)
-        states, weights = self.encoder(x, attention_mask=mask, return_weights=attention_weights)
+        states, extras = self.encoder(x, attention_mask=mask, return_weights=attention_weights)
         outputs = {"encoder_output": states[-1]}
         if hidden_states:
             outputs["hidden_states"] = {"encoder": states}
         if attention_weights:
-            outputs["attention_weights"] = {"encoder": weights}
+            outputs["attention_weights"] = {"encoder": [extra.weights for extra in extras]}
         return outputs
 
     def _decode(
@@ -228,13 +231,12 @@ class T5(EncoderDecoderBackbone):
         outputs = {"sequence_output": states[-1]}
         if hidden_states:
             outputs["hidden_states"] = {"decoder": states}
-        if attention_weights and contexts is None:
-            outputs["attention_weights"] = {"decoder": extras}
-        elif attention_weights:
-            own, cross = zip(*extras, strict=True)
-            outputs["attention_weights"] = {"decoder": list(own), "cross": list(cross)}
+        if attention_weights:
+            outputs["attention_weights"] = {"decoder": [extra.weights for extra in extras]}
+        if attention_weights and contexts is not None:
+            outputs["attention_weights"]["cross"] = [extra.cross_weights for extra in extras]
         if cache is not None:
-            outputs["cache"] = {**cache, **advanced(mask, states[-1].shape[1], extras)}
+            outputs["cache"] = {**cache, **advanced(mask, states[-1].shape[1], [extra.cache for extra in extras])}
         return outputs
 
     def encode(self, inputs):

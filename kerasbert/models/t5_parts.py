@@ -1,5 +1,7 @@
 """The parts of T5: its attention, its block, the stack of blocks that makes half of a model, and its heads."""
 
+import itertools
+
 import keras
 from keras import ops
 
@@ -57,8 +59,8 @@ class T5Block(keras.layers.Layer):
         return_weights: also return the attention probabilities.
         cache: of the self-attention.
 
-    Returns: float32 (b, q, m), or the pair of it and the probabilities, of both attentions where there is a context,
-        or the pair of it and the cache.
+    Returns: float32 (b, q, m), and `Extras`: the probabilities, the cache, and the probabilities of the attention to
+        the context, if there is one and they are asked for.
     """
 
     def __init__(self, config, cross_attention=False, **kwargs):
@@ -90,18 +92,18 @@ class T5Block(keras.layers.Layer):
         self, x, attention_mask=None, bias=None, context=None, context_mask=None, return_weights=False, cache=None
     ):
         y = self.attention_norm(x)
-        y = self.attention(y, attention_mask=attention_mask, bias=bias, return_weights=return_weights, cache=cache)
-        y, extra = y if return_weights or cache is not None else (y, None)
+        y, extras = self.attention(
+            y, attention_mask=attention_mask, bias=bias, return_weights=return_weights, cache=cache
+        )
         x = x + self.attention_dropout(y)
         if context is not None:
             y = self.cross_attention_norm(x)
-            y = self.cross_attention(y, context, attention_mask=context_mask, return_weights=return_weights)
-            y, weights = y if return_weights else (y, None)
-            extra = (extra, weights) if return_weights else extra
+            y, cross = self.cross_attention(y, context, attention_mask=context_mask, return_weights=return_weights)
+            extras = extras._replace(cross_weights=cross.weights)
             x = x + self.cross_attention_dropout(y)
         y = self.feed_forward(self.feed_forward_norm(x))
         x = x + self.feed_forward_dropout(y)
-        return x if extra is None else (x, extra)
+        return x, extras
 
 
 def _norm(config, name):
@@ -130,7 +132,7 @@ class T5Stack(keras.layers.Layer):
         caches: of the self-attention, one a block.
 
     Returns: a list of num_layers + 1 of float (b, q, m), the embeddings and the output of every block, the last one
-        normalised; and a list of what the blocks return besides.
+        normalised; and the `Extras` of every block.
     """
 
     def __init__(self, config, num_layers, cross_attention=False, **kwargs):
@@ -173,7 +175,7 @@ class T5Stack(keras.layers.Layer):
         x = self.embedding_dropout(x)
         states, extras = [x], []
         for i, block in enumerate(self.blocks):
-            x = block(
+            x, extra = block(
                 x,
                 attention_mask=attention_mask,
                 bias=biases[min(i, len(biases) - 1)],
@@ -182,12 +184,17 @@ class T5Stack(keras.layers.Layer):
                 return_weights=return_weights,
                 cache=None if caches is None else caches[i],
             )
-            if return_weights or caches is not None:
-                x, extra = x
-                extras.append(extra)
+            extras.append(extra)
             states.append(x)
         states[-1] = self.final_dropout(self.final_norm(x))
         return [ops.cast(state, self.compute_dtype) for state in states], extras
+
+
+def side_by_side(encoder, decoder):
+    """[(block of the encoder, block of the decoder)]; one of a pair where there is no other."""
+    stacks = [encoder, decoder] if encoder is not decoder else [decoder]
+    pairs = itertools.zip_longest(*(stack.blocks for stack in stacks if stack is not None))
+    return [tuple(block for block in pair if block is not None) for pair in pairs]
 
 
 def behind_start(inputs, start_id):

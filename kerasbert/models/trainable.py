@@ -1,28 +1,21 @@
 """What objectives and tasks have in common: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
 
 import os
-import warnings
 
 import keras
 import numpy as np
 
-from ..backend.compilation import CompilerMemory
-from ..backend.distribution import batch_shards, num_replicas
-from ..data.batches import Batches, ExampleBatches
-from ..data.bucketing import BucketedBatches
+from ..backend.compilation import reading_weights
 from ..data.tokenizers import Tokenizer
-from ..training.checkpointing import Checkpoints
-from ..training.optimizers import LossScale, adamw
-from ..training.reporting import Progress
-from .backbone import Backbone, checked_inputs, inputs_are_checked
-from .feeding import Epochs, Feed, class_numbers, class_weighted, is_text, joined, num_rows, report_interval, split_last
-from .training_mode import TrainingMode
-
-JIT_FROM = 1_000_000  # parameters from which training on TensorFlow is compiled by XLA
+from .backbone import Backbone, checked_inputs, inputs_are_checked, refuse_quantization
+from .fitting import Fitting
 
 
-class Trainable(TrainingMode):
+class Trainable(Fitting):
     """Base of objectives and tasks.
+
+    A backbone may serve several models. None of them changes it: what a model does not train, such as a pooler that it
+    does not read, is left out of its `trainable_variables` alone.
 
     Args:
         backbone: a `Backbone`.
@@ -30,9 +23,9 @@ class Trainable(TrainingMode):
         **kwargs: `name` and `dtype` (default: the backbone's).
     """
 
-    default_learning_rate = 5e-5
-    needs_targets = False  # whether texts and arrays are nothing to train on, or to measure, without a y
+    trains_backbone = True  # False: the backbone stays as it is, a source of features
     needs_query_stream = False  # whether it reads the query stream of a backbone that has one
+    extra_inputs = ()  # keys of a batch that this model reads itself
     needs_mask_decoder = False  # whether it reads what a backbone's mask decoder, if it has one, makes of its states
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
@@ -53,16 +46,6 @@ class Trainable(TrainingMode):
 
     def build_now(self):
         """Creates every weight; the last line of each subclass's `__init__`."""
-        needs_pooler = self.needs_pooler(self.backbone.family(), self.arguments())
-        for name, needed in (
-            ("pooler", needs_pooler),
-            ("mask_decoder", self.needs_mask_decoder),
-            ("query_embedding", self.needs_query_stream),
-        ):
-            part = getattr(self.backbone, name, None)
-            if part is not None and self.backbone.trainable:
-                # One that this model does not read would get no gradient: it waits for a model that does.
-                part.trainable = needed
         with checked_inputs():
             self(self.example_inputs())
 
@@ -70,10 +53,56 @@ class Trainable(TrainingMode):
         return self.backbone.example_inputs()
 
     def __call__(self, inputs, *args, **kwargs):
-        if not inputs_are_checked():
-            self.check_batch(inputs)
-        with checked_inputs():
+        if inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
+        self.check_batch(inputs)
+        with reading_weights(), checked_inputs():
+            return super().__call__(inputs, *args, **kwargs)
+
+    # === What is trained ===
+
+    def trained_parts(self):
+        """The models that this one consists of, each of which knows what it trains; none if it has its own heads."""
+        return []
+
+    def untrained_variables(self):
+        """Variables of its layers that this model does not train, whether or not they are trainable."""
+        parts = self.trained_parts()
+        if parts:
+            trained = {id(variable) for part in parts for variable in part.trainable_variables}
+            held = {id(variable): variable for part in parts for variable in part.variables}
+            return [variable for key, variable in held.items() if key not in trained]
+        if not self.trains_backbone:
+            return self.backbone.variables
+        reads = {
+            "pooler": self.needs_pooler(self.backbone.family(), self.arguments()),
+            "mask_decoder": self.needs_mask_decoder,
+            "query_embedding": self.needs_query_stream,
+        }
+        layers = [getattr(self.backbone, name, None) for name, is_read in reads.items() if not is_read]
+        return [variable for layer in layers if layer is not None for variable in layer.variables]
+
+    def _selected(self, variables, trained):
+        """Those of `variables` that this model trains, or the others."""
+        untrained = {id(variable) for variable in self.untrained_variables()} if self.trainable else ()
+        return [v for v in variables if (self.trainable and v.trainable and id(v) not in untrained) == trained]
+
+    @property
+    def trainable_variables(self):
+        """The variables that `fit` trains."""
+        return self._selected(self.variables, True)
+
+    @property
+    def non_trainable_variables(self):
+        return self._selected(self.variables, False)
+
+    @property
+    def trainable_weights(self):
+        return self._selected(self.weights, True)
+
+    @property
+    def non_trainable_weights(self):
+        return self._selected(self.weights, False)
 
     # === What a subclass says of itself ===
 
@@ -120,219 +149,25 @@ class Trainable(TrainingMode):
         """Targets as an array."""
         return np.asarray(labels)
 
+    def inputs_of_backbone(self, x):
+        """What of a batch the backbone is given: all but the keys that this model reads itself."""
+        if not isinstance(x, dict) or not self.extra_inputs:
+            return x
+        return {key: array for key, array in x.items() if key not in self.extra_inputs}
+
     def check_batch(self, x, y=None, sample_weight=None):
         """Raises a ValueError when a batch holds what compiled code would misread in silence."""
-        self.backbone.check_inputs(x)
+        self.backbone.check_inputs(self.inputs_of_backbone(x))
 
-    # === Training and prediction ===
+    def summary(self, *args, **kwargs):
+        """As Keras's `summary`, with the shapes of outputs; None where a size depends on the batch."""
+        from .summaries import known_shapes
 
-    def compile(self, optimizer="rmsprop", jit_compile="auto", **kwargs):
-        """As Keras's `compile`; for float16, the optimizer gets a loss scale that misses no overflow.
+        with known_shapes(self):
+            super().summary(*args, **kwargs)
 
-        On TensorFlow "auto" means XLA from `JIT_FROM` parameters on, for training and evaluation: steps take a quarter
-        less time then, but every shape has to be compiled.
-        """
-        optimizer = keras.optimizers.get(optimizer)
-        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        if self.dtype_policy.name == "mixed_float16" and not scaled:
-            optimizer = LossScale(optimizer)
-        on_tensorflow = keras.backend.backend() == "tensorflow"
-        if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:
-            jit_compile = self.count_params() >= JIT_FROM
-        with warnings.catch_warnings():  # with deterministic operations Keras warns and goes without XLA
-            warnings.filterwarnings("ignore", message=".*jit_compile=True.*")
-            super().compile(optimizer, jit_compile=jit_compile, **kwargs)
-
-    def make_predict_function(self, force=False):
-        chosen = self.jit_compile
-        if keras.backend.backend() == "tensorflow":  # predictions have many shapes
-            self.jit_compile = False
-        try:
-            return super().make_predict_function(force)
-        finally:
-            self.jit_compile = chosen
-
-    def compile_from_config(self, config):
-        """Compiles a model that comes from a `.keras` file. Keras leaves out models with a `compile` of their own."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
-
-    def fit(
-        self,
-        x=None,
-        y=None,
-        batch_size=32,
-        epochs=1,
-        verbose="auto",
-        callbacks=None,
-        validation_split=0.0,
-        validation_data=None,
-        class_weight=None,
-        sample_weight=None,
-        steps_per_epoch=None,
-        shuffle=True,
-        seed=0,
-        **kwargs,
-    ):
-        """Trains on `Batches` (a whole run), on arrays, or on text.
-
-        Args:
-            x: a `Batches`; or texts; or a dict of arrays as DESIGN's batch contract has it; or whatever Keras takes.
-            y, sample_weight, batch_size, epochs, validation_split, class_weight: as in Keras; for texts and arrays.
-            steps_per_epoch: with `Batches`, how many steps a report, a validation and a checkpoint are apart. It must
-                divide the run; default: the largest number up to 1,000 that does.
-            callbacks: a `Checkpoints` among them resumes the run where its folder left it, to the bit.
-            validation_data: a `Batches`, or (x, y) or (x, y, sample_weight) of arrays or texts.
-            shuffle: whether every epoch has texts and arrays in an order of its own; a `Batches` has its order.
-            seed: of these orders.
-
-        Returns: the Keras History.
-        """
-        if epochs < 1:
-            raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
-        if self._is_ours(x) and "initial_epoch" in kwargs:
-            raise ValueError("`initial_epoch` would repeat data. Use a `Checkpoints` callback, which resumes a run.")
-        self._check_targets(x, y)
-        callbacks = list(callbacks or [])
-        ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
-        if validation_split:
-            if not self._is_ours(x) or isinstance(x, Batches):
-                raise ValueError("`validation_split` needs arrays or texts. Give validation_data instead.")
-            x, ours, validation_data = split_last(x, ours, validation_split)
-        if not self._is_ours(x):
-            if not self.compiled:
-                raise ValueError("Call `compile(optimizer)` before `fit` on a data set of unknown length.")
-            validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
-            with checked_inputs():
-                return super().fit(
-                    x,
-                    epochs=epochs,
-                    verbose=verbose,
-                    callbacks=callbacks,
-                    validation_data=validation_data,
-                    class_weight=class_weight,
-                    steps_per_epoch=steps_per_epoch,
-                    shuffle=shuffle,
-                    **kwargs,
-                )
-        if isinstance(x, Batches):
-            if epochs != 1 or y is not None:
-                raise ValueError(
-                    "A Batches is a whole run with its targets: its length is the number of steps. Received: "
-                    f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and drop `epochs` and `y`."
-                )
-            steps_per_epoch = report_interval(len(x), steps_per_epoch)
-        else:
-            x = self._batches(x, epochs=epochs, seed=seed, shuffle=shuffle, **ours)
-            steps_per_epoch = len(x) // epochs
-        if not self.compiled:
-            steps = len(x) // x.accumulation
-            rate = self.default_learning_rate
-            self.compile(adamw(rate, warmup=steps // 10, steps=steps, accumulation=x.accumulation))
-        self.tokens_per_step = x.tokens_per_step
-        feed = Feed(x, steps_per_epoch, self.check_batch)
-        first = self._resume(callbacks, steps_per_epoch)
-        feed.start(first)
-        if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
-            callbacks.append(Progress(len(x)))
-        callbacks.append(CompilerMemory())
-        with checked_inputs():
-            return super().fit(
-                feed.for_keras(),
-                epochs=len(x) // steps_per_epoch,
-                initial_epoch=first // steps_per_epoch,
-                verbose=0 if verbose == "auto" else verbose,
-                callbacks=[Epochs(feed), *callbacks],
-                validation_data=None if validation_data is None else self._feed(validation_data, batch_size),
-                shuffle=False,
-                **kwargs,
-            )
-
-    def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
-        """As Keras's `evaluate`, on `Batches`, arrays or texts as well."""
-        self._check_targets(x, y)
-        with checked_inputs():
-            if not self._is_ours(x):
-                return super().evaluate(x, y, batch_size=batch_size, sample_weight=sample_weight, **kwargs)
-            return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
-
-    def predict(self, x, batch_size=32, **kwargs):
-        """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input.
-
-        Texts of like length are predicted together, in batches of a few fixed widths; where outputs have a column a
-        token, the columns of padding that a batch did not have are 0.
-        """
-        with checked_inputs():
-            if not self._is_ours(x):
-                return super().predict(x, batch_size=batch_size, **kwargs)
-            rows = None if isinstance(x, Batches) else num_rows(x)
-            if rows == 0:
-                raise ValueError("`predict` needs at least one example. Received: none.")
-            if rows is not None:
-                smallest = 1 << (rows - 1).bit_length() if is_text(x) else batch_size
-                batch_size = -(-min(batch_size, smallest) // batch_shards()) * batch_shards()
-            if is_text(x):
-                x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
-            if isinstance(x, BucketedBatches):
-                return self._predict_by_width(x, kwargs)
-            outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
-        return keras.tree.map_structure(lambda array: array[:rows], outputs)
-
-    def _predict_by_width(self, batches, options):
-        """Outputs in the order of the examples; columns are filled with zeros up to the widest batch."""
-        parts, places = [], []
-        for part, examples in batches.parts():
-            parts.append(super().predict(self._feed(part, None), **options))
-            places.append(examples)
-        # Only the last batch of all has rows of padding, and they come last.
-        order = np.argsort(np.concatenate(places))
-        return keras.tree.map_structure(lambda *arrays: joined(arrays, batches.pads_left)[order], *parts)
-
-    def _resume(self, callbacks, steps_per_epoch):
-        """Restores from a `Checkpoints` callback, if there is one; the first step of the rest of the run."""
-        step = self.initial_step = 0
-        for callback in callbacks:
-            if isinstance(callback, Checkpoints):
-                step = self.initial_step = callback.restore(self)
-        if step % steps_per_epoch:
-            raise ValueError(
-                f"A run resumes where an interval of steps_per_epoch={steps_per_epoch} begins. Received: a checkpoint "
-                f"at step {step}. Use the steps_per_epoch of the first part of the run."
-            )
-        return step
-
-    def _check_targets(self, x, y):
-        if self.needs_targets and y is None and self._is_ours(x) and not isinstance(x, Batches):
-            raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
-
-    def _is_ours(self, x):
-        return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
-
-    def _feed(self, data, batch_size):
-        """A whole `Batches`, or (x, y, sample_weight) of arrays or texts once through in order, for Keras."""
-        if isinstance(data, tuple):
-            x, y, sample_weight = (*data, None, None)[:3]
-            if not self._is_ours(x):
-                return data
-            data = x
-            if not isinstance(x, Batches):
-                data = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
-        if not isinstance(data, Batches):
-            return data
-        return Feed(data, len(data), self.check_batch).for_keras()
-
-    def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
-        if class_weight is not None:
-            class_weight = class_numbers(class_weight, getattr(self, "labels", []))
-            sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
-        if is_text(x):
-            return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
-        if isinstance(x, dict):
-            return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
-        raise ValueError(
-            "Data must be Batches, a dict of arrays with `token_ids`, or text. Received: a "
-            f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
-        )
+    def quantize(self, mode=None, **options):
+        refuse_quantization(self, mode)
 
     # === Saving ===
 

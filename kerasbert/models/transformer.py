@@ -73,7 +73,7 @@ class EncoderBlock(keras.layers.Layer):
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
 
-    Returns: float (b, s, m), or the pair of it and float32 (b, h, s, s).
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -85,24 +85,22 @@ class EncoderBlock(keras.layers.Layer):
         self.dropout = Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
 
     def call(self, x, attention_mask=None, return_weights=False):
-        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+        y, extras = self.attention(x, attention_mask=attention_mask, return_weights=return_weights)
         x = self.attention_norm(x + self.dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.dropout(y))
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 class PreNormEncoderBlock(EncoderBlock):
     """Self-attention and feed-forward, each on its normalised input and added to it (pre-norm)."""
 
     def call(self, x, attention_mask=None, return_weights=False):
-        y = self.attention(self.attention_norm(x), attention_mask=attention_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+        y, extras = self.attention(self.attention_norm(x), attention_mask=attention_mask, return_weights=return_weights)
         x = x + self.dropout(y)
         y = self.feed_forward(self.feed_forward_norm(x))
         x = x + self.dropout(y)
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 class DecoderBlock(keras.layers.Layer):
@@ -118,8 +116,8 @@ class DecoderBlock(keras.layers.Layer):
         return_weights: also return the attention probabilities.
         cache: of the self-attention.
 
-    Returns: float (b, t, m); or the pair of it and the probabilities, float32 (b, h, t, t) and (b, h, t, s); or the
-        pair of it and the cache.
+    Returns: float (b, t, m), and `Extras`: the probabilities (b, h, t, t), the cache, and the probabilities of the
+        attention to the context (b, h, t, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -133,15 +131,13 @@ class DecoderBlock(keras.layers.Layer):
         self.dropout = Dropout(config.dropout, name="dropout", dtype=self.dtype_policy)
 
     def call(self, x, context, attention_mask=None, context_mask=None, return_weights=False, cache=None):
-        y = self.attention(x, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
-        y, extra = y if return_weights or cache is not None else (y, None)
+        y, extras = self.attention(x, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
         x = self.attention_norm(x + self.dropout(y))
-        y = self.cross_attention(x, context, attention_mask=context_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+        y, cross = self.cross_attention(x, context, attention_mask=context_mask, return_weights=return_weights)
         x = self.cross_attention_norm(x + self.dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.dropout(y))
-        return x if extra is None else (x, (extra, weights) if return_weights else extra)
+        return x, extras._replace(cross_weights=cross.weights)
 
 
 class PreNormDecoderBlock(DecoderBlock):
@@ -149,16 +145,14 @@ class PreNormDecoderBlock(DecoderBlock):
 
     def call(self, x, context, attention_mask=None, context_mask=None, return_weights=False, cache=None):
         y = self.attention_norm(x)
-        y = self.attention(y, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
-        y, extra = y if return_weights or cache is not None else (y, None)
+        y, extras = self.attention(y, attention_mask=attention_mask, return_weights=return_weights, cache=cache)
         x = x + self.dropout(y)
         y = self.cross_attention_norm(x)
-        y = self.cross_attention(y, context, attention_mask=context_mask, return_weights=return_weights)
-        y, weights = y if return_weights else (y, None)
+        y, cross = self.cross_attention(y, context, attention_mask=context_mask, return_weights=return_weights)
         x = x + self.dropout(y)
         y = self.feed_forward(self.feed_forward_norm(x))
         x = x + self.dropout(y)
-        return x if extra is None else (x, (extra, weights) if return_weights else extra)
+        return x, extras._replace(cross_weights=cross.weights)
 
 
 def _attention(config, name, dtype):
@@ -223,6 +217,7 @@ class Transformer(EncoderDecoderBackbone):
     """
 
     CONFIG = TransformerConfig
+    AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
     learned_positions = False
 
     def __init__(self, config, **kwargs):
@@ -250,15 +245,18 @@ class Transformer(EncoderDecoderBackbone):
         both = {name: {**encoded[name], **decoded[name]} for name in encoded if name in decoded}
         return {**encoded, **decoded, **both}
 
+    @property
+    def blocks(self):
+        """The blocks of the encoder and of the decoder, side by side."""
+        return list(zip(self.encoder_blocks, self.decoder_blocks, strict=True))
+
     def _encode(self, inputs, hidden_states=False, attention_weights=False):
         mask = AttentionMask.from_inputs(inputs)
         x = self._embed(inputs["token_ids"], _counted(inputs)["position_ids"])
         states, weights = [x], []
         for block in self.encoder_blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
-            if attention_weights:
-                x, found = x
-                weights.append(found)
+            x, extras = block(x, attention_mask=mask, return_weights=attention_weights)
+            weights.append(extras.weights)
             states.append(x)
         x = states[-1] = self.encoder_norm(x)
         outputs = {"encoder_output": x}
@@ -275,20 +273,18 @@ class Transformer(EncoderDecoderBackbone):
         for i, block in enumerate(self.decoder_blocks):
             keys = None if cache is None else cache["blocks"][i]
             masks = dict(attention_mask=mask, context_mask=context_mask)
-            x = block(x, contexts[i], **masks, return_weights=attention_weights, cache=keys)
-            if attention_weights or cache is not None:
-                x, extra = x
-                extras.append(extra)
+            x, extra = block(x, contexts[i], **masks, return_weights=attention_weights, cache=keys)
+            extras.append(extra)
             states.append(x)
         x = states[-1] = self.decoder_norm(x)
         outputs = {"sequence_output": x}
         if hidden_states:
             outputs["hidden_states"] = {"decoder": states}
         if attention_weights:
-            own, cross = zip(*extras, strict=True)
-            outputs["attention_weights"] = {"decoder": list(own), "cross": list(cross)}
+            cross = [extra.cross_weights for extra in extras]
+            outputs["attention_weights"] = {"decoder": [extra.weights for extra in extras], "cross": cross}
         if cache is not None:
-            outputs["cache"] = {**cache, **advanced(mask, x.shape[1], extras)}
+            outputs["cache"] = {**cache, **advanced(mask, x.shape[1], [extra.cache for extra in extras])}
         return outputs
 
     def _embed(self, ids, positions):

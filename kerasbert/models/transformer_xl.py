@@ -124,7 +124,7 @@ class TransformerXLBlock(Composite):
         memory: float (b, slots, m), what x was at the positions before, or None.
         distances, attention_mask, biases, return_weights: as of `SegmentAttention`.
 
-    Returns: float (b, q, m); with `return_weights` the pair of it and float32 (b, h, q, k).
+    Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -157,12 +157,12 @@ class TransformerXLBlock(Composite):
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
-        y = self.attention(x, x if memory is None else ops.concatenate([memory, x], axis=1), distances, **options)
-        y, weights = y if return_weights else (y, None)
+        context = x if memory is None else ops.concatenate([memory, x], axis=1)
+        y, extras = self.attention(x, context, distances, **options)
         x = self.attention_norm(x + self.attention_output_dropout(y))
         y = self.feed_forward(x)
         x = self.feed_forward_norm(x + self.feed_forward_dropout(y))
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 class PreNormTransformerXLBlock(TransformerXLBlock):
@@ -172,12 +172,11 @@ class PreNormTransformerXLBlock(TransformerXLBlock):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
         y = self.attention_norm(x)
         context = y if memory is None else ops.concatenate([self.attention_norm(memory), y], axis=1)
-        y = self.attention(y, context, distances, **options)
-        y, weights = y if return_weights else (y, None)
+        y, extras = self.attention(y, context, distances, **options)
         x = x + self.attention_output_dropout(y)
         y = self.feed_forward(self.feed_forward_norm(x))
         x = x + self.feed_forward_dropout(y)
-        return (x, weights) if return_weights else x
+        return x, extras
 
 
 # === Backbone ===
@@ -235,10 +234,8 @@ class TransformerXL(Backbone):
 
         states, weights = [x], []
         for i, block in enumerate(self.blocks):
-            x = block(x, None if memory is None else memory[:, i], **options)
-            if attention_weights:
-                x, probabilities = x
-                weights.append(probabilities)
+            x, extras = block(x, None if memory is None else memory[:, i], **options)
+            weights.append(extras.weights)
             states.append(x)
         x = states[-1] = self.output_dropout(x)
 

@@ -153,10 +153,8 @@ class XLM(Backbone):
             mask = AttentionMask(sequence_ids=inputs.get("sequence_ids"), causal=True)
         states, weights = [x], []
         for block in self.blocks:
-            x = block(x, attention_mask=mask, return_weights=attention_weights)
-            if attention_weights:
-                x, block_weights = x
-                weights.append(block_weights)
+            x, extras = block(x, attention_mask=mask, return_weights=attention_weights)
+            weights.append(extras.weights)
             x = _without_padding(x, real)
             states.append(x)
 

@@ -123,13 +123,13 @@ class XLNetBlock(Composite):
         self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
 
     def call(self, streams, scene=None, memory=None, return_weights=False):
-        branches, weights = self.attention(streams, scene=scene, memory=memory, return_weights=return_weights)
+        branches, extras = self.attention(streams, scene=scene, memory=memory, return_weights=return_weights)
         outputs = []
         for x, y in zip(streams, branches, strict=True):
             x = self.attention_norm(x + self.attention_output_dropout(y))
             y = self.feed_forward(x)
             outputs.append(self.feed_forward_norm(x + self.feed_forward_dropout(y)))
-        return outputs, weights
+        return outputs, extras
 
 
 # === Backbone ===
@@ -195,9 +195,9 @@ class XLNet(Backbone):
         states, weights = [streams[0]], []
         for i, block in enumerate(self.blocks):
             past = None if memory is None else memory[:, i]
-            streams, block_weights = block(streams, scene=scene, memory=past, return_weights=attention_weights)
+            streams, extras = block(streams, scene=scene, memory=past, return_weights=attention_weights)
             states.append(streams[0])
-            weights.append(block_weights)
+            weights.append(extras.weights)
 
         x, *queries = (self.output_dropout(x) for x in streams)
         outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}

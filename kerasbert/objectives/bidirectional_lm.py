@@ -41,6 +41,9 @@ class BidirectionalLM(Objective):
             total = total + self.mean_loss(x, losses, weights, direction) / 2
         return total
 
+    def target_shapes(self, x):
+        return dict.fromkeys(("forward", "backward"), x["token_ids"].shape)
+
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
         for labels in () if y is None else y.values():

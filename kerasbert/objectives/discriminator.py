@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from ..data.examples import encode_texts
+from ..models.feeding import check_texts
 from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 
@@ -102,6 +103,7 @@ class Discriminator(Objective):
         Returns: for each text a list of {"token", "score"}, score in [0, 1]; for one str, its list alone.
         """
         tokenizer = self.require_tokenizer()
+        check_texts(texts, "score_tokens")
         if isinstance(texts, str):
             return self.score_tokens([texts])[0]
         x = encode_texts(tokenizer, texts, self.backbone.config.max_length)
@@ -118,6 +120,9 @@ class Discriminator(Objective):
         ]
 
     # === What this objective says of itself ===
+
+    def target_shapes(self, x):
+        return {"replaced": x["token_ids"].shape}
 
     def arguments(self):
         return {"masked_lm": self.masked_lm is not None}

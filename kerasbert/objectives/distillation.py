@@ -4,10 +4,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..backend.gradients import no_gradients
 from ..layers.embeddings import gather_positions
 from ..models.backbone import Backbone
 from ..models.shared_embeddings import copy_value
-from .masked_lm import MaskedLM
+from .masked_lm import MaskedLM, masked_batches
 from .objective import PairObjective, WeightedMean, as_objective, correct, cross_entropy, slot_weights, token_weights
 
 
@@ -90,7 +91,7 @@ class FromTeacher(PairObjective):
 
     Args:
         student: a backbone with a `masked_lm` head, or its `MaskedLM`, or a folder.
-        teacher: a `MaskedLM`, or the folder of one. Its weights are set to be not trainable.
+        teacher: a `MaskedLM`, or the folder of one.
         tokenizer: for text. Default: the student's, or the teacher's.
     """
 
@@ -111,20 +112,27 @@ class FromTeacher(PairObjective):
         tokenizer = tokenizer or student.tokenizer or teacher.tokenizer
         super().__init__(student.backbone, tokenizer, **kwargs)
         self.student, self.teacher = student, teacher
-        self.student.tokenizer = tokenizer
-        self.teacher.trainable = False
+
+    def trained_parts(self):
+        return [self.student]
+
+    def untrained_variables(self):
+        return [*super().untrained_variables(), *self.teacher.variables]
 
     def _teach(self, inputs, **options):
         """The outputs of the teacher's backbone, without gradient and dropout."""
-        outputs = self.teacher.backbone(inputs, training=False, **self.teacher.backbone.prediction_arguments, **options)
+        backbone = self.teacher.backbone
+        with no_gradients():
+            outputs = backbone(inputs, training=False, **backbone.prediction_arguments, **options)
         return keras.tree.map_structure(lambda x: None if x is None else ops.stop_gradient(x), outputs)
 
     def _teacher_logits(self, x):
-        return ops.stop_gradient(self.teacher.masked_lm(x, self.teacher.backbone.token_table))
+        with no_gradients():
+            return ops.stop_gradient(self.teacher.masked_lm(x, self.teacher.backbone.token_table))
 
     def text_batches(self, *data):
         """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""
-        return self.student.text_batches(*data)
+        return masked_batches(self.student, self.require_tokenizer(), *data)
 
     def check_batch(self, x, y=None, sample_weight=None):
         self.student.check_batch(x, y, sample_weight)
@@ -133,6 +141,8 @@ class FromTeacher(PairObjective):
     def save_to_preset(self, path, **options):
         """Writes the student, as a folder of its `MaskedLM`."""
         self.student.save_to_preset(path, **options)
+        if self.tokenizer is not None:
+            self.tokenizer.save(path)
 
 
 @keras.saving.register_keras_serializable("kerasbert")

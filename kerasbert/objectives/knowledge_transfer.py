@@ -172,12 +172,6 @@ class KnowledgeTransfer(FromTeacher):
             losses.append(self.mean_loss(x, of_tokens, weights, "layers"))
         return losses
 
-    def build_now(self):
-        super().build_now()
-        pooler = getattr(self.backbone, "pooler", None)
-        if pooler is not None and self.student.sentence_pair is not None:
-            pooler.trainable = True
-
     def arguments(self):
         weights = ("feature_weight", "mean_weight", "variance_weight", "attention_weight")
         return {name: getattr(self, name) for name in ("strategy", "transfer_steps", *weights, "hard_share")}

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..data.examples import encode_texts
+from ..models.feeding import check_texts
 from .objective import Objective
 
 
@@ -24,6 +25,9 @@ class MaskFilling(Objective):
             list alone.
         """
         tokenizer = self.require_tokenizer()
+        if top_k != int(top_k) or not 1 <= top_k:
+            raise ValueError(f"`top_k` must be a number of candidates, at least 1. Received: {top_k}.")
+        check_texts(texts, "fill_mask")
         if isinstance(texts, str):
             return self.fill_mask([texts], top_k)[0]
         if not len(texts):

@@ -8,8 +8,19 @@ from keras import ops
 from ..data import MaskedLMBatches
 from ..data.corpora import Corpus
 from .mask_filling import MaskFilling
-from .objective import Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_weights
+from .objective import Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_shape, slot_weights
 from .scoring import MaskedScoring
+
+
+def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, seed, shuffle):
+    """The run over texts `x` for a `MaskedLM`, with any tokenizer of its vocabulary."""
+    if y is not None:
+        raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus.write(folder, x, tokenizer)
+        options = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
+        once = MaskedLMBatches(corpus, batch_size, **options)
+        return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -84,16 +95,13 @@ class MaskedLM(MaskedScoring, MaskFilling):
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""
-        if y is not None:
-            raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus.write(folder, x, self.require_tokenizer())
-            length = min(self.backbone.config.max_length, 128)
-            options = dict(length=length, seed=seed, rows=self.rows)
-            once = MaskedLMBatches(corpus, batch_size, **options)
-            return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
+        return masked_batches(self, self.require_tokenizer(), x, y, sample_weight, batch_size, epochs, seed, shuffle)
 
     # === What this objective says of itself ===
+
+    def target_shapes(self, x):
+        shapes = {"tokens": slot_shape(x)}
+        return shapes if self.sentence_pair is None else {**shapes, "sentence_pair": x["token_ids"].shape[:1]}
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)

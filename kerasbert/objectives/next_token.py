@@ -3,7 +3,8 @@
 import numpy as np
 from keras import ops
 
-from .objective import Objective, Perplexity, WeightedMean, correct, cross_entropy
+from ..models.feeding import check_texts
+from .objective import Objective, Perplexity, WeightedMean, correct, cross_entropy, slot_shape
 
 
 class NextToken(Objective):
@@ -122,6 +123,7 @@ class NextToken(Objective):
 
     def _prompt_ids(self, prompts):
         """Prompts as a list of int32 arrays; whether they were text; whether it was only one."""
+        check_texts(prompts, "generate", "a text or ids")
         if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], str)):
             texts = [prompts] if isinstance(prompts, str) else list(prompts)
             return self.encode_prompts(texts), True, isinstance(prompts, str)
@@ -150,6 +152,9 @@ class NextToken(Objective):
         return () if stop is None else stop
 
     # === What this objective says of itself ===
+
+    def target_shapes(self, x):
+        return {"tokens": slot_shape(x)}
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)

@@ -99,6 +99,28 @@ def check_labels(labels, vocabulary_size):
         raise ValueError(f"Labels must be between 0 and {vocabulary_size - 1} (vocabulary_size). Received: {wrong}.")
 
 
+def check_targets(shapes, y, sample_weight=None):
+    """Raises a ValueError for targets and weights of another shape, which might be broadcast."""
+    for name, shape in shapes.items():
+        label = f"`{name}` of y" if isinstance(y, dict) else "y"
+        target = y.get(name) if isinstance(y, dict) else y
+        if target is None or tuple(target.shape) != tuple(shape):
+            received = "none" if target is None else f"shape {tuple(target.shape)}"
+            raise ValueError(f"{label} must have the shape {tuple(shape)} for this batch. Received: {received}.")
+        weights = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight
+        if weights is not None and tuple(weights.shape) not in (tuple(shape), tuple(shape[:1])):
+            raise ValueError(
+                f"Weights of {label} must have its shape, {tuple(shape)}, or one value a row, ({shape[0]},). Received: "
+                f"shape {tuple(weights.shape)}."
+            )
+
+
+def slot_shape(x):
+    """The shape of the slots of a batch: of its `masked_positions`, or of its tokens."""
+    slots = x.get("masked_positions")
+    return x["token_ids"].shape if slots is None else slots.shape
+
+
 def as_objective(source, cls, **arguments):
     """`source` as an objective of class `cls`: one already, a backbone for a new one, or a folder of its family."""
     if isinstance(source, cls):
@@ -122,6 +144,15 @@ class Objective(Trainable):
             )
         super().compile(optimizer, metrics=metrics, **kwargs)
 
+    def target_shapes(self, x):
+        """{name: shape} of the targets of a batch, whose y is a dict of these names or, of one target, an array."""
+        return {}
+
+    def check_batch(self, x, y=None, sample_weight=None):
+        super().check_batch(x, y, sample_weight)
+        if y is not None:
+            check_targets(self.target_shapes(x), y, sample_weight)
+
     def mean_loss(self, x, values, weights, target=None):
         """`weighted_mean` of one target, by the batch's `loss_normalizer`, scaled for tf.distribute's sum.
 
@@ -140,6 +171,9 @@ class PairObjective(Objective):
     """Base of objectives over two models, which are objectives themselves: the attributes that `PARTS` names."""
 
     PARTS = ()
+
+    def trained_parts(self):
+        return [getattr(self, part) for part in self.PARTS]
 
     def get_config(self):
         config = super().get_config()

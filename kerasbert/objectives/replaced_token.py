@@ -1,5 +1,6 @@
 """Replaced token detection: ELECTRA's generator and discriminator, trained together."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from .objective import (
     check_labels,
     correct,
     cross_entropy,
+    slot_shape,
     slot_weights,
     token_weights,
 )
@@ -187,6 +189,9 @@ class ReplacedTokenDetection(PairObjective):
 
     # === What this objective says of itself ===
 
+    def target_shapes(self, x):
+        return {} if x.get("masked_positions") is None else {"tokens": slot_shape(x)}
+
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
         self.generator.backbone.check_inputs(x)
@@ -210,13 +215,12 @@ class ReplacedTokenDetection(PairObjective):
             dtype: a Keras dtype policy.
             **overrides: arguments of this class, or fields of both configs.
         """
-        from ..checkpoints import presets
+        from ..checkpoints import fields, presets
 
         own = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
             folder = presets.find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
-            if (folder / "kerasbert.json").exists():
-                own = {**presets.read_json(folder / "kerasbert.json").get("arguments", {}), **own}
+            own = {**(fields.read_saved(folder).get("arguments") or {}), **own}
             generator, discriminator = folder / "generator", folder / "discriminator"
         else:
             generator, discriminator = f"{path}_generator", path
@@ -226,15 +230,27 @@ class ReplacedTokenDetection(PairObjective):
         return cls(*parts if load_weights else (part.backbone for part in parts), **own)
 
     def save_to_preset(self, path, **options):
-        """Writes `generator/` and `discriminator/`, each a model folder of its own that `kerasbert.load` reads, too."""
-        from ..checkpoints.tensor_files import write_json
+        """Writes `generator/` and `discriminator/`, each a model folder of its own.
+
+        The folder itself is one of transformers for the discriminator, whose weights an index points to; backbones and
+        tasks take the discriminator from it, too. `kerasbert.load` gives both halves.
+        """
+        from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
 
         folder = Path(path)
         for name, half in (("generator", self.generator), ("discriminator", self.discriminator)):
-            half.tokenizer = self.tokenizer
             if self.embedding_sharing == "disentangled":
                 half = _moved(half, with_embeddings(half.backbone))
             half.save_to_preset(folder / name, **options)
+            if self.tokenizer is not None:
+                self.tokenizer.save(folder / name)
+        where = TensorFiles(folder / "discriminator").where.items()
+        where = {name: f"discriminator/{file}" for name, file in where if not name.startswith("kerasbert.")}
+        size = sum((folder / file).stat().st_size for file in set(where.values()))
+        write_json(folder / f"{WEIGHTS}.index.json", {"metadata": {"total_size": size}, "weight_map": where})
+        write_json(folder / "config.json", json.loads((folder / "discriminator" / "config.json").read_text()))
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder)
         write_json(folder / "kerasbert.json", {"class": type(self).__name__, "arguments": self.arguments()})
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ..backend.compilation import compiled
 from ..data.bucketing import bucket_width
 from ..models.backbone import checked_inputs
+from ..models.feeding import check_texts
 from .objective import Objective, cross_entropy
 
 LOGITS = 1 << 25  # most logits of a batch: 128 MiB
@@ -121,6 +122,7 @@ class MaskedScoring(Scoring):
         Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity" (of its pseudo-log-likelihood),
             "token_scores"}; for one str its dict alone. Special tokens are not scored.
         """
+        check_texts(texts, "score")
         if isinstance(texts, str):
             return self.score([texts], within_words, batch_size)[0]
         tokenizer = self.require_tokenizer()
@@ -168,6 +170,7 @@ class NextTokenScoring(Scoring):
         Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for one str its
             dict alone. The answers of a `Seq2SeqLM` are scored with their end token.
         """
+        check_texts(texts, "score")
         if isinstance(texts, str):
             return self.score([texts], contexts, batch_size)[0]
         contexts = [contexts] * len(texts) if contexts is None or isinstance(contexts, str) else list(contexts)

@@ -116,14 +116,21 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
 
     # === What this objective says of itself ===
 
+    def target_shapes(self, x):
+        return {"tokens": x["decoder_token_ids"].shape}
+
     def check_batch(self, x, y=None, sample_weight=None):
-        super().check_batch(x, y, sample_weight)
-        if y is not None and x.get("decoder_token_ids") is None:
-            raise ValueError(
-                "An encoder-decoder learns to write `decoder_token_ids`; without them its encoder reads the targets. "
-                f"Received: {', '.join(sorted(x))}. Use `Seq2SeqBatches`, or `DenoisingBatches` with "
-                'layout="encoder_decoder".'
+        if isinstance(x, dict) and x.get("decoder_token_ids") is None:
+            learns = (
+                "" if y is None else " An encoder-decoder learns from them; without, its encoder reads the targets."
             )
+            raise ValueError(
+                "A sequence-to-sequence model predicts what follows each of the `decoder_token_ids`, which begin with "
+                f"the start token {self.backbone.config.decoder_start_id}.{learns} Received: {', '.join(sorted(x))}. "
+                'Use `Seq2SeqBatches`, or `DenoisingBatches` with layout="encoder_decoder"; generate(sources) needs no '
+                "more than sources."
+            )
+        super().check_batch(x, y, sample_weight)
 
     def arguments(self):
         return {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}

@@ -55,3 +55,6 @@ class SkipGram(Objective):
         super().check_batch(x, y, sample_weight)
         if x.get("context_ids") is None:
             raise ValueError(f"Skip-gram needs `context_ids`, as SkipGramBatches has them. Received: {sorted(x)}.")
+
+    def target_shapes(self, x):
+        return {} if x.get("context_ids") is None else {"near": x["context_ids"].shape}

@@ -9,7 +9,16 @@ from ..backend.compilation import concrete_array
 from ..data import SpanMaskBatches
 from ..data.corpora import Corpus
 from ..layers.embeddings import gather_positions
-from .objective import Objective, Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_weights
+from .objective import (
+    Objective,
+    Perplexity,
+    WeightedMean,
+    check_labels,
+    correct,
+    cross_entropy,
+    slot_shape,
+    slot_weights,
+)
 
 SPAN_KEYS = ("span_left", "span_right", "span_offset")
 
@@ -91,6 +100,9 @@ class SpanBoundary(Objective):
             )
 
     # === What this objective says of itself ===
+
+    def target_shapes(self, x):
+        return dict.fromkeys(("tokens", "boundary"), slot_shape(x))
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)

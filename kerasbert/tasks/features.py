@@ -1,10 +1,12 @@
 """A frozen backbone as a source of features: its hidden layers, mixed or side by side, under a head of their own."""
 
+import contextlib
 import inspect
 
 import keras
 from keras import ops
 
+from ..backend.gradients import no_gradients
 from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
@@ -91,10 +93,14 @@ class FeatureHead(keras.layers.Layer):
         return self.dense(self.dropout(x))
 
 
-def hidden_states(backbone, inputs, training=None):
-    """(every hidden state of a backbone, bool (b, s) of the real tokens). A frozen one does not drop anything out."""
+def hidden_states(backbone, inputs, training=None, frozen=True):
+    """(hidden states of a backbone, bool (b, s) of the real tokens), without dropout and gradient of a frozen one."""
+    frozen = frozen or not backbone.trainable
     options = {"hidden_states": True} if "hidden_states" in inspect.signature(backbone.call).parameters else {}
-    outputs = backbone(inputs, training=training and backbone.trainable, **options)
+    with no_gradients() if frozen else contextlib.nullcontext():
+        outputs = backbone(inputs, training=training and not frozen, **options)
+    if frozen:
+        outputs = keras.tree.map_structure(lambda x: None if x is None else ops.stop_gradient(x), outputs)
     states = outputs.get("hidden_states") or [outputs["sequence_output"]]
     states = states["encoder"] if isinstance(states, dict) else states
     real = outputs.get("real_tokens")

@@ -9,7 +9,7 @@ from ..data.task_batches import TaskBatches
 from ..models.trainable import Trainable
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
-from .task import weighted_loss
+from .standard_losses import loss_on_logits
 from .text_classifier import TextClassifier
 from .token_classifier import TokenClassifier
 
@@ -49,10 +49,13 @@ class MultiTask(Trainable):
             self.tasks[name] = CLASSES[cls](backbone, tokenizer=tokenizer, name=name, **arguments)
         self.loss_weights = dict.fromkeys(self.tasks, 1.0)
         losses = {name: task.default_loss() for name, task in self.tasks.items()}
-        self.task_losses = {n: loss if isinstance(loss, dict) else weighted_loss(loss) for n, loss in losses.items()}
+        self.task_losses = {n: loss if isinstance(loss, dict) else loss_on_logits(loss) for n, loss in losses.items()}
         self.loss_trackers = {name: keras.metrics.Mean(name=f"{name}_loss") for name in self.tasks}
         self.task_metrics = {name: _renamed(name, task.default_metrics()) for name, task in self.tasks.items()}
         self.build_now()
+
+    def trained_parts(self):
+        return list(self.tasks.values())
 
     def example_inputs(self):
         return {"tasks": {name: task.example_inputs() for name, task in self.tasks.items()}}
@@ -97,13 +100,9 @@ class MultiTask(Trainable):
         return losses(y, y_pred, weights)
 
     def _idle(self, active):
-        """Trainable variables that this step may not reach; Keras on torch complains of those without a gradient."""
-        shared = {id(variable) for variable in self.backbone.trainable_variables}
-        for name, task in self.tasks.items():
-            if name not in active:
-                yield from (v for v in task.trainable_variables if id(v) not in shared)
-        if getattr(self.backbone, "pooler", None) is not None:
-            yield from self.backbone.pooler.trainable_variables
+        """Trained variables that this step does not reach; Keras on torch complains of those without a gradient."""
+        reached = {id(variable) for name in active for variable in self.tasks[name].trainable_variables}
+        return [variable for variable in self.trainable_variables if id(variable) not in reached]
 
     # === Data ===
 

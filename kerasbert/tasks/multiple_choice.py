@@ -7,7 +7,8 @@ from keras import ops
 from ..data.bucketing import BucketedBatches
 from ..data.choices import encode_choices
 from ..layers.masks import real_tokens
-from .task import Task, is_of_choices, stored_labels
+from ..models.feeding import check_texts
+from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
 
 NOT_THERE = -3e4  # the score of a choice that is padding; float16 can hold it
 
@@ -46,12 +47,16 @@ class MultipleChoice(Task):
 
     def call(self, inputs):
         choices = ops.shape(inputs["token_ids"])[1]
-        rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
+        rows = as_rows(inputs)
         logits = ops.reshape(self.choice(self.backbone.summarize(rows)), (-1, choices))
         real = real_tokens(rows)
         if real is None:
             return logits
         return ops.where(ops.reshape(ops.any(real, axis=-1), (-1, choices)), logits, NOT_THERE)
+
+    def inputs_of_backbone(self, x):
+        check_texts_together(x, "(b, c, s), the choices of each example")
+        return as_rows(x)
 
     def default_loss(self):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -84,6 +89,7 @@ class MultipleChoice(Task):
 
         Returns: for each example {"choice" (its number), "text", "score" (probability), "scores"}.
         """
+        check_texts(examples, "choose", "a tuple (context, choices)")
         if isinstance(examples, tuple):
             return self.choose([examples], batch_size)[0]
         if not len(examples):

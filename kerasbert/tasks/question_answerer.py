@@ -6,6 +6,7 @@ import keras
 
 from ..data.bucketing import BucketedBatches
 from ..data.questions import QuestionRows
+from ..models.feeding import check_texts
 from .task import Task
 
 
@@ -92,6 +93,7 @@ class QuestionAnswerer(Task):
             `context[start:stop]` and `score` its share of the probability among the 20 best spans; or a list of them,
             best first, for `n_best` above 1. Without an answer the text is "" and start and stop are 0.
         """
+        check_texts(questions, "answer", "a pair (question, context)")
         if isinstance(questions, tuple):
             return self.answer([questions], n_best, null_threshold, batch_size)[0]
         if n_best < 1:

@@ -5,7 +5,10 @@ import re
 import keras
 import numpy as np
 
+from ..models.feeding import is_text
+from ..models.inputs import check_keys
 from ..models.trainable import Trainable
+from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 
 class Task(Trainable):
@@ -16,15 +19,28 @@ class Task(Trainable):
 
     def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
         """As Keras's `compile`. Losses are means over the sum of the weights, and metrics count by weight, too: the
-        last batch of a pass is filled with rows of weight 0."""
-        loss = self.default_loss() if loss is None else loss
-        if not isinstance(loss, (dict, list, tuple)):
-            loss = weighted_loss(loss)
+        last batch of a pass is filled with rows of weight 0.
+
+        Losses and metrics of Keras need not be told that outputs are logits, and take labels as numbers, names or
+        one-hot rows; see `standard_losses`.
+        """
+        problem = getattr(self, "problem", "classes")
+        loss = mapped(lambda part: loss_on_logits(part, problem), self.default_loss() if loss is None else loss)
+        metrics, weighted_metrics = (
+            mapped(lambda part: metric_on_logits(self._named_metric(part), problem), part)
+            for part in (metrics, weighted_metrics)
+        )
         if metrics is None and weighted_metrics is None:
-            metrics = self.default_metrics()
+            metrics = mapped(lambda part: metric_on_logits(part, problem), self.default_metrics())
         if metrics is not None and weighted_metrics is None:
             metrics, weighted_metrics = None, metrics
         super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
+
+    def _named_metric(self, metric):
+        """ "accuracy" as the task measures it, where it has one accuracy; other metrics as they are."""
+        defaults = self.default_metrics() if metric in ("accuracy", "acc") else None
+        found = [one for one in defaults or () if getattr(one, "name", None) == "accuracy"]
+        return found[0] if found else metric
 
     needs_targets = True
     label_head = None  # the kind of head whose outputs are labels
@@ -47,12 +63,41 @@ class Task(Trainable):
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
 
 
-def weighted_loss(loss):
-    """A Keras loss, or the name of one, as a mean over the sum of the weights; a function as it is."""
-    loss = keras.losses.get(loss)
-    if isinstance(loss, keras.losses.Loss) and loss.reduction == "sum_over_batch_size":
-        loss.reduction = "mean_with_sample_weight"
-    return loss
+def zipped_columns(x):
+    """(firsts, seconds), a tuple of lists of texts of one length -> a list of tuples; anything else as it is."""
+    if not isinstance(x, tuple) or len(x) < 2 or any(isinstance(part, (str, tuple, dict)) for part in x):
+        return x
+    if not all(is_text(part) and len(part) and isinstance(list(part[:1])[0], str) for part in x):
+        return x
+    sizes = [len(part) for part in x]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"Columns of texts must have one length. Received: columns of {sizes} texts.")
+    return list(zip(*x, strict=True))
+
+
+def as_rows(inputs):
+    """A batch of examples of c texts each as one of their texts: (b, c, ...) -> (b * c, ...)."""
+
+    def flat(array):
+        sizes = (-1, *keras.ops.shape(array)[2:])
+        return array.reshape(sizes) if isinstance(array, np.ndarray) else keras.ops.reshape(array, sizes)
+
+    return {key: flat(array) for key, array in inputs.items()}
+
+
+def check_texts_together(x, wanted):
+    """Raises a ValueError unless every array of a batch has the (b, c) of its `token_ids`."""
+    check_keys(x)
+    first = tuple(getattr(x["token_ids"], "shape", ()))
+    if len(first) != 3:
+        raise ValueError(f"`token_ids` must be {wanted}. Received: shape {first}.")
+    for key, array in x.items():
+        shape = tuple(getattr(array, "shape", ()))
+        pairs = zip(shape[:2], first[:2], strict=False)
+        if len(shape) < 2 or any(a != b for a, b in pairs if a is not None and b is not None):
+            raise ValueError(
+                f"`{key}` must begin with the sizes (b, c) of `token_ids`, {first[:2]}. Received: {shape}."
+            )
 
 
 def label_ids(names, labels):

@@ -5,9 +5,10 @@ import numpy as np
 
 from ..data.bucketing import BucketedBatches
 from ..data.examples import encode_texts
+from ..models.feeding import check_texts
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
-from .task import Task, label_ids, label_names, with_stored_labels
+from .task import Task, label_ids, label_names, with_stored_labels, zipped_columns
 
 _PROBLEMS = {
     "classes": "single_label_classification",
@@ -29,8 +30,9 @@ class TextClassifier(Task):
             see `AnswerNetwork`. MT-DNN has 5.
         classifier_dropout: rate in front of the output, which MT-DNN sets by task. Default: that of the backbone's
             config.
-        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: freezes the backbone and
-            reads the mean of its hidden layers; see `FeatureHead`.
+        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: reads the mean of the hidden
+            layers of the backbone, which this model does not train; see `FeatureHead`. `trains_backbone = True` on the
+            model, before `compile`, trains it after all.
         tokenizer: for text.
 
     Call:
@@ -73,6 +75,7 @@ class TextClassifier(Task):
         self.answer_steps = answer_steps
         self.classifier_dropout = classifier_dropout
         self.features = feature_options(features) if features else None
+        self.trains_backbone = not features
         own = dict(dtype=self.dtype_policy)
         if answer_steps:
             rate = getattr(backbone.config, "dropout", 0.1) if classifier_dropout is None else classifier_dropout
@@ -82,7 +85,6 @@ class TextClassifier(Task):
         elif self.features:
             own |= {} if classifier_dropout is None else dict(dropout=classifier_dropout)
             self.feature_head = FeatureHead(len(self.labels), pool=True, name="feature_head", **self.features, **own)
-            backbone.trainable = False
         else:
             self.classifier = backbone.make_head("classifier", classifier_dropout, num_labels=len(self.labels))
         self.build_now()
@@ -95,7 +97,7 @@ class TextClassifier(Task):
         if self.answer_steps:
             return self.answer_network(self.backbone(inputs)["sequence_output"], inputs, training=training)
         if self.features:
-            return self.feature_head(*hidden_states(self.backbone, inputs, training))
+            return self.feature_head(*hidden_states(self.backbone, inputs, training, not self.trains_backbone))
         return self.classifier(self.backbone.summarize(inputs))
 
     # === Loss and metrics ===
@@ -116,6 +118,9 @@ class TextClassifier(Task):
 
     # === Text ===
 
+    def examples_of(self, x):
+        return zipped_columns(x)
+
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         encoded = encode_texts(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
@@ -124,6 +129,7 @@ class TextClassifier(Task):
     def encode_labels(self, labels):
         """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1).
 
+        Rows of one value a label, one-hot or probabilities, stay what they are.
         Several labels of a text are a list of them, or a row with 0 or 1 for each of the labels that there are.
         """
         if self.problem == "score":
@@ -133,7 +139,8 @@ class TextClassifier(Task):
                 raise ValueError(f"Targets must be finite numbers. Received: {scores[wrong[0], 0]}, as {wrong[0]}.")
             return scores
         if self.problem == "classes":
-            return label_ids(self.labels, labels)
+            is_rows = getattr(labels, "ndim", 1) == 2 or (len(labels) and np.ndim(labels[0]) == 1)
+            return np.asarray(labels, "float32") if is_rows else label_ids(self.labels, labels)
         if self._are_rows(labels):
             rows = np.asarray(labels, "float32")
             if rows.shape[1] != len(self.labels):
@@ -160,6 +167,15 @@ class TextClassifier(Task):
         super().check_batch(x, y, sample_weight)
         if y is None:
             return
+        if self.problem != "score" and y.ndim == 2 and y.shape[1] not in (1, len(self.labels)):
+            raise ValueError(
+                f"Rows of targets must have one value for each of the {len(self.labels)} labels. Received: "
+                f"{y.shape[1]}."
+            )
+        if self.problem == "classes" and y.ndim == 2 and y.shape[1] == len(self.labels):
+            if not (np.isfinite(y).all() and y.min(initial=0) >= 0 and y.max(initial=0) <= 1):
+                raise ValueError("Rows of targets must be between 0 and 1. Received: other values.")
+            return
         if self.problem == "classes" and y.size and not (y.min() >= 0 and y.max() < len(self.labels)):
             wrong = y.max() if y.max() >= len(self.labels) else y.min()
             raise ValueError(
@@ -180,6 +196,8 @@ class TextClassifier(Task):
         Returns: for each text {"label", "score", "scores"}: the best label and its probability, and all of them by
             name; with problem="labels", {"labels", "scores"} of those above one half; with "score", {"score"}.
         """
+        check_texts(texts, "classify", "a text or a pair")
+        texts = self.examples_of(texts)
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], batch_size)[0]
         if not len(texts):

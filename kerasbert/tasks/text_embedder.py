@@ -11,11 +11,14 @@ from ..backend.distribution import num_replicas
 from ..data.bucketing import BucketedBatches, batches_by_length, resized, row_lengths
 from ..data.examples import encode_texts
 from ..data.files import write_text
+from ..data.json_files import inside, shortened
 from ..layers.embeddings import gather_positions, last_tokens
 from ..layers.masks import real_tokens
 from ..models.backbone import checked_inputs
+from ..models.feeding import check_texts
+from .sentence_files import read_modules, read_pooling, read_settings
 from .sentence_objectives import cosine_losses, pair_features, ranking_losses, triplet_losses, unit
-from .task import Task, label_ids
+from .task import Task, as_rows, check_texts_together, label_ids, zipped_columns
 
 
 def _mean(x, real, power=1.0):
@@ -140,8 +143,7 @@ class TextEmbedder(Task):
         if inputs.get("sequence_ids") is not None:
             raise ValueError("An embedder pools whole rows. Received: packed rows (`sequence_ids`).")
         if len(inputs["token_ids"].shape) == 3:
-            rows = {key: ops.reshape(array, (-1, *ops.shape(array)[2:])) for key, array in inputs.items()}
-            vectors = self.call(rows)
+            vectors = self.call(as_rows(inputs))
             vectors = ops.reshape(vectors, (-1, ops.shape(inputs["token_ids"])[1], vectors.shape[-1]))
             if self.pair_classifier is not None and not self.pair_classifier.built:
                 self.pair_classifier(pair_features(vectors))
@@ -154,6 +156,12 @@ class TextEmbedder(Task):
         if self.normalize:
             pooled = unit(pooled)
         return pooled
+
+    def inputs_of_backbone(self, x):
+        if not isinstance(x, dict) or len(getattr(x.get("token_ids"), "shape", ())) != 3:
+            return x
+        check_texts_together(x, "(b, c, s), the texts of each example")
+        return as_rows(x)
 
     # === Training ===
 
@@ -195,6 +203,9 @@ class TextEmbedder(Task):
         if self.lowercase:
             texts = [t.lower() if isinstance(t, str) else tuple(part.lower() for part in t) for t in texts]
         return encode_texts(self.require_tokenizer(), texts, self.max_length)
+
+    def examples_of(self, x):
+        return zipped_columns(x)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """`x`: texts, or tuples of as many texts as the objective takes; `y` as the objective takes it."""
@@ -244,6 +255,7 @@ class TextEmbedder(Task):
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
         """
+        check_texts(texts, "embed")
         if isinstance(texts, str):
             return self.embed([texts], batch_size, prompt)[0]
         prompt = self.default_prompt if prompt is None else prompt
@@ -296,21 +308,20 @@ class TextEmbedder(Task):
         """Of a sentence-transformers folder: where the encoder lies, and what the other modules say."""
         if not (folder / "modules.json").exists():
             return folder, own
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        modules = read_modules(folder)
         kinds = [module["type"].rpartition(".")[2] for module in modules]
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
             raise ValueError(
                 "kerasbert has embedders of a Transformer, a Pooling and perhaps a Normalize. "
-                f"Received: {folder} with {', '.join(kinds)}."
+                f"Received: {folder} with {shortened(kinds)}."
             )
-        encoder = folder / modules[0]["path"]
-        settings = _read(encoder / "sentence_bert_config.json")
-        prompts = _read(folder / "config_sentence_transformers.json")
+        encoder, pooling = (inside(folder, module["path"], folder / "modules.json") for module in modules[:2])
+        settings, prompts = read_settings(encoder, folder)
         stored = {
-            "pooling": _stored_pooling(folder / modules[1]["path"] / "config.json"),
+            "pooling": _stored_pooling(pooling / "config.json"),
             "normalize": len(kinds) == 3,
             "max_length": settings.get("max_seq_length"),
-            "lowercase": settings.get("do_lower_case", False),
+            "lowercase": settings.get("do_lower_case") or False,
             "prompts": {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
             "default_prompt": prompts.get("default_prompt_name"),
         }
@@ -337,15 +348,12 @@ class TextEmbedder(Task):
 
 
 def _stored_pooling(path):
-    config = _read(path)
+    switches = [switch for _, switch in POOLINGS.values()]
+    config = read_pooling(path, switches)
     if config.get("include_prompt") is False:
         raise ValueError(f"kerasbert pools prompts with their texts. Received: include_prompt=false in {path}.")
     names = config.get("pooling_mode") or [name for name, (_, switch) in POOLINGS.items() if config.get(switch)]
     return names or "mean"
-
-
-def _read(path):
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _write(path, value):

@@ -6,7 +6,7 @@ from keras import ops
 
 from ..data.bucketing import BucketedBatches
 from ..data.tagging import TaggedRows, entities, tags_within
-from ..models.feeding import class_numbers
+from ..models.feeding import check_texts, class_numbers
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
 
@@ -16,6 +16,8 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
     """The share of tokens whose label is right; Keras's own averages every row first, whatever its width."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
+        if len(y_true.shape) == len(y_pred.shape):
+            y_true = ops.argmax(y_true, axis=-1)  # of one-hot rows
         labels, scores = ops.reshape(y_true, (-1,)), ops.reshape(y_pred, (-1, y_pred.shape[-1]))
         super().update_state(labels, scores, None if sample_weight is None else ops.reshape(sample_weight, (-1,)))
 
@@ -29,8 +31,9 @@ class TokenClassifier(Task):
         labels: the names of the labels in the order of the outputs, or how many there are. For entities in a scheme
             such as BIO: O, B-PER, I-PER, ...
         max_length: tokens of a row; longer sentences are read in windows. Default: what the backbone takes, up to 512.
-        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: freezes the backbone and
-            reads its hidden layers; see `FeatureHead`.
+        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: reads the hidden layers of
+            the backbone, which this model does not train; see `FeatureHead`. `trains_backbone = True` on the model,
+            before `compile`, trains it after all.
         tokenizer: for text.
 
     Call:
@@ -46,17 +49,17 @@ class TokenClassifier(Task):
         self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
         self.max_length = max_length or self.longest_row()
         self.features = feature_options(features) if features else None
+        self.trains_backbone = not features
         if self.features:
             options = dict(name="feature_head", dtype=self.dtype_policy)
             self.feature_head = FeatureHead(len(self.labels), **self.features, **options)
-            backbone.trainable = False
         else:
             self.tagger = backbone.make_head("tagger", num_labels=len(self.labels))
         self.build_now()
 
     def call(self, inputs, training=None):
         if self.features:
-            return self.feature_head(*hidden_states(self.backbone, inputs, training))
+            return self.feature_head(*hidden_states(self.backbone, inputs, training, not self.trains_backbone))
         return self.tagger(self.backbone(inputs))
 
     def default_loss(self):
@@ -86,8 +89,9 @@ class TokenClassifier(Task):
                 rows = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
                 lengths = np.asarray(x.get("lengths", np.full(len(y), y.shape[1])))
                 real = np.asarray(x.get("padding_mask", np.arange(y.shape[1]) < lengths[:, None]), bool)
-                sample_weight = (real & (y != -100)) * rows[:, None].astype("float32")
-            y = np.where(np.asarray(sample_weight) > 0, y, 0)
+                labelled = y != -100 if y.ndim == 2 else y.sum(axis=-1) > 0
+                sample_weight = (real & labelled) * rows[:, None].astype("float32")
+            y = np.where(np.asarray(sample_weight) > 0, y, 0) if y.ndim == 2 else y
         batches = super()._batches(x, y, sample_weight, *args, **kwargs)
         if class_weight is not None:
             class_weight = class_numbers(class_weight, self.labels)
@@ -120,6 +124,7 @@ class TokenClassifier(Task):
             list. A word without pieces, of control characters, has the label O (or the first one) and score 0; one
             that is in the piece of another goes on with its label: two ideographs of one piece are B-LOC, I-LOC.
         """
+        check_texts(sentences, "tag", "a sentence")
         if isinstance(sentences, str):
             return self.tag([sentences], batch_size)[0]
         if not len(sentences):
@@ -153,6 +158,8 @@ class TokenClassifier(Task):
         super().check_batch(x, y, sample_weight)
         if y is None:
             return
+        if tuple(y.shape) not in ((shape := tuple(x["token_ids"].shape)), (*shape, len(self.labels))):
+            raise ValueError(f"y must have the shape of `token_ids`, {shape}. Received: {tuple(y.shape)}.")
         counted = np.asarray(y) if sample_weight is None else np.asarray(y)[np.asarray(sample_weight) > 0]
         if counted.size and not (counted.min() >= 0 and counted.max() < len(self.labels)):
             wrong = counted.max() if counted.max() >= len(self.labels) else counted.min()

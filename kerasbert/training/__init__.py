@@ -7,6 +7,7 @@ from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
 from .progressive import ProgressiveAdamW, ProgressiveLamb
 from .reporting import Progress, RunLog, StopOnNaN, TensorBoardLog, plot_curves, read_log
 from .schedules import InverseSquareRoot, RootDecay, WarmupDecay
+from .stopping import RunStopped, StopOnRequest, StopRequest
 from .tensor_scaled import StableAdamW, TransformerAdafactor, TransformerLamb
 
 __all__ = [
@@ -20,8 +21,11 @@ __all__ = [
     "RootDecay",
     "RunCallback",
     "RunLog",
+    "RunStopped",
     "StableAdamW",
     "StopOnNaN",
+    "StopOnRequest",
+    "StopRequest",
     "TensorBoardLog",
     "TrainingDiverged",
     "TransformerAdafactor",

@@ -19,19 +19,20 @@ import keras
 import numpy as np
 import safetensors
 import safetensors.numpy
-from keras import ops
 
 from kerasbert.backend.distribution import is_first_process
 from kerasbert.backend.random_state import get_random_state, set_random_state
 
 from .counting import RunCallback, TrainingDiverged
+from .run_state import as_array, assign_all, is_finite, itemsize, metric_variables, run_variables, stable_name
 
 
 class Checkpoints(RunCallback):
     """Saves the whole state of a run at the end of every epoch, and restores it bit for bit.
 
     The state is every variable of the model (weights, memory, the seed generators of dropout) and of the optimizer in
-    their order, the step, and torch's own generators. Metrics start anew every epoch and are not part of it.
+    their order, the step, torch's own generators, and the rows of the run's log. Metrics start anew every epoch: they
+    are part of a checkpoint only when `save_within_epoch` writes it, which the next one replaces.
 
     Where several processes train one model together, each with all of its weights, the first one writes and all read.
 
@@ -39,17 +40,25 @@ class Checkpoints(RunCallback):
         folder: of the run, the same for all of its processes; created when missing.
         keep: how many of the newest checkpoints to keep, None for all.
         recipe: what identifies the run, as a dict that JSON can hold. A folder of another recipe is refused.
+        earlier: further recipes that the folder's checkpoints may have, of a run that was continued with another one.
+
+    Attributes:
+        log: the run's `RunLog`, whose rows are saved.
+        saved_log: what `log.state()` was in the checkpoint that was restored, or None.
     """
 
-    def __init__(self, folder, keep=3, recipe=None):
+    def __init__(self, folder, keep=3, recipe=None, earlier=()):
         super().__init__()
         if keep is not None and keep < 1:
             raise ValueError(f"`keep` must be at least 1, or None for all checkpoints. Received: keep={keep}.")
-        self.folder, self.keep, self.recipe = Path(folder), keep, recipe
+        self.folder, self.keep, self.recipe, self.earlier = Path(folder), keep, recipe, tuple(earlier)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._damaged = set()
         self._resumable = not self._steps()
         self._random_state = None
+        self._metrics = {}  # of an epoch that was stopped, until it goes on
+        self._within_epoch = None  # step of a checkpoint that the next one replaces
+        self.log = self.saved_log = None
 
     @property
     def newest(self):
@@ -66,12 +75,16 @@ class Checkpoints(RunCallback):
             )
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        step, state = self._newest_intact()
+        step, record, state = self._newest_intact()
         if state is not None:
-            _assign(_variables(model), state, self._path(step))
-            self._random_state = {
-                key.removeprefix("random/"): x for key, x in state.items() if key.startswith("random/")
-            }
+            self._random_state, self._metrics = (
+                {key.removeprefix(group): state.pop(key) for key in list(state) if key.startswith(group)}
+                for group in ("random/", "metrics/")
+            )
+            assign_all(run_variables(model), state, self._path(step))
+            self._saved_start = record.get("within_epoch")
+            self._within_epoch = None if self._saved_start is None else step
+        self.saved_log = record.get("log")
         self.step = model.initial_step = step
         self._resumable = True
         return step
@@ -93,12 +106,14 @@ class Checkpoints(RunCallback):
                 f"The mean of checkpoints needs as many. Received: last={last}, but {self.folder} holds {len(steps)}. "
                 "Use a smaller `last`, or Checkpoints(folder, keep=...) with a larger `keep`."
             )
-        variables = {_stable(key): variable for key, variable in _variables(model).items() if key.startswith("model/")}
+        variables = {
+            stable_name(key): variable for key, variable in run_variables(model).items() if key.startswith("model/")
+        }
         sums = {}
         for step in steps:
             for key, x in self._read(step)[1].items():
                 if key.startswith("model/") and not np.issubdtype(x.dtype, np.integer):
-                    sums[_stable(key)] = sums.get(_stable(key), 0) + x.astype("float64") / last
+                    sums[stable_name(key)] = sums.get(stable_name(key), 0) + x.astype("float64") / last
         for key, mean in sums.items():
             variables[key].assign(mean.astype(variables[key].dtype))
         return steps
@@ -116,7 +131,7 @@ class Checkpoints(RunCallback):
                 "training would not continue. Call `restore(model)` before `fit`, or use another folder."
             )
         super().on_train_begin(logs)
-        needed = sum(math.prod(v.shape) * _itemsize(v) for v in _variables(self.model).values())
+        needed = sum(math.prod(v.shape) * itemsize(v) for v in run_variables(self.model).values())
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise OSError(
@@ -127,6 +142,25 @@ class Checkpoints(RunCallback):
         if self._random_state is None:
             self._random_state = get_random_state()
 
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+        # The first step of the epoch, though the training may begin within it.
+        self._interval_start = epoch * (self.step + (self.params.get("steps") or 0)) // (epoch + 1)
+        saved, self._metrics = self._metrics, {}
+        if not saved:
+            return
+        found = {stable_name(f"metrics/{key}"): x for key, x in saved.items()}
+        variables = {stable_name(key): variable for key, variable in metric_variables(self.model).items()}
+        if self._saved_start != self._interval_start or found.keys() != variables.keys():
+            warnings.warn(
+                f"The run was stopped within an epoch, at step {self.step}, and goes on with another interval or other "
+                "metrics: what this epoch reports is of the rest of it alone.",
+                stacklevel=2,
+            )
+            return
+        for key, variable in variables.items():
+            variable.assign(found[key])
+
     def on_train_batch_begin(self, batch, logs=None):
         # Data loaders and validation draw from torch's generators, too, and not as often in a resumed run: every epoch
         # goes on where the steps of the one before it left them.
@@ -134,15 +168,27 @@ class Checkpoints(RunCallback):
             set_random_state(self._random_state)
 
     def on_epoch_end(self, epoch, logs=None):
+        if self.log is not None:
+            self.log.on_epoch_end(epoch, logs)  # its row is part of the checkpoint, whichever of the two comes first
         self.save(self.model)
 
-    def save(self, model):
+    def save_within_epoch(self, batch):
+        """Writes a checkpoint before batch `batch` of the epoch, so that the epoch goes on there.
+
+        To be called in `on_train_batch_begin`, of which Keras knows the batch exactly.
+        """
+        with self._lock:
+            self.step = max(self.step, self._epoch_start + batch)
+        self.save(self.model, within_epoch=True)
+
+    def save(self, model, within_epoch=False):
         """Writes the checkpoint of `self.step`, then removes those that `keep` does not cover.
 
         Of several processes, all but the first write nothing.
         """
-        state = {key: _array(variable) for key, variable in _variables(model).items()}
-        broken = [key for key, x in state.items() if not _finite(x)]
+        variables = run_variables(model) | (metric_variables(model) if within_epoch else {})
+        state = {key: as_array(variable) for key, variable in variables.items()}
+        broken = [key for key, x in state.items() if not is_finite(x)]
         if broken:
             raise TrainingDiverged(
                 f"After step {self.step}, {len(broken)} variables are not finite, {broken[0].split('/', 2)[2]} among "
@@ -161,6 +207,8 @@ class Checkpoints(RunCallback):
                 "backend": keras.backend.backend(),
                 "versions": _versions(),
                 "recipe": _plain(self.recipe),
+                "within_epoch": self._interval_start if within_epoch else None,
+                "log": self.log.state(self.step) if self.log is not None else None,
                 **_fingerprint(temporary),
             }
             path.with_suffix(".json").unlink(missing_ok=True)
@@ -180,6 +228,7 @@ class Checkpoints(RunCallback):
                 "again: it resumes there",
             ) from error
         self._prune()
+        self._within_epoch = self.step if within_epoch else None
 
     def describe_newest(self):
         """A sentence for error messages."""
@@ -196,8 +245,10 @@ class Checkpoints(RunCallback):
         return [step for step in self._steps() if step not in self._damaged]
 
     def _prune(self):
-        for step in self._good_steps()[: -self.keep] if self.keep else ():
-            self._path(step).with_suffix(".json").unlink()
+        replaced = [] if self._within_epoch in (None, self.step) else [self._within_epoch]
+        kept = [step for step in self._good_steps() if step not in replaced]
+        for step in replaced + (kept[: -self.keep] if self.keep else []):
+            self._path(step).with_suffix(".json").unlink(missing_ok=True)
             self._path(step).unlink(missing_ok=True)
         for path in self.folder.glob(".step_*.temporary"):
             path.unlink(missing_ok=True)
@@ -212,13 +263,13 @@ class Checkpoints(RunCallback):
                 self._damaged.add(step)
                 continue
             self._compare(record)
-            return step, state
+            return step, record, state
         if steps:
             raise ValueError(
                 f"All checkpoints in {self.folder} are damaged (steps {', '.join(map(str, steps))}). Restore the "
                 "files from a copy, or start again in another folder."
             )
-        return 0, None
+        return 0, {}, None
 
     def _read(self, step):
         path = self._path(step)
@@ -236,6 +287,8 @@ class Checkpoints(RunCallback):
             )
         if self.recipe is None or record["recipe"] is None:
             return
+        if record["recipe"] in map(_plain, self.earlier):
+            return
         here, there = (dict(_fields(recipe)) for recipe in (_plain(self.recipe), record["recipe"]))
         differing = [
             f"  {name}: {there.get(name, 'absent')} in the folder, {here.get(name, 'absent')} now"
@@ -247,53 +300,6 @@ class Checkpoints(RunCallback):
                 f"The folder {self.folder} holds a run of another recipe:\n" + "\n".join(differing) + "\n"
                 "Use another folder, or the recipe of the run."
             )
-
-
-def _variables(model):
-    """{key: variable} in the order of creation; the index makes keys unique, the path makes them readable."""
-    groups = {"model": model.variables, "optimizer": getattr(getattr(model, "optimizer", None), "variables", ())}
-    return {f"{group}/{i:05d}/{v.path}": v for group, variables in groups.items() for i, v in enumerate(variables)}
-
-
-def _assign(variables, state, path):
-    """Assigns after everything was compared, so that an error leaves the model as it was."""
-    saved = {_stable(key): x for key, x in state.items() if not key.startswith("random/")}
-    current = {_stable(key): variable for key, variable in variables.items()}
-    problems = [f"  only in the checkpoint: {key}" for key in saved.keys() - current.keys()]
-    problems += [f"  only in the model: {key}" for key in current.keys() - saved.keys()]
-    for key in saved.keys() & current.keys():
-        x, variable = saved[key], current[key]
-        if x.shape != tuple(variable.shape) or x.dtype.name != variable.dtype:
-            problems.append(f"  {key}: {x.dtype.name}{list(x.shape)} saved, {variable.dtype}{list(variable.shape)} now")
-    if problems:
-        shown = "\n".join(sorted(problems)[:20])
-        raise ValueError(
-            f"The checkpoint {path} belongs to another model or optimizer; {len(problems)} variables differ:\n{shown}"
-        )
-    for key, variable in current.items():
-        variable.assign(saved[key])
-
-
-def _stable(key):
-    """`model/00003/dense_7/kernel` without the 7: Keras numbers names by process, the index says which one it is.
-
-    Of an optimizer's variable only the name counts: the rest tells whether `fit` or `restore` built the optimizer.
-    """
-    group, index, path = key.split("/", 2)
-    path = path if group == "model" else path.rsplit("/", 1)[-1]
-    return f"{group}/{index}/{re.sub(r'_[0-9]+(?=[/_]|$)', '', path)}"
-
-
-def _array(variable):
-    return np.ascontiguousarray(ops.convert_to_numpy(variable)).reshape(variable.shape)
-
-
-def _itemsize(variable):
-    return 2 if "16" in variable.dtype else 8 if "64" in variable.dtype else 4
-
-
-def _finite(x):
-    return np.issubdtype(x.dtype, np.integer) or x.dtype == bool or bool(np.isfinite(x).all())
 
 
 def _fingerprint(path):

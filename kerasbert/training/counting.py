@@ -18,6 +18,7 @@ class RunCallback(keras.callbacks.Callback):
     """
 
     async_safe = True
+    count_tokens = None  # real tokens of steps [first, last) of the run; `fit` of our models sets it
 
     def __init__(self, tokens_per_step=None):
         super().__init__()
@@ -33,18 +34,24 @@ class RunCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch_start = self.step
-        self._clock_step, self._clock_start = self.step, time.perf_counter()
-        self._clock_now = self._clock_start
+        self._clock_now = time.perf_counter()
+        self._timed = [0, 0.0]  # steps, seconds
+        self._slow = []  # those that may have been compiled: (seconds a step, steps, seconds)
 
     def on_train_batch_end(self, batch, logs=None):
         with self._lock:
             step = self._epoch_start + batch + 1
             if step <= self.step:
                 return
-            self.step, self._clock_now = step, time.perf_counter()
-            if not self._warm:
-                # The first step compiles: the clock starts behind it.
-                self._warm, self._clock_step, self._clock_start = True, step, self._clock_now
+            now = time.perf_counter()
+            steps, seconds = step - self.step, now - self._clock_now
+            self.step, self._clock_now = step, now
+            if self._warm and seconds > steps * COMPILATION_SECONDS:
+                self._slow.append((seconds / steps, steps, seconds))
+            elif self._warm:
+                self._timed[0] += steps
+                self._timed[1] += seconds
+            self._warm = True  # the first step always compiles
             self.on_steps(logs or {})
 
     def on_steps(self, logs):
@@ -52,15 +59,31 @@ class RunCallback(keras.callbacks.Callback):
 
     @property
     def steps_per_second(self):
-        """Of this epoch, without compilation and validation; None until it is known."""
-        steps, seconds = self.step - self._clock_step, self._clock_now - self._clock_start
+        """Of this epoch, without validation and without the steps that compiled; None until it is known."""
+        steps, seconds = self._timed
+        for each, slow_steps, slow_seconds in sorted(self._slow):
+            if steps and each > COMPILATION_FACTOR * seconds / steps:
+                break
+            steps, seconds = steps + slow_steps, seconds + slow_seconds
         return steps / seconds if steps and seconds > 0 else None
 
     @property
     def tokens_per_second(self):
-        """None where the tokens of a step are not known."""
-        speed = self.steps_per_second
-        return self.tokens_per_step * speed if self.tokens_per_step and speed else None
+        """Real tokens, without padding; None where the tokens of a step are not known."""
+        steps, speed = self.step - self._epoch_start, self.steps_per_second
+        tokens = self.tokens_between(self._epoch_start, self.step)
+        return tokens / steps * speed if tokens and speed else None
+
+    def tokens_between(self, first, last):
+        """Tokens of steps [first, last) of the run: as many as were said, or the real ones; None if not known."""
+        if self._given_tokens_per_step is None and self.count_tokens is not None:
+            return self.count_tokens(first, last)
+        return self.tokens_per_step and self.tokens_per_step * (last - first)
+
+
+# A step that takes so long, and so many times as long as the others, has been compiled.
+COMPILATION_SECONDS = 1.0
+COMPILATION_FACTOR = 10
 
 
 class TrainingDiverged(ArithmeticError):

@@ -33,6 +33,8 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
         variable.trainable = False
     for layer in chosen:
         layer.enable_lora(rank, lora_alpha=alpha)
+    if hasattr(backbone, "note_depths"):
+        backbone.note_depths()  # of the new variables, too
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 

@@ -49,7 +49,7 @@ def adamw(
     Returns:
         A `TransformerAdamW`.
     """
-    scheduled = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+    scheduled = _is_schedule(learning_rate)
     if scheduled and (warmup or steps is not None):
         raise ValueError(
             "`warmup` and `steps` belong to a peak rate, a schedule has its own. "
@@ -97,9 +97,12 @@ class LayerRates:
     """What the optimizers of this package add to those of Keras, whichever they extend.
 
     - What is not decayed is part of the config and survives saving.
+    - `learning_rate = 1e-5` replaces a schedule from the next step on, also in programs that are compiled already; a
+      schedule as `learning_rate` counts from the first update of the optimizer.
     - Schedules count updates under gradient accumulation (Keras counts micro-batches).
-    - Rates may differ from layer to layer. Of n blocks, embeddings have depth 0, block i has i + 1, and what is on top
-      (heads, poolers, last norms) n + 2, as in ELECTRA's code; the decoupled decay follows the rate.
+    - Rates may differ from layer to layer. Of the n blocks that a backbone declares, block i has depth i + 1, what is
+      in front of them (embeddings) 0, and what is behind them (heads, poolers, last norms) n + 2, as in ELECTRA's code;
+      the decoupled decay follows the rate.
 
     Args:
         learning_rate, **options: of the optimizer of Keras.
@@ -131,6 +134,10 @@ class LayerRates:
                 f"{options['weight_decay']}. 0 or None turns it off."
             )
         super().__init__(learning_rate, **options)
+        self._given_rate = None  # a variable: what replaces the schedule, -1 for nothing
+        if _is_schedule(learning_rate):
+            no_rate = keras.initializers.Constant(-1.0)
+            self._given_rate = self.add_variable((), no_rate, dtype="float32", name="learning_rate")
         self.no_decay = tuple(no_decay)
         self.layer_decay = layer_decay
         self.unfreeze_every = unfreeze_every
@@ -144,20 +151,22 @@ class LayerRates:
 
     def _look_at(self, variables):
         """Finds the rate of every variable, and whether it decays."""
-        self._layer_rates = self._rates_by_layer([variable.path for variable in variables])
+        self._layer_rates = self._rates_by_layer(variables)
         patterns = [re.compile(pattern) for pattern in self.no_decay]
         kept = [v for v in variables if any(p.search(v.path) or p.search(v.name) for p in patterns)]
         super().exclude_from_weight_decay(var_list=kept)
 
-    def _rates_by_layer(self, paths):
-        if self.layer_decay is None and self.unfreeze_every is None and not self.rate_factors:
+    def _rates_by_layer(self, variables):
+        by_depth = self.layer_decay is not None or self.unfreeze_every is not None
+        if not by_depth and not self.rate_factors:
             return []
-        top = 2 + max((_depth(path) for path in paths if _depth(path) is not None), default=0)
+        depths = block_depths(variables) if by_depth else [None] * len(variables)
+        top = 2 + max((depth for depth in depths if depth is not None), default=0)
         rates = []
-        for path in paths:
-            below = 0 if _depth(path) is None else top - _depth(path)
+        for variable, depth in zip(variables, depths, strict=True):
+            below = 0 if depth is None else top - depth
             factor = (self.layer_decay or 1.0) ** below
-            factor *= next((f for pattern, f in self.rate_factors.items() if re.search(pattern, path)), 1.0)
+            factor *= next((f for pattern, f in self.rate_factors.items() if re.search(pattern, variable.path)), 1.0)
             rates.append((factor, (self.unfreeze_every or 0) * max(0, below - 1)))
         return rates
 
@@ -202,10 +211,34 @@ class LayerRates:
             super()._apply_weight_decay([variable])
         self.weight_decay = weight_decay
 
+    @property
+    def learning_rate(self):
+        return self._get_current_learning_rate()
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate):
+        if _is_schedule(learning_rate):
+            self._given_rate = self._learning_rate if self._given_rate is None else self._given_rate
+            self._given_rate.assign(-1.0)
+            self._learning_rate = learning_rate
+        elif self._given_rate is None:
+            keras.optimizers.Optimizer.learning_rate.fset(self, learning_rate)
+        else:
+            if not float(learning_rate) >= 0:
+                raise ValueError(f"`learning_rate` must be at least 0. Received: {learning_rate}.")
+            self._given_rate.assign(float(learning_rate))
+
     def _get_current_learning_rate(self):
-        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-            return self._learning_rate(self.iterations)
-        return super()._get_current_learning_rate()
+        if self._given_rate is None:
+            return super()._get_current_learning_rate()
+        given = ops.convert_to_tensor(self._given_rate)
+        return ops.where(given < 0, self._learning_rate(self.iterations), given)
+
+    @property
+    def schedule(self):
+        """The schedule that the rate follows now, or None."""
+        replaced = self._given_rate is None or float(ops.convert_to_numpy(self._given_rate)) >= 0
+        return None if replaced else self._learning_rate
 
     def get_config(self):
         names = ("layer_decay", "unfreeze_every", "rate_factors")
@@ -273,14 +306,23 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         return {**super().get_config(), "bias_correction": self.bias_correction}
 
 
+def _is_schedule(learning_rate):
+    return isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+
+
 def known_share(beta, step):
     """1 - beta ** step, without the digits that float32 would lose at the first steps."""
     return -ops.expm1(step * (math.log(beta) if beta else -math.inf))
 
 
-def _depth(path):
-    """How far up a variable is: 0 for embeddings, i + 1 for block i, None for what is on top of the blocks."""
-    block = re.search(r"block_(\d+)/", path)
-    if block:
-        return int(block.group(1)) + 1
-    return 0 if "embedding" in path else None
+def block_depths(variables):
+    """How far up variables are: 0 in front of the blocks, i + 1 in block i, None for what is behind them."""
+    depths = [getattr(variable, "block_depth", None) for variable in variables]
+    if -1 in depths or not any(depth is not None for depth in depths):
+        received = next((v.path for v, depth in zip(variables, depths, strict=True) if depth == -1), None)
+        raise ValueError(
+            "Rates by layer need a backbone that declares its `blocks`. Received: "
+            + (f"{received} of a backbone that does not." if received else "variables of no backbone.")
+            + " Use `rate_factors`, which go by the paths of variables."
+        )
+    return depths

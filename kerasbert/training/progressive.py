@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from .optimizers import TransformerAdamW, _depth
+from .optimizers import TransformerAdamW, block_depths
 from .tensor_scaled import TransformerLamb
 
 
@@ -24,8 +24,8 @@ class Progressive:
         super().__init__(learning_rate, **options)
         self.transfer_steps = transfer_steps
 
-    def _rates_by_layer(self, paths):
-        depths = [_depth(path) or 0 for path in paths]
+    def _rates_by_layer(self, variables):
+        depths = [depth or 0 for depth in block_depths(variables)]
         self._phase_steps = max(1, self.transfer_steps // max(1, *depths))
         return [depth - 1 for depth in depths]  # number of the block, -1 outside of them
 

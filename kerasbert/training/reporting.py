@@ -11,6 +11,7 @@ from pathlib import Path
 
 import keras
 
+from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 
 
@@ -35,10 +36,13 @@ class Progress(RunCallback):
         super().on_train_begin(logs)
         self._total = self.steps
         self._printed = time.perf_counter()
+        self._clock_now, self._report_seconds = None, 0.0  # the last report: validation and a checkpoint
         if not self.quiet and sys.stdout.isatty():
             self._bar = _rich_bar()
 
     def on_epoch_begin(self, epoch, logs=None):
+        if self._clock_now is not None:
+            self._report_seconds = time.perf_counter() - self._clock_now
         super().on_epoch_begin(epoch, logs)
         if self._total is None and self.params.get("steps"):
             self._total = self.step + (self.params["epochs"] - epoch) * self.params["steps"]
@@ -83,7 +87,9 @@ class Progress(RunCallback):
         if speed := self.steps_per_second:
             facts.append(f"{speed:.3g} steps/s")
             if self._total:
-                facts.append(f"{_duration((self._total - self.step) / speed)} left")
+                reports = (self._total - self.step) // (self.params.get("steps") or self._total)
+                left = (self._total - self.step) / speed + reports * self._report_seconds
+                facts.append(f"{_duration(left)} left")
         return "  ".join(facts)
 
 
@@ -91,38 +97,64 @@ class RunLog(RunCallback):
     """Appends a row to `log.jsonl` and `log.csv` at the end of every epoch.
 
     Columns: step, epoch, seconds and tokens (both of the whole run so far), tokens_per_second, learning_rate (of the
-    next update), and all metrics. A resumed run continues the files behind its first step; rows of steps that were
-    lost and will be trained again are removed. A run that starts at step 0 puts the files of an earlier one aside.
+    next update), and all metrics. Padding counts as no tokens where `fit` is given batches of ours. A resumed run
+    writes the files anew from the rows that its checkpoint holds. A run that starts at step 0 puts the files of an
+    earlier one aside.
 
     Args:
         folder: of the run; created when missing.
-        tokens_per_step: default: `model.tokens_per_step`.
+        tokens_per_step: default: what `fit` counts, or `model.tokens_per_step`.
+        checkpoints: the run's `Checkpoints`, which save the rows. Default: those that `fit` of our models is given.
+            Without any, a resumed run keeps the rows of the files up to its first step.
     """
 
-    def __init__(self, folder, tokens_per_step=None):
+    def __init__(self, folder, tokens_per_step=None, checkpoints=None):
         super().__init__(tokens_per_step)
-        self.folder = Path(folder)
+        self.folder, self.checkpoints = Path(folder), checkpoints
+        self.rows = []
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.rows = read_log(self.folder)
+        saved = None
+        if self.checkpoints is not None:
+            self.checkpoints.log, saved = self, self.checkpoints.saved_log
+        self.rows = saved["rows"] if saved else read_log(self.folder)
         if self.rows and not self.initial_step:
             self._put_aside()
         self.rows = [row for row in self.rows if row["step"] <= self.initial_step]
         self._write_all()
-        self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
-        self._tokens = self.rows[-1]["tokens"] if self.rows else (self.tokens_per_step or 0) * self.initial_step
+        last = saved or (self.rows[-1] if self.rows else {})
+        self._seconds_before = last.get("seconds", 0.0)
+        self._tokens_before = last.get("tokens")
+        if self._tokens_before is None:
+            self._tokens_before = (self.tokens_per_step or 0) * self.initial_step
         self._begin = time.perf_counter()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+        if self.rows and self.rows[-1]["step"] == self.step:
+            self._tokens_before = self.rows[-1]["tokens"] or 0
+
+    def state(self, step):
+        """What the checkpoint of a step keeps: the rows, and the seconds and tokens of the run so far."""
+        return {"rows": self.rows, "seconds": self._seconds(), "tokens": self._tokens(step)}
+
+    def _seconds(self):
+        return round(self._seconds_before + time.perf_counter() - self._begin, 3)
+
+    def _tokens(self, step):
         # Phases of a run may differ in their tokens a step.
-        self._tokens = (self._tokens or 0) + (self.tokens_per_step or 0) * (self.step - self._epoch_start)
+        return self._tokens_before + (self.tokens_between(self._epoch_start, step) or 0)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.rows and self.rows[-1]["step"] == self.step:
+            return
         row = {
             "step": self.step,
             "epoch": epoch + 1,
-            "seconds": round(self._seconds_before + time.perf_counter() - self._begin, 3),
-            "tokens": self._tokens or None,
+            "seconds": self._seconds(),
+            "tokens": self._tokens(self.step) or None,
             "tokens_per_second": self.tokens_per_second and round(self.tokens_per_second, 1),
             "learning_rate": _learning_rate(self.model),
             # JSON has no word for infinity.
@@ -161,6 +193,16 @@ class RunLog(RunCallback):
             if (self.folder / f"log.{suffix}").exists():
                 os.replace(self.folder / f"log.{suffix}", self.folder / f"log.{number}.{suffix}")
         self.rows = []
+
+
+def connect(callbacks, count_tokens) -> None:
+    """Tells callbacks of one `fit` how many tokens its steps have, and a `RunLog` which `Checkpoints` keep its rows."""
+    checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
+    for callback in callbacks:
+        if isinstance(callback, RunCallback):
+            callback.count_tokens = count_tokens
+        if isinstance(callback, RunLog) and callback.checkpoints is None:
+            callback.checkpoints = checkpoints
 
 
 def read_log(folder) -> list:

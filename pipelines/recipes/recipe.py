@@ -3,13 +3,14 @@
 import ast
 import copy
 import dataclasses
+import difflib
 import importlib
 import inspect
 import math
 import pkgutil
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import keras
 
@@ -179,7 +180,11 @@ class Recipe:
                 groups.append(setting)
             else:
                 options = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
-                raise ValueError(f"A recipe has {', '.join([*own, 'learning_rate', *options])}. Received: {setting!r}.")
+                known = [*own, "learning_rate", *(key for key, value in changed.items() if isinstance(value, dict))]
+                raise ValueError(
+                    f"A recipe has {', '.join([*own, 'learning_rate', *options])}. Received: {setting!r}."
+                    + did_you_mean(group, known)
+                )
         classes = object.__new__(Recipe)  # with the classes and sizes that were set, whose arguments the groups are
         classes.__dict__.update(changed)
         for setting in groups:
@@ -187,7 +192,9 @@ class Recipe:
             group, _, inner = name.partition(".")
             fields = classes.fields_of(group)
             if inner not in fields:
-                raise ValueError(f"`{group}` takes {', '.join(sorted(fields))}. Received: {setting!r}.")
+                raise ValueError(
+                    f"`{group}` takes {', '.join(sorted(fields))}. Received: {setting!r}.{did_you_mean(inner, fields)}"
+                )
             kind = fields[inner]
             if kind is typing.Any and changed[group].get(inner) is not None:
                 kind = type(changed[group][inner])
@@ -301,8 +308,14 @@ def find_recipe(name: str) -> Recipe:
     runs = all_recipes()
     joined = {key.replace(".", "_"): key for key in runs}
     if joined.get(name, name) not in runs:
-        raise ValueError(f"The recipes are {', '.join(sorted(runs))}. Received: {name!r}.")
+        raise ValueError(f"The recipes are {', '.join(sorted(runs))}. Received: {name!r}.{did_you_mean(name, runs)}")
     return runs[joined.get(name, name)]()
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message on a name that is not known: the nearest one that is, if any is near."""
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 # What the tiny twins have in common: runs of minutes on two cores. 0.02 suits a width of 768: at 128 it means a plateau

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="kernels for JAX")
+pytestmark = pytest.mark.backends("jax")
 
 if keras.backend.backend() == "jax":
     import jax

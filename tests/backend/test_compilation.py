@@ -6,7 +6,6 @@ import subprocess
 import sys
 import types
 
-import keras
 import numpy as np
 import pytest
 
@@ -24,7 +23,7 @@ print(jax.config.jax_compilation_cache_dir)
 """
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX keeps programs")
+@pytest.mark.backends("jax")
 def test_programs_are_kept_where_the_user_wants_them(tmp_path):
     def folder_of(*arguments, **environment):
         others = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}

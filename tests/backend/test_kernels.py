@@ -1,6 +1,5 @@
 """Every way that attention is computed gives what is written out here."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -43,7 +42,7 @@ def test_long_rows_in_half_precision():
     assert difference.max() < 0.03
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="written for JAX; others bring their own gradients")
+@pytest.mark.backends("jax")
 def test_gradients_of_long_rows():
     import jax
 

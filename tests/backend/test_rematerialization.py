@@ -9,7 +9,7 @@ from kerasbert.models import T5, Bert, BertConfig, T5Config
 from kerasbert.objectives import MaskedLM, Seq2SeqLM
 from tests.models.reference import to_numpy
 
-SIZES = dict(vocabulary_size=61, num_layers=3, num_heads=3, hidden_dim=24, feed_forward_dim=40, dropout=0.3)
+SIZES = dict(vocabulary_size=61, num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, dropout=0.3)
 
 
 def make_model(family, rematerialize, dtype=None, **sizes):
@@ -44,6 +44,7 @@ def trained(family, rematerialize, dtype=None):
     return losses, {weight.path: to_numpy(weight) for weight in model.trainable_variables}, model
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_training_is_the_same(family):
     plain_losses, plain, _ = trained(family, False)
@@ -56,7 +57,7 @@ def test_training_is_the_same(family):
     assert without_dropout[0] == without_dropout[1] != losses[1]
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch says what it keeps")
+@pytest.mark.backends("torch")
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_less_is_kept(dtype):
     import torch
@@ -80,7 +81,7 @@ def test_less_is_kept(dtype):
     assert kept[True] - weights < 0.5 * (kept[False] - weights)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="XLA says what a program keeps")
+@pytest.mark.backends("jax")
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_programs_keep_less(family):
     """Of 4 blocks the activations of one or two, and the inputs of the others."""

@@ -18,6 +18,8 @@ from benchmarks.demonstrations import (
 from kerasbert.models import Bert, BertConfig, XLNet, XLNetConfig
 from kerasbert.objectives import MaskedLM, PermutationLM
 
+pytestmark = pytest.mark.one_backend
+
 SIZE = dict(vocabulary_size=20, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, dropout=0.0)
 PAIRS = np.array([[5, 6], [7, 8]])
 

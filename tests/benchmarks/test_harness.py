@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.harness import difference, ratio
 
+pytestmark = pytest.mark.one_backend
+
 HARNESS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 
 SCRIPT = """

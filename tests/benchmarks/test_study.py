@@ -9,6 +9,8 @@ from benchmarks.study_report import COMPARISONS, report, values_of, verdict
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Bert, BertConfig
 
+pytestmark = pytest.mark.one_backend
+
 TEXT = 'We met Mary Antony there. She was not at home, "Miss Brown said; why? I know of no Brown House at all.\n'
 
 

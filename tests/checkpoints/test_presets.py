@@ -51,7 +51,8 @@ def test_shards_are_read_by_us_and_by_transformers(pretrained, tmp_path):
     model.save_to_preset(tmp_path, max_shard_size=20_000)
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2 and not (tmp_path / "model.safetensors").exists()
     assert_same_weights(model, kerasbert.load(tmp_path))
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     theirs, report = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     name = "bert.encoder.layer.1.output.dense.weight"
@@ -61,7 +62,8 @@ def test_shards_are_read_by_us_and_by_transformers(pretrained, tmp_path):
 @pytest.mark.parametrize("zipped", [True, False])
 def test_bin_files_of_transformers_4(pretrained, zipped, tmp_path):
     """Such files hold every alias and buffer, and names of the norms that were old even then."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     model, folder = pretrained
     files = TensorFiles(folder)
     state = {name: torch.from_numpy(np.array(files.read(name))) for name in files.keys()}
@@ -79,7 +81,8 @@ def test_bin_files_of_transformers_4(pretrained, zipped, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_files_are_widened(pretrained, dtype, tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
+
     _, folder = pretrained
     from safetensors.torch import load_file, save_file
 

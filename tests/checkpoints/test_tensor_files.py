@@ -9,6 +9,8 @@ import pytest
 
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
 
+pytestmark = pytest.mark.one_backend
+
 TENSORS = {
     "a.weight": np.arange(24, dtype="float32").reshape(4, 6),
     "a.bias": np.linspace(-1, 1, 6, dtype="float32"),
@@ -47,7 +49,8 @@ def test_arrays_are_written_in_their_order_in_memory_or_not(tmp_path):
 
 
 def test_bfloat16_round_trip(tmp_path):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    import ml_dtypes
+
     write_tensors(tmp_path, {"x": np.array([1.0, -2.5, 3.140625]).astype(ml_dtypes.bfloat16)})
     found = TensorFiles(tmp_path).read("x")
     assert found.dtype == "float32"
@@ -100,7 +103,8 @@ def test_damaged_and_missing_shards_are_named(tmp_path):
 
 
 def torch_tensors():
-    torch = pytest.importorskip("torch")
+    import torch
+
     base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
     return {
         "plain": base,
@@ -119,7 +123,7 @@ def torch_tensors():
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_torch_files_are_read_in_both_formats(zipped, tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
 
     tensors = torch_tensors()
     torch.save(tensors, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
@@ -133,7 +137,7 @@ def test_torch_files_are_read_in_both_formats(zipped, tmp_path):
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_state_dicts_of_modules_and_sharded_bin(zipped, tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
 
     state = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4)).state_dict()
     where = {}
@@ -149,7 +153,7 @@ def test_state_dicts_of_modules_and_sharded_bin(zipped, tmp_path):
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_truncated_torch_files(zipped, tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
 
     path = tmp_path / "pytorch_model.bin"
     torch.save(torch_tensors(), path, _use_new_zipfile_serialization=zipped)
@@ -171,7 +175,8 @@ def in_zip(path, content):
 
 
 def test_anything_but_tensors_is_refused_and_named(tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
+
     path = tmp_path / "pytorch_model.bin"
     in_zip(path, pickle.dumps({"x": Evil()}, protocol=2))
     with pytest.raises(ValueError, match="asks for __builtin__.eval, which was refused"):
@@ -192,7 +197,8 @@ def test_anything_but_tensors_is_refused_and_named(tmp_path):
 
 def test_a_tensor_may_not_reach_outside_its_storage(tmp_path):
     """A forged stride would read the memory of the process."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     path = tmp_path / "pytorch_model.bin"
     torch.save({"x": torch.arange(6.0).reshape(2, 3)}, path)
     with zipfile.ZipFile(path) as archive:

@@ -3,6 +3,8 @@ import pytest
 
 from kerasbert.data import ExampleBatches
 
+pytestmark = pytest.mark.one_backend
+
 
 def arrays(count=10):
     ids = np.arange(count * 3, dtype=np.int32).reshape(count, 3)

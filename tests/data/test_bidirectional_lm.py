@@ -5,6 +5,8 @@ import pytest
 
 from kerasbert.data import BidirectionalLMBatches, Corpus, Tokenizer, character_ids
 
+pytestmark = pytest.mark.one_backend
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):

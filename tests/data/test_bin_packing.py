@@ -5,6 +5,8 @@ import pytest
 
 from kerasbert.data.bin_packing import lay_out, pack, packed_keys
 
+pytestmark = pytest.mark.one_backend
+
 
 def rows_of(lengths, packed):
     order, starts = packed

@@ -1,10 +1,10 @@
 """Byte-pair encoding: the toy corpus of lectures under every rule, and subword-nmt's own files."""
 
-import collections
-
 import pytest
 
 from kerasbert.data.bpe import Codes, learn_bpe, symbols_of
+
+pytestmark = pytest.mark.one_backend
 
 TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 # End marks, ties -> the symbols that ten merges make.
@@ -37,18 +37,6 @@ def test_repeated_letters_merge_from_the_left():
     assert learn_bpe({"xxx": 2}, 5, None) == [("x", "x"), ("xx", "x")]
     assert learn_bpe({"ab": 1}, 5, None) == []  # rarer than `least`
     assert learn_bpe({"ab": 1}, 5, None, least=1) == [("a", "b")]
-
-
-def test_subword_nmt(shared_data):
-    """Its codes give its segmentation, and its corpus gives its codes, in their order."""
-    folder = shared_data / "metric_oracles" / "subword_nmt"
-    lines = (folder / "corpus.en").read_text(encoding="utf-8").rstrip("\n").split("\n")
-    expected = (folder / "corpus.bpe.ref.en").read_text(encoding="utf-8").rstrip("\n").split("\n")
-    codes = Codes.read(folder / "bpe.ref")
-    assert codes.end == "glued" and len(codes.merges) == 1_000
-    assert [codes.segment(line) for line in lines] == [line.strip() for line in expected]
-    counts = collections.Counter(word for line in lines for word in line.split(" ") if word)
-    assert learn_bpe(counts, 1_000) == codes.merges
 
 
 def test_files_of_codes(tmp_path):

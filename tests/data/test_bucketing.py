@@ -1,7 +1,17 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.bucketing import BucketedBatches, batches_by_length, bucket_width, row_lengths
+from kerasbert.data.bucketing import (
+    BucketedBatches,
+    batches_by_length,
+    bucket_width,
+    fine_width,
+    prediction_widths,
+    row_lengths,
+    training_widths,
+)
+
+pytestmark = pytest.mark.one_backend
 
 LENGTHS = np.array([3, 60, 17, 5, 33, 16, 30, 2, 70, 40, 9])
 
@@ -17,6 +27,9 @@ def examples(left=False):
 def test_widths_are_few():
     assert [bucket_width(n) for n in (1, 16, 17, 500, 513, 1_025)] == [16, 16, 32, 512, 1_024, 1_536]
     assert [bucket_width(n, limit=100) for n in (60, 70, 120)] == [64, 100, 120]
+    assert [fine_width(n) for n in (1, 13, 33, 64, 70, 201)] == [2, 14, 34, 64, 72, 208]
+    assert [fine_width(n, limit=71) for n in (60, 70, 120)] == [60, 71, 120]
+    assert max(fine_width(n) / n for n in range(32, 2_000)) < 1.0625 + 1e-9
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -26,13 +39,13 @@ def test_every_example_comes_once_a_pass_and_whole(left, shuffle):
     batches = BucketedBatches(
         examples(left), labels, batch_size=3, epochs=2, shuffle=shuffle, limit=100, steps_per_width=1
     )
-    assert len(batches) == 8
+    assert len(batches) == 8 and 1 < len(batches.widths) < 5
     orders = []
     for number in range(2):
         seen = []
         for x, y, weight in list(batches)[4 * number : 4 * number + 4]:
             width = x["token_ids"].shape[1]
-            assert len(y) == 3 and width in (16, 32, 64, 100)
+            assert len(y) == 3 and width in batches.widths
             real = weight > 0
             lengths = row_lengths({key: array[real] for key, array in x.items()})
             assert lengths.tolist() == LENGTHS[y[real]].tolist()
@@ -44,17 +57,49 @@ def test_every_example_comes_once_a_pass_and_whole(left, shuffle):
     assert (orders[0] != orders[1]) is shuffle
 
 
-def test_little_padding_and_one_batch_that_is_not_full():
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 513, 2_000).astype("int32")
-    batches = BucketedBatches(
-        {"token_ids": np.zeros((2_000, 512), "int32"), "lengths": lengths}, batch_size=32, steps_per_width=1
-    )
-    slots = sum(x["token_ids"].size for x, _, _ in batches)
-    assert lengths.sum() / slots > 0.7
-    assert sum((weight == 0).any() for _, _, weight in batches) == 1
-    widths = [x["token_ids"].shape[1] for x, _, _ in batches]
-    assert widths[:2] == [512, 16] and widths != sorted(widths)
+DRAWS = {
+    "questions": lambda generator, count: generator.poisson(9, count) + 3,
+    "sentences": lambda generator, count: generator.normal(24, 8, count),
+    "uniform": lambda generator, count: generator.integers(3, 513, count),
+}
+
+
+@pytest.mark.parametrize("count", [500, 501, 2_000, 10_000])
+@pytest.mark.parametrize("kind", DRAWS)
+def test_little_padding_with_few_widths(kind, count):
+    """From 500 examples on less than 15% of the slots are padding, and at most 8 programs are compiled."""
+    lengths = np.clip(DRAWS[kind](np.random.default_rng(0), count), 3, 512).astype("int32")
+    x = {"token_ids": np.zeros((count, 512), "bool"), "lengths": lengths}
+    batches = BucketedBatches(x, batch_size=32, limit=512)
+    rows, widths = batches._pass(0)
+    assert sorted(np.concatenate(rows).tolist()) == list(range(count))
+    assert len(batches.widths) <= 8 and 1 - lengths.sum() / (32 * sum(widths)) < 0.15
+    assert sum(len(part) < 32 for part in rows) == (count % 32 > 0)
+    assert widths[:2] == [max(widths), min(widths)] and widths != sorted(widths)
+    assert batches.tokens_per_step == round(lengths.sum() / len(widths))
+
+
+def test_a_pass_of_a_multiple_of_steps():
+    """So that reports come at equal distances and at the end of every pass; nothing is lost or repeated."""
+    batches = BucketedBatches(examples(), np.arange(len(LENGTHS)), batch_size=2, epochs=2, steps_per_width=1)
+    assert batches.steps_per_epoch == 6
+    for number, steps in ((3, 6), (4, 8), (5, 10)):
+        found = batches.in_multiples_of(number)
+        assert found.steps_per_epoch == steps and len(found) == 2 * steps
+        seen = [y[weight > 0].tolist() for _, y, weight in found]
+        for passed in (seen[:steps], seen[steps:]):
+            assert sorted(sum(passed, [])) == list(range(len(LENGTHS))) and all(passed)
+
+
+def test_widths_of_predictions_are_worth_their_programs():
+    assert prediction_widths([64, 32, 32, 16], cost=0) == [64, 32, 32, 16]
+    assert prediction_widths([64, 32, 32, 16], cost=1_000) == [64] * 4
+    assert prediction_widths([64, 32, 32, 16], cost=20) == [64, 32, 32, 32]
+    assert prediction_widths([64, 32, 32, 16], cost=20, compiled=[16]) == [64, 32, 32, 16]
+    assert prediction_widths([48, 32, 32, 16], cost=100, compiled=[64]) == [64] * 4
+    assert training_widths([40, 20, 18, 9], 1, 0.0) == [40] * 4
+    assert training_widths([40, 20, 18, 9], 4, 0.0) == [40, 20, 20, 9]  # within 4% of four widths
+    assert training_widths([40, 20, 18, 9], 4, 23.0) == [40, 20, 20, 20]  # no more than 12% of padding
 
 
 def test_any_step_at_once_and_from_any_start():
@@ -88,12 +133,21 @@ def test_tags_are_cut_with_their_tokens():
 
 
 def test_a_width_must_be_worth_its_program():
-    x = examples()  # 16 or less: 5, 17 to 32: 2, 33 to 64: 3, more: 1
-    for least, expected in ((1, {16, 32, 64, 70}), (3, {16, 64, 70}), (5, {16, 64, 70}), (6, {32, 70}), (99, {70})):
+    x = examples()
+    for least, most in ((1, 11), (3, 3), (6, 1), (99, 1)):
         batches = BucketedBatches(x, batch_size=1, steps_per_width=least, limit=70)
-        assert {row["token_ids"].shape[1] for row, _, _ in batches} == expected
-    widths = [row["token_ids"].shape[1] for row, _, _ in BucketedBatches(x, batch_size=1, epochs=100)]
-    assert set(widths) == {16, 32, 64, 128}
+        assert 1 <= len(batches.widths) <= most and (most == 1) == (len(batches.widths) == 1)
+    for shuffle in (True, False):
+        few = BucketedBatches({key: array[:3] for key, array in x.items()}, batch_size=2, shuffle=shuffle)
+        assert len(few.widths) == 1, "two steps"
+
+
+def test_predictions_of_other_texts_need_no_new_programs():
+    batches = BucketedBatches(examples(), batch_size=1, shuffle=False)
+    assert batches.for_prediction(cost=0).widths == [16, 24, 32, 48, 64, 96]
+    assert batches.for_prediction(cost=10_000).widths == [96]
+    assert batches.for_prediction(cost=10_000, compiled=[96, 128]).widths == [96]
+    assert batches.for_prediction(cost=10_000, compiled=[16, 64, 128]).widths == [16, 64, 128]
 
 
 def test_batches_by_length_are_of_few_shapes_and_have_little_padding():

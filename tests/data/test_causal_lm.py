@@ -5,6 +5,8 @@ from kerasbert.data import CausalLMBatches, Corpus, Tokenizer
 
 from .test_batches import same, sliced
 
+pytestmark = pytest.mark.one_backend
+
 
 def stream_of(corpus, end):
     """All documents, each with the end token behind it."""

@@ -3,6 +3,8 @@ import pytest
 
 from kerasbert.data.choices import encode_choices
 
+pytestmark = pytest.mark.one_backend
+
 
 def decoded(tokenizer, x, row, choice):
     ids = x["token_ids"][row, choice, : x["lengths"][row, choice]]

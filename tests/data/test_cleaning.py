@@ -20,6 +20,8 @@ from kerasbert.data.cleaning import (
     wet_pages,
 )
 
+pytestmark = pytest.mark.one_backend
+
 GOOD = ["The first line is long enough to stay.", "So is the second one of this page.", "And the third, as it happens."]
 
 

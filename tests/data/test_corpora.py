@@ -11,6 +11,8 @@ import pytest
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.data import corpora as module
 
+pytestmark = pytest.mark.one_backend
+
 
 @pytest.fixture
 def copy(corpus, tmp_path):
@@ -181,9 +183,62 @@ def test_tokens_are_verified(copy, wordpiece):
     damage(copy / "corpus.bin", 20, struct.pack("<H", 60_000))
     with pytest.raises(ValueError, match="ids below 200. Received: 60000 as token 10"):
         Corpus.open(copy).verify()
-    damage(copy / "corpus.bin", 20, struct.pack("<H", 7 if Corpus.open(copy).tokens[11] != 7 else 8))
+    damage(copy / "corpus.bin", 20, struct.pack("<H", 7))
+    damage(copy / "corpus.bin", 22, struct.pack("<H", 8))
     with pytest.raises(ValueError, match="digest"):
         Corpus.open(copy).plan("any", {}, lambda: [np.zeros((1, 1), int)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_tokens": "many"}, "'num_tokens' must be an integer of at least 1. Received: 'many'"),
+        ({"num_tokens": True}, "'num_tokens' must be an integer"),
+        ({"num_documents": None}, "'num_documents' must be an integer"),
+        ({"unknown_tokens": 10**9}, "'unknown_tokens' must be an integer of at most"),
+        ({"unigram_entropy": float("nan")}, "'unigram_entropy' must be a number"),
+        ({"sha256": "x"}, "'sha256' must be 64 hexadecimal digits"),
+        ({"sources": [1]}, "'sources' must be a list of names"),
+        ({"tokenizer": None}, "must be an object with the facts of the tokenizer"),
+        ({"tokenizer.vocabulary_size": 0}, "'vocabulary_size' must be an integer of at least 1"),
+        ({"tokenizer.vocabulary_size": 100_000}, "a type for ids below 100000. Received: uint16"),
+        ({"tokenizer.vocabulary_size": 60}, "must be an id below 60|ids below 60"),
+        ({"tokenizer.pad_id": 2.5}, "'pad_id' must be an id below 200, or null. Received: 2.5"),
+        ({"tokenizer.mask_id": 200}, "'mask_id' must be an id below 200"),
+        ({"tokenizer.hash": 5}, "'hash' must be 64 hexadecimal digits"),
+        ({"tokenizer.padding_side": "up"}, "'padding_side' must be left or right"),
+        ({"tokenizer.single": [["B", 0]]}, "the template 'single' must have A and ids below 200"),
+        ({"tokenizer.pair": [["A", 0], [900, 0], ["B", 1]]}, "the template 'pair' must have A and B"),
+    ],
+)
+def test_what_corpus_json_says_is_checked_on_opening(copy, changes, message):
+    record = json.loads((copy / "corpus.json").read_text())
+    for name, value in changes.items():
+        group, _, inner = name.rpartition(".")
+        (record[group] if group else record)[inner] = value
+    (copy / "corpus.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=message):
+        Corpus.open(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("unknown_tokens", 1),
+        ("unigram_entropy", 1.0),
+        ("tokenizer.cls_id", 0),
+        ("tokenizer.pair", [["A", 0], ["B", 1]]),
+    ],
+)
+def test_what_corpus_json_says_is_verified(copy, name, value):
+    """What opening cannot tell cheaply."""
+    record = json.loads((copy / "corpus.json").read_text())
+    group, _, inner = name.rpartition(".")
+    (record[group] if group else record)[inner] = value
+    (copy / "corpus.json").write_text(json.dumps(record))
+    corpus = Corpus.open(copy)
+    with pytest.raises(ValueError, match=f"corpus.json must say what the corpus has. Received: '{name.split('.')[0]}'"):
+        corpus.verify()
 
 
 def test_another_tokenizer_is_refused(corpus, documents, wordpiece):

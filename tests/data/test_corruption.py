@@ -7,6 +7,8 @@ from kerasbert.data.corruption import choose_tokens, choose_words, num_to_predic
 from kerasbert.data.masking import TokenMasking
 from kerasbert.data.sampling import DYNAMIC, row_draws
 
+pytestmark = pytest.mark.one_backend
+
 MASK, CLS, SEP, VOCABULARY = 4, 2, 3, 50
 
 

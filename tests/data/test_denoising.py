@@ -8,6 +8,8 @@ from .conftest import make_documents
 from .test_batches import same, sliced
 from .test_rows import texts_of
 
+pytestmark = pytest.mark.one_backend
+
 FORMS = [
     *({"objective": name} for name in OBJECTIVES if name != "lm"),
     {"objective": "random_spans", "layout": "prefix", "rate": 0.5, "mean_span": 2.0},

@@ -8,6 +8,8 @@ from kerasbert.data.corruption import num_to_predict
 
 from .test_batches import same, sliced
 
+pytestmark = pytest.mark.one_backend
+
 FORMS = [
     {},
     {"sentence_pairs": True},

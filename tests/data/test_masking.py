@@ -16,6 +16,8 @@ from kerasbert.data.corruption import (
 from kerasbert.data.masking import TokenMasking, albert_word_starts, masking_for, ngram_shares, rare_first_weights
 from kerasbert.data.sampling import row_draws
 
+pytestmark = pytest.mark.one_backend
+
 MASK, VOCABULARY = 5, 60
 
 

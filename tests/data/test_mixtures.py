@@ -21,6 +21,8 @@ from .conftest import make_documents
 from .test_batches import same, sliced
 from .test_masked_lm import original
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_exponents_of_mbert_and_its_kin():
     for exponent, ratio in ((0.7, 125.893), (0.5, 31.623), (0.3, 7.943)):

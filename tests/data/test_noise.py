@@ -25,6 +25,8 @@ from kerasbert.data.noise import (
 )
 from kerasbert.data.sampling import row_draws
 
+pytestmark = pytest.mark.one_backend
+
 GOLDEN = json.loads((Path(__file__).parent.parent / "goldens" / "t5_span_corruption.json").read_text())
 SENTINELS = np.arange(999, 899, -1)
 WORDS = "Thank you for inviting me to your party last week .".split()

@@ -5,6 +5,8 @@ from kerasbert.data import Tokenizer
 from kerasbert.data.offsets import aligned, trimmed
 from tests.data.mixed_text import MARKS, SCRIPTS
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_trimming():
     text = "  a b  c "

@@ -8,6 +8,8 @@ import pytest
 from kerasbert.data import packing
 from kerasbert.data.packing import document_chunks, segment_pairs, truncation
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_document_chunks():
     assert document_chunks(np.array([0, 5, 7]), 3).tolist() == [[0, 3], [3, 2], [5, 2]]

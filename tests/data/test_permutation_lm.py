@@ -7,6 +7,8 @@ from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
 
 from .test_batches import same, sliced
 
+pytestmark = pytest.mark.one_backend
+
 LENGTH, REUSE = 64, 32
 
 

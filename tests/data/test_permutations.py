@@ -6,6 +6,8 @@ import pytest
 from kerasbert.data.permutations import SpanTargets, order_ranks, positions_of, random_order
 from kerasbert.data.sampling import row_draws
 
+pytestmark = pytest.mark.one_backend
+
 
 def draws(rows, count, seed=0):
     return row_draws(seed, 0, 0, 0, rows, count)[:, :count]

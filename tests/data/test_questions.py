@@ -6,6 +6,8 @@ from kerasbert.data.questions import QuestionRows
 from kerasbert.data.windows import most_context, window_starts
 from tests.data.mixed_text import MARKS, SCRIPTS
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_windows_of_the_official_code():
     assert window_starts(300, 100, 50) == [0, 50, 100, 150, 200]

@@ -9,6 +9,8 @@ from kerasbert.data.sampling import DYNAMIC, row_draws
 
 from .test_batches import same, sliced
 
+pytestmark = pytest.mark.one_backend
+
 
 def shown(x, y, mask_id):
     """Used slots as (share that shows the mask, share that shows its token)."""

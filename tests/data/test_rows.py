@@ -10,6 +10,8 @@ from .conftest import make_documents
 from .test_batches import same, sliced
 from .test_masked_lm import original
 
+pytestmark = pytest.mark.one_backend
+
 FORMS = [
     {"rows": "full_sentences", "rule": "roberta"},
     {"rows": "doc_sentences", "rule": "roberta", "whole_words": True},

@@ -3,6 +3,8 @@ import pytest
 
 from kerasbert.data.sampling import DYNAMIC, STATIC, Uniform, row_draws, shuffled
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_draws_of_a_row_depend_on_seed_step_stream_and_row_alone():
     draws = row_draws(5, 7, DYNAMIC, 0, 10, 30)

@@ -1,12 +1,15 @@
 """ELECTRA's examples: what a row takes of a document, and how it is split."""
 
 import numpy as np
+import pytest
 
 from kerasbert.data import MaskedLMBatches, segments
 from kerasbert.data.replaced_token import ReplacedTokenBatches
 from kerasbert.data.sampling import PLAN, Uniform
 
 from .test_batches import same, sliced
+
+pytestmark = pytest.mark.one_backend
 
 
 def slow_split(sizes, goal, coins, length, special):

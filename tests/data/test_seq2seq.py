@@ -5,6 +5,8 @@ import pytest
 
 from kerasbert.data import Seq2SeqBatches, Tokenizer
 
+pytestmark = pytest.mark.one_backend
+
 
 def pairs(count=23, seed=0):
     rng = np.random.default_rng(seed)

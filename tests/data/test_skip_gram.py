@@ -8,6 +8,8 @@ import pytest
 from kerasbert.data import Corpus, SkipGramBatches, Tokenizer
 from kerasbert.data.skip_gram import keep_probabilities, noise_probabilities
 
+pytestmark = pytest.mark.one_backend
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):

@@ -8,6 +8,8 @@ from kerasbert.data.packing import whole_sentences
 
 from .test_batches import same, sliced
 
+pytestmark = pytest.mark.one_backend
+
 
 def original(x, tokens):
     ids = x["token_ids"].copy()

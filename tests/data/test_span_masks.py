@@ -14,6 +14,8 @@ from kerasbert.data.span_masks import (
     spans_to_predict,
 )
 
+pytestmark = pytest.mark.one_backend
+
 
 def draws_for(rows, draws, seed=0):
     return row_draws(seed, 0, DYNAMIC, 0, rows, draws)

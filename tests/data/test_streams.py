@@ -8,6 +8,8 @@ from tests.data.test_causal_lm import stream_of
 
 from .test_batches import same, sliced
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_the_example_of_the_docstring(tmp_path):
     roles = {"unk": "<unk>", "pad": "<pad>"}

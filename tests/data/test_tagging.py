@@ -5,6 +5,8 @@ from kerasbert.data import Tokenizer
 from kerasbert.data.tagging import TaggedRows, entities, tags_of, tags_within, words_of
 from tests.data.mixed_text import MARKS, SCRIPTS
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_words_are_characters_of_the_text():
     assert words_of("It's  5.") == [(0, 2), (2, 3), (3, 4), (6, 7), (7, 8)]

@@ -15,6 +15,8 @@ from kerasbert.data.text_to_text import (
     translation_text,
 )
 
+pytestmark = pytest.mark.one_backend
+
 
 @pytest.mark.parametrize(
     ("task", "example", "text", "target"),

@@ -8,30 +8,27 @@ from kerasbert.data import Tokenizer, moses
 from kerasbert.data.sentencepiece import (
     BPE,
     BYTE,
-    CONTROL,
     NORMAL,
     UNIGRAM,
-    UNKNOWN,
     SentencePieceModel,
     build_backend,
     model_bytes,
     read_model,
 )
 from kerasbert.data.tokenizer_families import FAMILIES
-from tests.data.mixed_text import own_lines, random_lines, shared_lines
+from tests.data.mixed_text import own_lines, random_lines
+from tests.data.tokenizer_references import (
+    BOS_EOS,
+    PUBLISHED,
+    UNK,
+    assert_same_ids,
+    assert_written_folder_is_the_same,
+    check_moses,
+    their_class,
+    write_family,
+)
 
-UNK = [("<unk>", 0.0, UNKNOWN)]
-BOS_EOS = [("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
-
-# The special pieces in front of each family's model, and the class of transformers that reads it.
-PUBLISHED = {
-    "albert": (["<pad>", *UNK, "[CLS]", "[SEP]", "[MASK]"], "AlbertTokenizer"),
-    "xlnet": ([*UNK, "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"], "XLNetTokenizer"),
-    "t5": (["<pad>", "</s>", *UNK], "T5Tokenizer"),
-    "xlm-roberta": ([*UNK, "<s>", "</s>"], "XLMRobertaTokenizer"),
-    "camembert": ([*UNK, "<s>", "</s>"], "CamembertTokenizer"),
-    "deberta-v2": (["[PAD]", "[CLS]", "[SEP]", ("[UNK]", 0.0, UNKNOWN)], None),
-}
+pytestmark = pytest.mark.one_backend
 
 
 @pytest.fixture(scope="module")
@@ -41,46 +38,6 @@ def pieces(unigram):
     there = {text for text, _, _ in learnt}
     letters = [(chr(code), -12.0 - code / 1000, NORMAL) for code in range(33, 127) if chr(code) not in there]
     return learnt + letters + [("é", -14.0, NORMAL), ("人", -14.5, NORMAL), ("...", -9.0, NORMAL)]
-
-
-def write_family(folder, family, pieces, charsmap=b"", **settings):
-    """A folder as it was published: a SentencePiece model and a config."""
-    front = [piece if isinstance(piece, tuple) else (piece, 0.0, CONTROL) for piece in PUBLISHED[family][0]]
-    folder.mkdir(exist_ok=True)
-    (folder / FAMILIES[family].file).write_bytes(model_bytes(SentencePieceModel(front + pieces, charsmap=charsmap)))
-    (folder / "config.json").write_text(json.dumps({"model_type": family}))
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    return folder
-
-
-def their_class(name):
-    transformers = pytest.importorskip("transformers")
-    transformers.utils.logging.set_verbosity_error()
-    return getattr(transformers, name)
-
-
-def assert_same_ids(ours, theirs, lines, pairs=60):
-    found = [row.tolist() for row in ours.encode(lines)]
-    wanted = theirs(list(lines))["input_ids"]
-    different = [line for line, one, other in zip(lines, found, wanted, strict=True) if one != other]
-    assert not different, (len(different), different[:3])
-    if not pairs:
-        return
-    first, second = list(lines[:pairs]), list(lines[pairs : 2 * pairs])
-    found = [row.tolist() for row in ours.encode(list(zip(first, second, strict=True)))]
-    assert found == theirs(first, second)["input_ids"]
-
-
-def assert_written_folder_is_the_same(ours, lines, folder):
-    """transformers reads what we write, and so do we, with and without tokenizer.json."""
-    ours.save(folder)
-    assert_same_ids(ours, their_class("AutoTokenizer").from_pretrained(folder), lines)
-    again = Tokenizer.load(folder)
-    assert again.hash == ours.hash and again.facts == ours.facts and again.tokens == ours.tokens
-    assert again.family == ours.family
-    asset = Tokenizer.from_json(ours.to_json())
-    assert asset.hash == ours.hash and asset.facts == ours.facts
-    return again
 
 
 # === SentencePiece ===
@@ -134,28 +91,10 @@ def test_byte_fallback_spells_unknown_characters_and_decodes(kind):
     assert tokenizer.decode(ids) == "a é"
 
 
-@pytest.mark.parametrize("name", ["test_model.model", "test_ja_model.model"])
-def test_ids_are_those_of_the_library(name, shared_data):
-    """But for texts in which two paths score the same to the last digit: the library adds in single precision."""
-    sentencepiece = pytest.importorskip("sentencepiece")
-    path = shared_data / "metric_oracles" / "sentencepiece" / name
-    library = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    backend = build_backend(read_model(path))
-    # It also removes its mark for blanks where a text ends in one, and cuts marks upon marks otherwise.
-    odd = {"▁", *map(chr, range(0x20)), *map(chr, range(0x300, 0x370))}
-    lines = [line for line in shared_lines(shared_data) if odd.isdisjoint(line) and "<s>" not in line]
-    found = [encoding.ids for encoding in backend.encode_batch(lines)]
-    different = [line for line, one, other in zip(lines, found, library.encode(lines), strict=True) if one != other]
-    assert len(lines) > 8_000
-    assert not [line for line in different if "..." not in line] and len(different) < 5
-    rewritten = sentencepiece.SentencePieceProcessor(model_proto=model_bytes(read_model(path)))
-    assert rewritten.encode(lines) == library.encode(lines)
-    assert (rewritten.unk_id(), rewritten.bos_id(), rewritten.eos_id()) == (0, 1, 2)
-
-
 @pytest.mark.parametrize("byte_fallback", [False, True])
 def test_bpe_models_of_the_library(byte_fallback, documents, tmp_path):
-    sentencepiece = pytest.importorskip("sentencepiece")
+    import sentencepiece
+
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(" ".join(documents).split(". ")),
         model_prefix=str(tmp_path / "x"),
@@ -174,7 +113,6 @@ def test_bpe_models_of_the_library(byte_fallback, documents, tmp_path):
 
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_families_on_sentencepiece(family, pieces, tmp_path):
-    pytest.importorskip("sentencepiece")
     ours = Tokenizer.load(write_family(tmp_path / "published", family, pieces))
     assert ours.padding_side == ("left" if family == "xlnet" else "right")
     lines = own_lines()
@@ -187,24 +125,6 @@ def test_families_on_sentencepiece(family, pieces, tmp_path):
     from_model = Tokenizer.load(tmp_path / "written")
     assert from_model.tokens == again.tokens and from_model.facts["pair"] == again.facts["pair"]
     assert [row.tolist() for row in from_model.encode(lines)] == [row.tolist() for row in again.encode(lines)]
-
-
-@pytest.mark.parametrize("family", PUBLISHED)
-def test_families_on_ten_thousand_lines(family, shared_data, tmp_path):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    model = read_model(shared_data / "metric_oracles" / "sentencepiece" / "test_model.model")
-    folder = write_family(tmp_path / "published", family, model.pieces[3:], model.charsmap)
-    ours, lines = Tokenizer.load(folder), shared_lines(shared_data)
-    if family == "deberta-v2":
-        library = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
-        lines = [line for line in lines if line and " " <= min(line) and max(line) < "\u2500" and "[" not in line]
-        assert len(lines) > 5_000
-        found = [row.tolist()[1:-1] for row in ours.encode(lines)]
-        wanted = library.encode(lines)
-        assert not [line for line, one, other in zip(lines, found, wanted, strict=True) if one != other]
-    else:
-        assert_same_ids(ours, their_class(PUBLISHED[family][1]).from_pretrained(folder), lines)
-    assert_written_folder_is_the_same(ours, lines[:500], tmp_path / "written")
 
 
 def test_ids_and_rows_of_families(pieces, tmp_path):
@@ -316,37 +236,6 @@ def test_families_on_byte_bpe(family, byte_bpe, tmp_path):
     assert_written_folder_is_the_same(ours, lines, tmp_path / "written")
 
 
-# Family -> its kind, whether it has lost its case, and the class of transformers that reads its vocabulary.
-TRAINED = {
-    "bert": ("wordpiece", True, "BertTokenizer"),
-    "electra": ("wordpiece", False, "ElectraTokenizer"),
-    "roberta": ("byte_bpe", False, "RobertaTokenizer"),
-    "gpt2": ("byte_bpe", False, "GPT2Tokenizer"),
-    "deberta": ("byte_bpe", False, "DebertaTokenizer"),
-    "xlm": ("bpe", True, "XLMTokenizer"),
-}
-
-
-@pytest.mark.parametrize("family", TRAINED)
-def test_trained_families_on_ten_thousand_lines(family, shared_data, tmp_path):
-    """Vocabularies learnt from novels in three languages, as files of the kind alone and with `tokenizer.json`."""
-    kind, lowercase, name = TRAINED[family]
-    if kind == "bpe":
-        pytest.importorskip("sacremoses")
-    lines = shared_lines(shared_data)
-    tokenizer = Tokenizer.train(kind, lines[2_000:6_000], 3_000, family=family, lowercase=lowercase)
-    tokenizer.save(tmp_path)
-    settings = {"do_lower_case": lowercase} if kind == "wordpiece" else {}
-    (tmp_path / "tokenizer.json").unlink(missing_ok=True)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    (tmp_path / "special_tokens_map.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
-    ours = Tokenizer.load(tmp_path)
-    assert ours.tokens == tokenizer.tokens
-    assert_same_ids(ours, their_class(name).from_pretrained(tmp_path), lines, pairs=0 if family == "deberta" else 60)
-    assert_written_folder_is_the_same(ours, lines[: 500 if family == "xlm" else None], tmp_path / "written")
-
-
 @pytest.mark.parametrize("said", ["nothing", "tokenizer_config.json", "added_tokens_decoder", "tokenizer.json"])
 def test_the_blank_before_the_mask_is_taken_where_the_folder_says_so(said, byte_bpe, tmp_path):
     """transformers 5 takes it by the flag that is stored, and has none for `vocab.json` and `merges.txt` alone."""
@@ -401,25 +290,8 @@ def test_xlm_text_has_no_case_and_no_accents():
     assert moses.prepare("Café", lowercase=False) == "Café"
 
 
-def check_moses(lines):
-    pytest.importorskip("sacremoses")
-    theirs = their_class("XLMTokenizer")
-    probe = theirs.__new__(theirs)
-    import sacremoses
-
-    probe.sm, probe.cache_moses_punct_normalizer, probe.cache_moses_tokenizer = sacremoses, {}, {}
-    wanted = [" ".join(probe.moses_tokenize(probe.moses_pipeline(line, lang="en"), lang="en")) for line in lines]
-    found = [moses.prepare(line, lowercase=False) for line in lines]
-    different = [line for line, one, other in zip(lines, found, wanted, strict=True) if one != other]
-    assert not different, (len(different), different[:3])
-
-
 def test_moses_equals_sacremoses():
     check_moses(own_lines() + random_lines(300, seed=5))
-
-
-def test_moses_on_ten_thousand_lines(shared_data):
-    check_moses(shared_lines(shared_data))
 
 
 @pytest.fixture(scope="module")
@@ -430,7 +302,6 @@ def xlm(documents):
 @pytest.mark.parametrize("complete", [True, False])
 def test_xlm_files_are_read_as_transformers_reads_them(complete, xlm, tmp_path):
     """Merges may pass through symbols that are no pieces, and their lines may end in a count."""
-    pytest.importorskip("sacremoses")
     xlm.save(tmp_path)
     assert not (tmp_path / "tokenizer.json").exists()
     if not complete:
@@ -490,8 +361,6 @@ def test_training_for_a_family_gives_its_ids_and_rows(family, documents, tmp_pat
     assert tokenizer.vocabulary_size == size
     assert tokenizer.tokens[: len(FRONT[family])] == FRONT[family]
     assert tokenizer.tokens[size - len(FAMILIES[family].behind) :] == list(FAMILIES[family].behind)
-    if kind == "bpe":
-        pytest.importorskip("sacremoses")
     assert_written_folder_is_the_same(tokenizer, own_lines(), tmp_path)
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from kerasbert.data import Tokenizer
 
+pytestmark = pytest.mark.one_backend
+
 TEXTS = [
     "the house of Ten reeds",
     "  Naïve CAFÉ,\tit's (1895).  \n second line ",
@@ -18,7 +20,8 @@ PAIRS = [("a question", "an answer"), ("", "only the second"), ("[MASK] in", "bo
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
 def test_saved_folder_is_read_the_same_by_transformers(kind, tmp_path, request):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     tokenizer = request.getfixturevalue(kind)
     tokenizer.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -83,7 +86,8 @@ def test_older_files_hold_the_same_vocabulary(wordpiece, byte_bpe, tmp_path):
     ],
 )
 def test_vocab_txt_alone_is_read_as_transformers_reads_it(settings, tmp_path):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     pieces = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ah", "zz", "##zz", "na", "##ïve", "##ive"]
     pieces += ["the", "The", "house", "博", "推", "##博推zz", ",", "(", ")", "cafe", "café", "[", "]", "##s", "'", "s"]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
@@ -97,7 +101,8 @@ def test_vocab_txt_alone_is_read_as_transformers_reads_it(settings, tmp_path):
 
 
 def test_vocab_json_alone_is_read_as_transformers_reads_it(byte_bpe, tmp_path):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     byte_bpe.save(tmp_path)
     for name in ("tokenizer.json", "special_tokens_map.json"):
         (tmp_path / name).unlink()

@@ -6,6 +6,8 @@ from kerasbert.data import Corpus, Tokenizer, TranslationLMBatches, parallel_doc
 from .test_batches import same, sliced
 from .test_masked_lm import original
 
+pytestmark = pytest.mark.one_backend
+
 SOURCES = [" ".join(f"{letter}{number}" for letter in "abcdefgh"[: 1 + number % 8]) for number in range(40)]
 TARGETS = [" ".join(reversed(line.upper().split())) + " !" for line in SOURCES]
 FORMS = [{}, {"packed": True}, {"both_orders": False}]

@@ -3,8 +3,11 @@
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from kerasbert.data.windows import most_context, window_starts
+
+pytestmark = pytest.mark.one_backend
 
 
 def test_context_by_the_table():

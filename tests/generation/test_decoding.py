@@ -22,8 +22,9 @@ def random_prompts(count=50, longest=19):
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     """{family: (ours, theirs)} of the same random weights; without biases, which would have every text end alike."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    import torch
+    import transformers
+
     sizes = dict(vocab_size=61, n_embd=24, n_layer=2, n_head=3, n_positions=40, pad_token_id=2, eos_token_id=60)
     found = {}
     for name, config in (
@@ -73,6 +74,7 @@ def check_equal(ours, theirs, prompts, most=12, least=0, **options):
     return ended
 
 
+@pytest.mark.optimized
 def test_greedy_equals_transformers(pairs):
     prompts = random_prompts()
     assert 0 < check_equal(*pairs["GPT2LMHeadModel"], prompts, stop_ids=STOPS) < 50
@@ -94,11 +96,13 @@ def test_beam_search_equals_transformers(pairs, early_stopping):
     assert ended[3] > ended[2]
 
 
+@pytest.mark.one_backend
 def test_beams_with_several_ends_sequences_and_a_least_length(pairs):
     options = dict(num_beams=3, num_sequences=2, stop_ids=STOPS, length_penalty=-1.0, least=3, most=9)
     assert check_equal(*pairs["GPT2LMHeadModel"], random_prompts(), **options)
 
 
+@pytest.mark.one_backend
 def test_gpt_equals_transformers_too(pairs):
     ours, theirs = pairs["OpenAIGPTLMHeadModel"]
     prompts = [prompt for prompt in random_prompts() if len(prompt) == 7]  # theirs has no positions for padding
@@ -167,8 +171,9 @@ def test_samples_follow_the_distribution(pairs):
 
 
 def test_filters_equal_those_of_transformers():
-    torch = pytest.importorskip("torch")
-    process = pytest.importorskip("transformers.generation.logits_process")
+    import torch
+    import transformers.generation.logits_process as process
+
     logits = np.random.default_rng(0).normal(0, 3, (5, 61)).astype("float32")
     scores = process.TemperatureLogitsWarper(0.7)(None, torch.from_numpy(logits))
     scores = process.TopKLogitsWarper(30)(None, scores)
@@ -203,6 +208,7 @@ def test_what_has_no_probability_is_never_drawn():
 # === Text ===
 
 
+@pytest.mark.one_backend
 def test_text_in_and_out():
     tokenizer = Tokenizer.train("byte_bpe", ["one two three four five six seven"] * 9, 270)
     config = GPT2Config(**{**TINY, "vocabulary_size": 270}, eos_id=None)
@@ -251,6 +257,7 @@ def untrained():
         ("text", {}, "Text needs a tokenizer"),
     ],
 )
+@pytest.mark.one_backend
 def test_what_cannot_be_generated_is_an_error(untrained, prompts, options, message):
     with pytest.raises(ValueError, match=message):
         untrained.generate(prompts, **options)
@@ -269,7 +276,7 @@ def test_generation_follows_the_weights():
     assert all((a == e).all() for a, e in zip(after, expected, strict=True))
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="other backends compile")
+@pytest.mark.backends("torch")
 def test_steps_are_recorded_once_a_shape():
     model = CausalLM(GPT2(GPT2Config(**TINY)))
     for most, beams in ((5, 1), (7, 1), (7, 2)):

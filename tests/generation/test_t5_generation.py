@@ -23,7 +23,8 @@ def random_sources(count=50, longest=40):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """(ours, theirs) of the same random weights, so large that texts differ and some of them end."""
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     config = transformers.T5Config(
         vocab_size=61, d_model=24, d_kv=5, d_ff=40, num_layers=2, num_heads=3, feed_forward_proj="gated-gelu",
         relative_attention_num_buckets=8, relative_attention_max_distance=9, decoder_start_token_id=0,
@@ -66,6 +67,7 @@ def check_equal(ours, theirs, sources, most=12, least=0, **options):
     return ended
 
 
+@pytest.mark.optimized
 def test_greedy_equals_transformers(pair):
     assert check_equal(*pair, random_sources(), most=20) > 0
     check_equal(*pair, random_sources(20), most=12, least=12)
@@ -78,6 +80,7 @@ def test_beam_search_equals_transformers(pair, early_stopping):
     assert ended[3] > ended[2]
 
 
+@pytest.mark.one_backend
 def test_several_sequences_and_limits(pair):
     check_equal(*pair, random_sources(20), num_beams=3, num_sequences=2, least=3, most=9)
 
@@ -130,6 +133,7 @@ def test_programs_are_used_again(pair):
 
 
 @pytest.mark.parametrize("kind", ["language_model", "prefix_language_model"])
+@pytest.mark.one_backend
 def test_a_decoder_alone_continues_its_prompt(kind):
     """The prompt of a prefix language model is its prefix."""
     model = randomize(CausalLM(T5(T5Config(**TINY, architecture=kind))), std=0.7)
@@ -154,6 +158,7 @@ def test_a_decoder_alone_continues_its_prompt(kind):
         ("text", {}, "Text needs a tokenizer"),
     ],
 )
+@pytest.mark.one_backend
 def test_what_cannot_be_generated_is_an_error(pair, sources, options, message):
     with pytest.raises(ValueError, match=message):
         pair[0].generate(sources, **options)

@@ -27,8 +27,8 @@ def random_prompts(lengths=(1, 2, 5, 13)):
 )
 def test_greedy_and_beams_equal_transformers(changes, tmp_path):
     """One prompt a call: theirs has no padding here, and its causal attention no batch."""
-    transformers = pytest.importorskip("transformers")
     import torch
+    import transformers
 
     sizes = dict(vocab_size=61, d_model=24, n_layer=2, n_head=3, d_inner=40, pad_token_id=5)
     config = transformers.XLNetConfig(**{**sizes, **changes, "bi_data": False})

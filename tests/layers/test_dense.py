@@ -96,7 +96,7 @@ def test_products_in_half_precision(axis, rows):
         np.testing.assert_allclose(gradient, expected, rtol=2**-7, atol=2**-6)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="how XLA is asked for products")
+@pytest.mark.backends("jax")
 def test_products_in_half_precision_leave_float32():
     """The form of which XLA has a fast one on CPUs, and of the gradient by the kernel the one with two axes of rows."""
     import jax

@@ -56,7 +56,8 @@ def sentence_order_logits(monkeypatch):
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.AlbertConfig(
         **{
             **dict(vocab_size=61, embedding_size=10, hidden_size=24, num_attention_heads=3, intermediate_size=40),
@@ -76,6 +77,7 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
         assert ours.labels == [f"LABEL_{i}" for i in range(5)]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "changes",
     [
@@ -109,10 +111,12 @@ def test_hidden_states_and_attention_weights_equal_transformers(padding, tmp_pat
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("way", ["attention", "feed_forward", "none", "no projection"])
 def test_transformers_loads_every_way_to_share(way, tmp_path):
     """What its layout lacks is written out: the outputs are equal, and our own folder is read back as it was."""
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     ours = randomize(MaskedLM(Albert(_config(way), pooler=False)))
     ours.save_to_preset(tmp_path / "ours")
     theirs, report = transformers.AlbertForMaskedLM.from_pretrained(
@@ -147,6 +151,7 @@ def _closed_form(config):
     return tables + projection + config.num_inner_layers * layers + m * m + m
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("changes", "parameters"),
     [
@@ -171,6 +176,7 @@ def test_sizes_have_the_parameters_of_the_paper(changes, parameters):
     assert _closed_form(AlbertConfig(**changes)) == parameters
 
 
+@pytest.mark.one_backend
 def test_a_size_is_built_with_its_parameters():
     backbone = Albert.from_preset("albert_base_v1", load_weights=False, num_layers=2)  # which all share
     assert backbone.count_params() == 11_683_584 and backbone.config.dropout == 0.1
@@ -178,6 +184,7 @@ def test_a_size_is_built_with_its_parameters():
     assert heads == 130_226
 
 
+@pytest.mark.one_backend
 def test_pretraining_loss_equals_transformers(tmp_path):
     import torch
 
@@ -200,6 +207,7 @@ def test_pretraining_loss_equals_transformers(tmp_path):
     np.testing.assert_allclose(float(ours.test_on_batch(*batch, return_dict=True)["loss"]), expected, rtol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_dropout_is_where_the_paper_has_it():
     """v2 has none before fine-tuning, where the heads have theirs; the port of transformers has it on both."""
     config = AlbertConfig()
@@ -224,10 +232,12 @@ def test_invariances(way):
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Albert(_config("feed_forward"), dtype=dtype))
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("way", ["attention", "groups"])
 def test_every_weight_gets_a_gradient(way):
     x, _, _ = example(61, "right", num_segments=3)
@@ -238,10 +248,12 @@ def test_every_weight_gets_a_gradient(way):
     check_gradients(randomize(MaskedLM(Albert(config), sentence_pair=True)), (x, labels), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(TextClassifier(Albert(_config("attention")), labels=["a", "b", "c"])), tmp_path)
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_the_papers():
     backbone = Albert(AlbertConfig(**{**TINY, "vocabulary_size": 9_000, "hidden_dim": 240}))
     for kernel in (backbone.token_embedding.embeddings, backbone.embedding_projection.kernel):
@@ -251,6 +263,7 @@ def test_initial_weights_are_the_papers():
     assert not to_numpy(backbone.embedding_projection.bias).any()
 
 
+@pytest.mark.one_backend
 def test_copies_that_differ_are_refused(tmp_path):
     """transformers may train the repeated weights apart; then they are no longer shared."""
     from safetensors.numpy import load_file, save_file
@@ -264,6 +277,7 @@ def test_copies_that_differ_are_refused(tmp_path):
     assert Albert.from_preset(tmp_path, sharing="none").config.num_copies("attention") == 3
 
 
+@pytest.mark.one_backend
 def test_a_config_without_widths_means_xxlarge():
     from kerasbert.checkpoints.huggingface import read_config
 
@@ -273,6 +287,7 @@ def test_a_config_without_widths_means_xxlarge():
         read_config(Albert.family(), {"model_type": "albert", "position_embedding_type": "relative_key"})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -288,6 +303,7 @@ def test_configs_that_contradict_themselves_are_errors(changes, message):
         AlbertConfig(**{**TINY, **changes})
 
 
+@pytest.mark.one_backend
 def test_pooling_a_packed_row_needs_its_starts():
     packed = {"token_ids": np.ones((1, 5), "int32"), "sequence_ids": np.ones((1, 5), "int32")}
     model = TextClassifier(Albert(AlbertConfig(**TINY)))
@@ -296,6 +312,7 @@ def test_pooling_a_packed_row_needs_its_starts():
         model(packed)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

@@ -30,7 +30,8 @@ TINY = dict(
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.DebertaConfig(
         **{
             **dict(vocab_size=61, hidden_size=24, num_attention_heads=3, intermediate_size=40, num_hidden_layers=3),
@@ -49,6 +50,7 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
     check_head("Deberta", head, config, tmp_path, num_segments=2, tolerance=2e-5)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "changes",
     [
@@ -81,6 +83,7 @@ def test_hidden_states_and_attention_weights_equal_transformers(talking_heads, t
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
+@pytest.mark.one_backend
 def test_rows_longer_than_any_table_equal_transformers(tmp_path):
     import torch
 
@@ -92,6 +95,7 @@ def test_rows_longer_than_any_table_equal_transformers(tmp_path):
     np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=2e-5)
 
 
+@pytest.mark.one_backend
 def test_choices_are_kept_though_transformers_has_no_class_for_them(tmp_path):
     model = randomize(MultipleChoice(Deberta(DebertaConfig(**TINY))))
     model.save_to_preset(tmp_path)
@@ -101,8 +105,10 @@ def test_choices_are_kept_though_transformers_has_no_class_for_them(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(model(inputs)))
 
 
+@pytest.mark.one_backend
 def test_the_mask_decoder_is_kept_with_its_positions(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     model = randomize(MaskedLM(Deberta(DebertaConfig(**TINY, mask_decoder=True, talking_heads=True))))
     model.save_to_preset(tmp_path)
     _, report = transformers.DebertaForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
@@ -132,6 +138,7 @@ def _closed_form(config):
     return config.vocabulary_size * m + 2 * m + 2 * config.max_distance * m + config.num_layers * layer
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "without_tokens", "with_tokens"),
     [("deberta_base", 100.0, 138.6), ("deberta_large", 353.7, 405.2), ("deberta_xlarge", 706.3, 757.8)],
@@ -143,10 +150,12 @@ def test_parameter_counts_of_the_paper(name, without_tokens, with_tokens):
     assert round((count - config.vocabulary_size * config.hidden_dim) / 1e6, 1) == without_tokens
 
 
+@pytest.mark.one_backend
 def test_the_closed_form_is_that_of_the_layers():
     assert Deberta(DebertaConfig(**TINY)).count_params() == _closed_form(DebertaConfig(**TINY))
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_those_of_the_official_code():
     backbone = Deberta(DebertaConfig(**{**TINY, "vocabulary_size": 3_000, "hidden_dim": 240, "max_distance": 99}))
     attention = backbone.blocks[1].attention
@@ -172,6 +181,7 @@ def test_invariances(talking_heads):
     check_packing(backbone, 2e-5)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Deberta(DebertaConfig(**TINY, talking_heads=dtype == "float16"), dtype=dtype))
 
@@ -184,6 +194,7 @@ def test_every_weight_gets_a_gradient():
     check_gradients(randomize(MaskedLM(Deberta(config))), (x, np.array([[5, 60, 1], [7, 0, 3]], "int32")))
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     model = TextClassifier(Deberta(DebertaConfig(**TINY, position_terms=["p2c"])), labels=["a", "b", "c"])
     check_keras_file(randomize(model), tmp_path)
@@ -202,6 +213,7 @@ def test_packed_rows_without_starts_have_no_first_token():
         classifier(packed)
 
 
+@pytest.mark.one_backend
 def test_embeddings_of_another_backbone_must_have_the_sizes_of_the_config():
     backbone = Deberta(DebertaConfig(**TINY))
     assert Deberta(backbone.config, embeddings=backbone.embeddings).token_embedding is backbone.token_embedding

@@ -28,7 +28,8 @@ TINY = dict(vocabulary_size=61, num_layers=3, num_heads=3, hidden_dim=24, feed_f
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     sizes = dict(vocab_size=61, dim=24, n_layers=3, n_heads=3, hidden_dim=40, max_position_embeddings=23)
     dropouts = dict(dropout=0.3, attention_dropout=0.25, qa_dropout=0.15, seq_classif_dropout=0.35)
     return transformers.DistilBertConfig(**{**sizes, **dropouts, "pad_token_id": 3, **changes})
@@ -65,6 +66,7 @@ def test_hidden_states_and_attention_weights_equal_transformers(padding, tmp_pat
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_equals_bert_without_segments():
     student = randomize(DistilBert(DistilBertConfig(**TINY)))
     teacher = Bert(BertConfig(**TINY), pooler=False)
@@ -77,6 +79,7 @@ def test_equals_bert_without_segments():
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "encoder", "with_lm_head"),
     [
@@ -96,6 +99,7 @@ def closed_form(config):
     return encoder, encoder + m * m + 3 * m + v
 
 
+@pytest.mark.one_backend
 def test_built_models_have_the_counted_parameters():
     backbone = DistilBert(DistilBertConfig(**TINY))
     assert (backbone.count_params(), MaskedLM(backbone).count_params()) == closed_form(backbone.config)
@@ -119,6 +123,7 @@ def test_packed_rows():
         TextClassifier(backbone)(packed)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: DistilBert(DistilBertConfig(**TINY), dtype=dtype))
 
@@ -134,18 +139,22 @@ def test_every_weight_gets_a_gradient():
     check_gradients(randomize(MaskedLM(DistilBert(config))), (x, labels), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_attention_output_is_not_dropped():
     backbone = randomize(DistilBert(DistilBertConfig(**TINY, dropout=0.9, attention_dropout=0.0)))
     block = backbone.blocks[0]
     x = np.random.default_rng(0).normal(size=(2, 5, 24)).astype("float32")
-    assert not np.allclose(to_numpy(block(x, training=True)), to_numpy(block(x, training=False)))
+    assert not np.allclose(to_numpy(block(x, training=True)[0]), to_numpy(block(x, training=False)[0]))
     for weight in block.feed_forward.outer.weights:
         weight.assign(np.zeros(weight.shape))
-    np.testing.assert_allclose(to_numpy(block(x, training=True)), to_numpy(block(x, training=False)), atol=1e-6)
+    np.testing.assert_allclose(to_numpy(block(x, training=True)[0]), to_numpy(block(x, training=False)[0]), atol=1e-6)
 
 
+@pytest.mark.one_backend
 def test_sinusoidal_positions_equal_transformers_and_stay(tmp_path):
-    theirs = pytest.importorskip("transformers").DistilBertModel(their_config(sinusoidal_pos_embds=True))
+    import transformers
+
+    theirs = transformers.DistilBertModel(their_config(sinusoidal_pos_embds=True))
     backbone = DistilBert(DistilBertConfig(**TINY, sinusoidal_positions=True))
     table = backbone.position_embedding.embeddings
     np.testing.assert_allclose(to_numpy(table), to_numpy(theirs.embeddings.position_embeddings.weight), atol=1e-7)
@@ -156,10 +165,12 @@ def test_sinusoidal_positions_equal_transformers_and_stay(tmp_path):
     np.testing.assert_array_equal(to_numpy(again.position_embedding.embeddings), to_numpy(table))
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(TextClassifier(DistilBert(DistilBertConfig(**TINY)), labels=["a", "b", "c"])), tmp_path)
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_the_papers():
     backbone = DistilBert(DistilBertConfig(**{**TINY, "vocabulary_size": 5_000}))
     table = to_numpy(backbone.token_embedding.embeddings)
@@ -168,6 +179,7 @@ def test_initial_weights_are_the_papers():
     assert not to_numpy(backbone.blocks[0].attention.query.bias).any()
 
 
+@pytest.mark.one_backend
 def test_head_dropouts():
     config = DistilBertConfig(**TINY, dropout=0.3, classifier_dropout=0.35, span_dropout=0.15)
     backbone = DistilBert(config)
@@ -178,6 +190,7 @@ def test_head_dropouts():
     assert TokenClassifier(backbone).tagger.dropout.rate == 0.3
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

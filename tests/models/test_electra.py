@@ -33,7 +33,8 @@ TINY = dict(
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.ElectraConfig(
         **{
             **dict(vocab_size=61, embedding_size=10, hidden_size=24, num_attention_heads=3, intermediate_size=40),
@@ -53,6 +54,7 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
         assert ours.labels == [f"LABEL_{i}" for i in range(5)]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("changes", [dict(), dict(embedding_size=24, hidden_act="silu")])
 def test_discriminator_equals_transformers_both_ways(changes, tmp_path):
     theirs = their_model("ElectraForPreTraining", their_config(**changes), tmp_path / "theirs")
@@ -63,6 +65,7 @@ def test_discriminator_equals_transformers_both_ways(changes, tmp_path):
     assert (ours.backbone.embedding_projection is None) == ("embedding_size" in changes)
 
 
+@pytest.mark.one_backend
 def test_masked_lm_without_projection_equals_transformers_both_ways(tmp_path):
     check_head("Electra", "ForMaskedLM", their_config(embedding_size=24, hidden_act="relu"), tmp_path, num_segments=3)
 
@@ -97,6 +100,7 @@ def _closed_form(config):
     return tables + (e * m + m) * (e != m) + config.num_layers * block
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -112,11 +116,13 @@ def test_sizes_have_the_parameters_of_the_paper(name, parameters):
     assert _closed_form(ElectraConfig(**SIZES[name])) == parameters
 
 
+@pytest.mark.one_backend
 def test_a_size_is_built_with_its_parameters():
     backbone = Electra.from_preset("electra_small_generator", load_weights=False, num_layers=2)
     assert backbone.count_params() == _closed_form(backbone.config) == 4_580_928 - 10 * 49_984
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "width", "added"), [("small", 0.25, 647_162), ("base", 0.33333, 9_903_418), ("large", 0.25, 19_512_378)]
 )
@@ -132,6 +138,7 @@ def test_generators_have_the_widths_and_the_added_parameters_of_the_paper(name, 
     assert _closed_form(generator) - (v + 512 + 2) * e - 2 * e + head == added
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_the_papers():
     backbone = Electra(ElectraConfig(**{**TINY, "vocabulary_size": 5_000, "embedding_dim": 16, "hidden_dim": 240}))
     table = to_numpy(backbone.token_embedding.embeddings)
@@ -145,6 +152,7 @@ def test_initial_weights_are_the_papers():
         assert 0.9 * bound < np.abs(to_numpy(kernel)).max() <= bound
 
 
+@pytest.mark.one_backend
 def test_new_heads_on_a_loaded_backbone_have_their_own_initial_weights(tmp_path):
     randomize(Electra(ElectraConfig(**TINY))).save_to_preset(tmp_path)
     with pytest.warns(UserWarning, match="classifier/dense, classifier/project: made new"):
@@ -153,6 +161,7 @@ def test_new_heads_on_a_loaded_backbone_have_their_own_initial_weights(tmp_path)
     assert 0.9 * bound < np.abs(to_numpy(classifier.project.kernel)).max() <= bound
 
 
+@pytest.mark.one_backend
 def test_dropout_is_where_transformers_has_it():
     backbone = Electra(ElectraConfig(**TINY, dropout=0.2, choice_dropout=0.4))
     classifier = backbone.make_head("classifier", num_labels=2)
@@ -174,6 +183,7 @@ def _pair():
     return discriminator, ElectraConfig(**small)
 
 
+@pytest.mark.one_backend
 def test_a_generator_can_have_its_discriminators_embeddings(tmp_path):
     discriminator, config = _pair()
     generator = Electra(config, embeddings=discriminator.embeddings, name="generator")
@@ -192,6 +202,7 @@ def test_a_generator_can_have_its_discriminators_embeddings(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(model(inputs)))
 
 
+@pytest.mark.one_backend
 def test_a_loaded_generator_can_be_given_other_embeddings():
     discriminator, config = _pair()
     alone = randomize(Electra(config, name="generator"), seed=5)
@@ -218,6 +229,7 @@ def test_shared_embeddings_learn_from_both():
     assert not np.array_equal(to_numpy(discriminator.token_table), before)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("changes", [dict(embedding_dim=12), dict(vocabulary_size=60), dict(max_length=24)])
 def test_embeddings_of_other_sizes_are_refused(changes):
     discriminator, _ = _pair()
@@ -235,6 +247,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Electra(ElectraConfig(**TINY), dtype=dtype))
 
@@ -248,6 +261,7 @@ def test_every_weight_gets_a_gradient():
     check_gradients(model, (x, np.array([[5, 60, 1], [7, 0, 3]], "int32")), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(TextClassifier(Electra(ElectraConfig(**TINY)), labels=["a", "b", "c"])), tmp_path)
 
@@ -267,6 +281,7 @@ def test_packed_rows_without_starts_have_no_first_token():
         classifier(packed)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
@@ -281,6 +296,7 @@ def test_input_that_would_be_misread_is_an_error(inputs, message):
         Electra(ElectraConfig(**TINY))({key: value.astype("int32") for key, value in inputs.items()})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("changes", [dict(summary_type="mean"), dict(is_decoder=True), dict(summary_use_proj=False)])
 def test_what_this_file_lacks_is_refused(changes, tmp_path):
     their_config(**changes).save_pretrained(tmp_path)

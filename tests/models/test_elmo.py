@@ -52,6 +52,7 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+@pytest.mark.one_backend
 def test_words_are_bytes():
     found = character_ids([["cat", "is"], ["ß" * 40]], marks=False)
     ids = found["character_ids"]
@@ -66,6 +67,7 @@ def test_words_are_bytes():
     assert cut["character_ids"].shape[1] == 2 and cut["lengths"].tolist() == [2]
 
 
+@pytest.mark.one_backend
 def test_words_from_characters(speller):
     """Convolutions, maxima, highways and the projection, by their formulas."""
     w = {v.path.split("/", 1)[1]: to_numpy(v).astype("float64") for v in speller.weights}
@@ -137,6 +139,7 @@ def test_directions_see_one_side_only(backbone):
     assert same["backward"].tolist() == [False] * 4 + [True] * 3
 
 
+@pytest.mark.one_backend
 def test_the_mix_of_layers():
     values = [np.full((1, 2, 3), value, "float32") for value in (1, 2, 3)]
     real = np.ones((1, 2), bool)
@@ -160,6 +163,7 @@ def test_targets_on_both_sides():
     assert weights["forward"].tolist() == [[1, 1, 0, 0]] and weights["backward"].tolist() == [[0, 1, 1, 0]]
 
 
+@pytest.mark.one_backend
 def test_the_language_models_learn():
     """Of rows that count up, both directions become sure; the loss is the mean of the two."""
     model = BidirectionalLM(
@@ -206,6 +210,7 @@ def test_frozen_features_of_a_task(task, speller, tmp_path):
     np.testing.assert_array_equal(to_numpy(again(x)), to_numpy(model(x)))
 
 
+@pytest.mark.one_backend
 def test_the_size_of_the_paper():
     """93.6 million parameters without the softmax layer, by closed form; a tiny one agrees with it."""
 
@@ -220,6 +225,7 @@ def test_the_size_of_the_paper():
     assert Elmo(ElmoConfig(**TINY)).count_params() == count(ElmoConfig(**TINY))
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     inputs = batch()
     inputs["padding_mask"][1] = False
@@ -228,6 +234,7 @@ def test_half_precision_is_finite():
         assert np.isfinite(to_numpy(keras.ops.cast(model(inputs), "float32"))).all()
 
 
+@pytest.mark.one_backend
 def test_wrong_inputs_are_refused(speller):
     ids = np.zeros((1, 2), "int32")
     with pytest.raises(ValueError, match="kerasbert.data.character_ids"):

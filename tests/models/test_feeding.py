@@ -32,7 +32,7 @@ def bucketed(**options):
     ids = RNG.integers(3, 30, (24, 20)).astype("int32")
     x = {"token_ids": ids, "lengths": RNG.integers(1, 20, 24).astype("int32")}
     y = RNG.integers(0, 2, 24).astype("int32")
-    return BucketedBatches(x, y, batch_size=4, steps_per_width=1, **options)
+    return BucketedBatches(x, y, batch_size=4, steps_per_width=0.01, **options)
 
 
 class Stop(keras.callbacks.Callback):

@@ -34,7 +34,8 @@ HEADS = {
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.OpenAIGPTConfig(
         **{
             **dict(vocab_size=61, n_embd=24, n_layer=3, n_head=3, n_positions=23, pad_token_id=4),
@@ -70,6 +71,7 @@ def test_other_activations(tmp_path):
     check_outputs(GPT.from_preset(tmp_path), theirs, theirs.config, names, "right")
 
 
+@pytest.mark.one_backend
 def test_parameters_are_the_papers():
     config = GPTConfig()
     m, f = config.hidden_dim, config.feed_forward_dim
@@ -99,6 +101,7 @@ def test_the_cache_gives_what_the_whole_text_gives():
     )
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: GPT(GPTConfig(**TINY), dtype=dtype))
 
@@ -110,5 +113,6 @@ def test_every_weight_gets_a_gradient():
     check_gradients(model, (x, np.array([0, 2], "int32")), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(CausalLM(GPT(GPTConfig(**TINY)))), tmp_path)

@@ -41,7 +41,8 @@ HEADS = {
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.GPT2Config(
         **{
             **dict(vocab_size=61, n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=23, pad_token_id=4),
@@ -57,6 +58,7 @@ def segments(shape):
     return {"segment_ids": ids}, {"token_type_ids": ids}
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("class_name", HEADS)
 def test_heads_equal_transformers_both_ways(class_name, tmp_path):
     cls, names = HEADS[class_name]
@@ -87,6 +89,7 @@ def test_hidden_states_and_attention_weights_equal_transformers(tmp_path):
             np.testing.assert_allclose(to_numpy(one), to_numpy(two), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_old_files_hold_causal_buffers_and_no_prefix(tmp_path):
     theirs = their_model("GPT2Model", their_config(), tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
@@ -113,6 +116,7 @@ def test_scales_of_the_scores_equal_transformers(scales, tmp_path):
     check_way_back(ours, theirs, tmp_path / "ours")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("switch", ["add_cross_attention"])
 def test_what_we_do_not_have_is_refused(switch, tmp_path):
     GPT2(GPT2Config(**TINY)).save_to_preset(tmp_path)
@@ -122,6 +126,7 @@ def test_what_we_do_not_have_is_refused(switch, tmp_path):
         GPT2.from_preset(tmp_path)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -139,12 +144,14 @@ def test_sizes_are_the_papers(name, parameters):
     assert m % config.num_heads == 0
 
 
+@pytest.mark.one_backend
 def test_layers_and_parameters_agree_with_the_closed_form():
     m, f = 24, 40
     block = 4 * (m * m + m) + 2 * m * f + f + m + 4 * m
     assert GPT2(GPT2Config(**TINY)).count_params() == 61 * m + 23 * m + 3 * block + 2 * m
 
 
+@pytest.mark.one_backend
 def test_weights_that_write_into_the_residual_stream_shrink_with_depth():
     wide = GPT2(GPT2Config(**{**TINY, "num_layers": 2, "hidden_dim": 192, "max_length": 300}))
     block = wide.blocks[1]
@@ -187,6 +194,7 @@ def test_packed_rows_are_classified_by_their_last_tokens():
         model(packed)
 
 
+@pytest.mark.optimized
 def test_the_cache_gives_what_the_whole_text_gives():
     """In pieces of 4, 1 and 3 tokens, behind padding on the left in one row."""
     backbone = randomize(GPT2(GPT2Config(**TINY)))
@@ -210,6 +218,7 @@ def test_the_cache_gives_what_the_whole_text_gives():
     np.testing.assert_allclose(to_numpy(again["sequence_output"]), to_numpy(expected)[:, 5:], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: GPT2(GPT2Config(**TINY), dtype=dtype))
 
@@ -222,5 +231,6 @@ def test_every_weight_gets_a_gradient():
     check_gradients(model, (x, labels), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(CausalLM(GPT2(GPT2Config(**TINY)))), tmp_path)

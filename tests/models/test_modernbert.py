@@ -38,7 +38,8 @@ BIASES = dict(attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bia
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.ModernBertConfig(
         **{
             **dict(vocab_size=61, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40),
@@ -70,6 +71,7 @@ def test_biases_pooling_and_layer_types_equal_transformers(head, tmp_path):
     assert (ours.backbone.config.global_rope_theta, ours.backbone.config.local_rope_theta) == (50.0, 7.0)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("length", [37, 150])
 def test_where_the_window_bites(length, tmp_path):
     """Whole rows and blocks, hidden states and attention weights."""
@@ -92,6 +94,7 @@ def test_where_the_window_bites(length, tmp_path):
     np.testing.assert_allclose(alone[real], to_numpy(expected.last_hidden_state)[real], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_configs_of_both_versions_of_transformers(tmp_path):
     config = ModernBertConfig(**{**TINY, "num_layers": 5}, global_every=2, global_rope_theta=99.0, local_rope_theta=5.0)
     ModernBert(config).save_to_preset(tmp_path)
@@ -108,6 +111,7 @@ def test_configs_of_both_versions_of_transformers(tmp_path):
     assert ModernBert.from_preset(tmp_path, load_weights=False).config.local_rope_theta == 99.0
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -127,6 +131,7 @@ def test_what_we_do_not_have_is_refused(change, message, tmp_path):
         ModernBert.from_preset(tmp_path, load_weights=False)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "encoder", "with_head"),
     [("modernbert_base", 149_014_272, 149_655_232), ("modernbert_large", 394_781_696, 395_881_664)],
@@ -139,6 +144,7 @@ def test_sizes_are_the_papers(name, encoder, with_head):
     assert m // config.num_heads == 64
 
 
+@pytest.mark.one_backend
 def test_parameters_agree_with_the_closed_form():
     m, f = 24, 40
     model = MaskedLM(ModernBert(ModernBertConfig(**TINY)))
@@ -146,6 +152,7 @@ def test_parameters_agree_with_the_closed_form():
     assert model.count_params() == model.backbone.count_params() + m * m + m + 61
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(("cutoff", "spread"), [(2.0, 0.880), (1.0, 0.540)])
 def test_initial_weights_are_cut_and_shrink_with_depth(cutoff, spread):
     config = {**TINY, "num_layers": 2, "hidden_dim": 192, "feed_forward_dim": 200, "vocabulary_size": 300}
@@ -195,6 +202,7 @@ def test_packed_rows_are_pooled_by_sequence():
             model(packed)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: ModernBert(ModernBertConfig(**TINY), dtype=dtype))
     check_half_precision(lambda dtype: ModernBert(ModernBertConfig(**TINY, classifier_pooling="mean"), dtype=dtype))
@@ -210,6 +218,7 @@ def test_every_weight_gets_a_gradient():
     check_gradients(model, (x, labels), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     config = ModernBertConfig(**TINY, global_layers=(1,))
     check_keras_file(randomize(TextClassifier(ModernBert(config), labels=["a", "b", "c"])), tmp_path)

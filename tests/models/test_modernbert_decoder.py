@@ -43,7 +43,8 @@ ODD = dict(
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.ModernBertDecoderConfig(
         **{
             **dict(vocab_size=61, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40),
@@ -106,6 +107,7 @@ def test_generation_equals_transformers(changes, tmp_path):
             np.testing.assert_array_equal(answer, expected.numpy())
 
 
+@pytest.mark.one_backend
 def test_what_is_not_here_is_refused(tmp_path):
     ModernBertDecoder(ModernBertDecoderConfig(**TINY)).save_to_preset(tmp_path)
     stored = json.loads((tmp_path / "config.json").read_text())
@@ -124,6 +126,7 @@ def test_what_is_not_here_is_refused(tmp_path):
         ModernBertDecoderConfig(local_attention=1)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("size", "millions"), [("17m", 17), ("32m", 32), ("68m", 68), ("150m", 149), ("400m", 395), ("1b", 1_028)]
 )
@@ -138,6 +141,7 @@ def test_sizes_are_the_papers(size, millions):
     assert shape == fields
 
 
+@pytest.mark.one_backend
 def test_parameters_agree_with_the_closed_form():
     backbone = ModernBertDecoder(ModernBertDecoderConfig(**TINY))
     assert backbone.count_params() == 61 * 24 + 3 * (4 * 24 * 24 + 3 * 24 * 40 + 2 * 24) + 24
@@ -155,6 +159,7 @@ def test_invariances_and_causality():
     np.testing.assert_array_equal(moved, np.triu(np.ones((12, 12), bool)))
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: ModernBertDecoder(ModernBertDecoderConfig(**TINY), dtype=dtype))
 
@@ -166,6 +171,7 @@ def test_every_weight_gets_a_gradient():
     check_gradients(randomize(model), (x, np.roll(x["token_ids"], -1, axis=1)), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     config = ModernBertDecoderConfig(**TINY, global_layers=(1,))
     check_keras_file(randomize(TextClassifier(ModernBertDecoder(config), labels=["a", "b", "c"])), tmp_path)

@@ -39,7 +39,8 @@ TYPES = {
 
 
 def their_config(name, **changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     sizes = dict(vocab_size=61, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40)
     dropouts = dict(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2, classifier_dropout=0.25)
     changes = {**dict(max_position_embeddings=23), **TYPES[name], **dropouts, **changes}
@@ -85,6 +86,7 @@ def test_hidden_states_and_attention_weights_equal_transformers(padding, tmp_pat
         np.testing.assert_allclose(to_numpy(found["pooled_output"]), to_numpy(expected.pooler_output), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_older_files_hold_ties_and_buffers(tmp_path):
     from safetensors.numpy import load_file, save_file
 
@@ -100,6 +102,7 @@ def test_older_files_hold_ties_and_buffers(tmp_path):
     np.testing.assert_array_equal(to_numpy(MaskedLM.from_preset(tmp_path)(inputs)), to_numpy(model(inputs)))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "encoder", "with_lm_head"),
     [
@@ -127,6 +130,7 @@ def closed_form(config):
     return encoder, encoder + m * m + 3 * m + v
 
 
+@pytest.mark.one_backend
 def test_built_models_have_one_segment_row_more():
     config = RobertaConfig(**{**TINY, "num_segments": 1})
     encoder, with_lm_head = closed_form(config)
@@ -152,6 +156,7 @@ def test_positions_count_what_is_not_padding():
     assert rows(position_ids=np.array([[4, 3, 2, 1, 0, 0, 0]], "int32")) == [[6, 5, 4, 3, 2, 2, 2]]
 
 
+@pytest.mark.one_backend
 def test_a_table_of_23_rows_serves_21_tokens(tmp_path):
     import torch
 
@@ -191,10 +196,12 @@ def test_packed_rows():
         TextClassifier(backbone)(packed)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: Roberta(RobertaConfig(**TINY), dtype=dtype))
 
 
+@pytest.mark.optimized
 def test_every_weight_gets_a_gradient():
     x, _, _ = example(61, "right", num_segments=2, pad_id=1)
     x["masked_positions"] = np.array([[1, 4, 9], [2, -1, 0]], "int32")
@@ -206,11 +213,13 @@ def test_every_weight_gets_a_gradient():
     check_gradients(classifier, (x, np.array([0, 1], "int32")), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     model = randomize(TextClassifier(Roberta(RobertaConfig(**TINY), pooler=False), labels=["a", "b", "c"]))
     check_keras_file(model, tmp_path)
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_the_papers():
     backbone = Roberta(RobertaConfig(**{**TINY, "vocabulary_size": 5_000}))
     table = to_numpy(backbone.token_embedding.embeddings)
@@ -223,6 +232,7 @@ def test_initial_weights_are_the_papers():
     assert not to_numpy(backbone.blocks[0].attention.query.bias).any()
 
 
+@pytest.mark.one_backend
 def test_head_dropouts():
     config = RobertaConfig(**TINY, dropout=0.3, classifier_dropout=0.25)
     classifier = TextClassifier(Roberta(config, pooler=False)).classifier
@@ -232,11 +242,13 @@ def test_head_dropouts():
     assert TextClassifier(Roberta(config, pooler=False)).classifier.dropout.rate == 0.3
 
 
+@pytest.mark.one_backend
 def test_multiple_choice_needs_the_pooler():
     with pytest.raises(ValueError, match="pooler=True"):
         MultipleChoice(Roberta(RobertaConfig(**TINY), pooler=False))
 
 
+@pytest.mark.one_backend
 def test_the_model_type_is_kept(tmp_path):
     backbone = Roberta.from_preset("camembert_base", load_weights=False, **TINY, pooler=False)
     assert backbone.config == RobertaConfig(**{**TINY, "model_type": "camembert", "bos_id": 5, "eos_id": 6})
@@ -248,6 +260,7 @@ def test_the_model_type_is_kept(tmp_path):
     assert type(again) is MaskedLM and again.backbone.config == backbone.config
 
 
+@pytest.mark.one_backend
 def test_folders_of_others_are_refused(tmp_path):
     Roberta(RobertaConfig(**TINY)).save_to_preset(tmp_path)
     with pytest.raises(ValueError, match="needs a folder of its family"):
@@ -262,11 +275,13 @@ def test_folders_of_others_are_refused(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("model_type", "vocabulary_size"), [("roberta", 50_265), ("xlm-roberta", 30_522), ("camembert", 30_522)]
 )
 def test_what_a_config_leaves_out_is_what_transformers_takes(model_type, vocabulary_size):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     from kerasbert.checkpoints.huggingface import read_config
     from kerasbert.models import roberta
 
@@ -279,6 +294,7 @@ def test_what_a_config_leaves_out_is_what_transformers_takes(model_type, vocabul
             assert getattr(config, ours) == getattr(theirs, name), ours
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

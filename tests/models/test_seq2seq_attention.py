@@ -176,6 +176,7 @@ def test_the_formulas(kind, backbones):
             assert not found[:, len(source) :].any()
 
 
+@pytest.mark.one_backend
 def test_the_worked_example():
     scores = np.array([[1, 2, 3]], "float32")
     values = np.array([[1, 0], [0, 1], [1, 1]])
@@ -202,6 +203,7 @@ def test_padding_on_the_left_changes_nothing(kind, backbones):
     np.testing.assert_allclose(to_numpy(backbone(padded)["sequence_output"])[:, 3:], expected, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_lengths_are_as_good_as_masks(backbones):
     backbone, inputs = backbones("additive"), batch()
     ids = {key: value for key, value in inputs.items() if key.endswith("token_ids")}
@@ -226,6 +228,7 @@ def test_the_cache_gives_what_the_whole_text_gives(kind, backbones):
     np.testing.assert_allclose(np.concatenate(parts, axis=1)[real], whole[real], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_a_source_in_reverse(backbones):
     """One direction over a reversed source is the backward direction over the source."""
     backbone, inputs = backbones("dot"), batch()
@@ -253,6 +256,7 @@ def test_every_weight_gets_a_gradient(kind):
     assert not still
 
 
+@pytest.mark.one_backend
 def test_beams_and_greedy_answers_agree_with_the_whole_model(backbones):
     model = Seq2SeqLM(backbones("additive"))
     prompts = [np.array([3, 4, 5], "int32"), np.array([7, 8, 9, 10, 11, 2], "int32")]
@@ -267,6 +271,7 @@ def test_beams_and_greedy_answers_agree_with_the_whole_model(backbones):
         assert one["score"] * 5 >= other["score"] - 1e-4
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("kind", ["additive", "multiplicative, local", "location", "none"])
 def test_folders_round_trip(kind, backbones, tmp_path):
     model = Seq2SeqLM(backbones(kind))
@@ -278,6 +283,7 @@ def test_folders_round_trip(kind, backbones, tmp_path):
     assert type(Backbone.from_preset(tmp_path)) is Seq2SeqAttention
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_the_papers():
     config = Seq2SeqAttentionConfig(**{**TINY, "hidden_dim": 64, "initializer_range": 0.01, "alignment_range": 0.001})
     decoder = Seq2SeqAttention(config).decoder
@@ -288,6 +294,7 @@ def test_initial_weights_are_the_papers():
     assert abs(to_numpy(decoder.inputs.kernel).std() / 0.01 - 1) < 0.1
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     inputs = batch()
     inputs["padding_mask"][1] = False
@@ -296,6 +303,7 @@ def test_half_precision_is_finite():
         assert np.isfinite(to_numpy(keras.ops.cast(outputs["sequence_output"], "float32"))).all()
 
 
+@pytest.mark.one_backend
 def test_wrong_arguments_and_inputs_are_refused(backbones):
     for wrong, message in (
         (dict(attention="self"), "`attention` must be one of"),
@@ -309,6 +317,7 @@ def test_wrong_arguments_and_inputs_are_refused(backbones):
         backbones("none")(batch(), attention_weights=True)
     with pytest.raises(ValueError, match="no longer than max_length=16"):
         backbones("location")({key: np.zeros((1, 17), "int32") for key in ("token_ids", "decoder_token_ids")})
-    packed = {key: np.ones((2, 8), "int32") for key in ("sequence_ids", "decoder_sequence_ids")}
+    packed = {"sequence_ids": np.ones(batch()["token_ids"].shape, "int32")}
+    packed["decoder_sequence_ids"] = np.ones(batch()["decoder_token_ids"].shape, "int32")
     with pytest.raises(ValueError, match="one sequence a row"):
         backbones("additive")({**batch(), **packed})

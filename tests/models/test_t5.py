@@ -47,7 +47,8 @@ HEADS = {
 
 
 def their_config(prefix="T5", **changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     sizes = dict(
         vocab_size=61, d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
         relative_attention_num_buckets=8, relative_attention_max_distance=9,
@@ -113,6 +114,7 @@ def test_heads_equal_transformers_both_ways(prefix, head, tmp_path):
     check_way_back(ours, theirs, tmp_path / "ours")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("prefix", "own_output", "scaled"),
     [("T5", True, False), ("T5", True, True), ("T5", False, False), ("MT5", True, False), ("UMT5", True, True)],
@@ -133,6 +135,7 @@ def test_output_layers(prefix, own_output, scaled, tmp_path):
     check_outputs(again, theirs, {"": "logits"}, "right", True)
 
 
+@pytest.mark.one_backend
 def test_files_of_older_versions(tmp_path):
     """Version 1.1 as version 4 of transformers wrote it, with a table that nothing reads, as the first T5 has it; and a
     token table that is stored as the decoder's alone."""
@@ -156,6 +159,7 @@ def test_files_of_older_versions(tmp_path):
     assert not random.backbone.config.tied_output
 
 
+@pytest.mark.one_backend
 def test_outputs_of_the_first_umt5_are_not_scaled(tmp_path):
     """Version 4 of transformers wrote so, and read it; version 5 scales what it reads."""
     theirs = their_model("UMT5ForConditionalGeneration", their_config("UMT5"), tmp_path / "theirs")
@@ -193,6 +197,7 @@ def test_hidden_states_and_attention_weights_equal_transformers(tmp_path):
             np.testing.assert_allclose(to_numpy(mine), to_numpy(wanted), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_an_encoder_is_read_from_a_whole_model(tmp_path):
     """As transformers does, taggers leave the decoder out."""
     theirs = their_model("T5ForConditionalGeneration", their_config(), tmp_path)
@@ -221,6 +226,7 @@ def parameters(vocabulary_size, hidden_dim, head_dim, feed_forward_dim, layers, 
     return vocabulary_size * hidden_dim * (1 if tied else 2) + stacks
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -245,6 +251,7 @@ def test_sizes_are_the_papers(name, count):
     assert c.num_decoder_layers == c.num_layers and (c.activation == "gelu_new") == c.gated
 
 
+@pytest.mark.one_backend
 def test_parameters_agree_with_the_closed_form():
     sizes = dict(vocabulary_size=61, num_heads=3, hidden_dim=24, head_dim=5, feed_forward_dim=40, num_layers=2)
     shape = (61, 24, 5, 40, 2, 3)
@@ -258,6 +265,7 @@ def test_parameters_agree_with_the_closed_form():
     assert alone == halved - 2 * attention == T5(T5Config(**sizes, architecture="encoder")).count_params()
 
 
+@pytest.mark.one_backend
 def test_initial_weights():
     config = T5Config(
         vocabulary_size=400, num_layers=1, num_heads=4, hidden_dim=96, head_dim=48, feed_forward_dim=300, gated=True,
@@ -372,6 +380,7 @@ def test_float16_is_finite_where_its_range_is_too_small():
     np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
 
 
+@pytest.mark.optimized
 def test_every_weight_gets_a_gradient():
     config = {**TINY, "dropout": 0.0, "gated": True, "activation": "gelu_new", "tied_output": False}
     model = randomize(Seq2SeqLM(T5(T5Config(**config, model_type="umt5"))))
@@ -387,19 +396,23 @@ def test_every_weight_gets_a_gradient():
     check_gradients(tagger, ({"token_ids": x["token_ids"]}, rng.integers(0, 3, (2, 23)).astype("int32")))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "shared", "prefix_language_model"])
 def test_keras_files_round_trip(architecture, tmp_path):
     cls = CausalLM if "language" in architecture else Seq2SeqLM
     config = T5Config(**ALONE, gated=True, tied_output=False, activation="gelu_new", architecture=architecture)
-    check_keras_file(randomize(cls(T5(config))), tmp_path)
+    decoder = {} if cls is CausalLM else {"decoder_token_ids": np.full((2, 4), 5, "int32")}
+    check_keras_file(randomize(cls(T5(config))), tmp_path, **decoder)
 
 
 # === Architectures ===
 
 
+@pytest.mark.one_backend
 def test_shared_weights_are_an_encoder_decoder_of_equal_halves(tmp_path):
     """So transformers reads them, too."""
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     model = randomize(Seq2SeqLM(T5(T5Config(**ALONE, architecture="shared"))))
     model.save_to_preset(tmp_path)
     theirs, report = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
@@ -417,6 +430,7 @@ def test_shared_weights_are_an_encoder_decoder_of_equal_halves(tmp_path):
     check_outputs(apart, theirs, {"": "logits"}, "right", True)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("kind", ["language_model", "prefix_language_model"])
 def test_language_models_are_saved_in_a_layout_of_our_own(kind, tmp_path):
     model = randomize(CausalLM(T5(T5Config(**ALONE, tied_output=False, architecture=kind, model_type="umt5"))))
@@ -448,6 +462,7 @@ def test_who_sees_whom_in_a_prefix_language_model():
     assert all(rows[:6] == both for rows in seen(**packed, **mask))
 
 
+@pytest.mark.one_backend
 def test_prefixes_weigh_nothing():
     """The conversion of the paper's code: weights 0 0 0 0 1 1 1 beside the flags 1 1 1 1 1 0 0."""
     model = CausalLM(T5(T5Config(**ALONE, architecture="prefix_language_model")))
@@ -496,6 +511,7 @@ def test_the_cache_of_a_decoder_alone(kind):
 # === Bad input ===
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -512,6 +528,7 @@ def test_configs_that_cannot_be(changes, message):
         T5Config(**{**TINY, **changes})
 
 
+@pytest.mark.one_backend
 def test_heads_of_other_architectures_are_refused():
     encoder = T5(T5Config(**ALONE, architecture="encoder"))
     with pytest.raises(ValueError, match="'seq2seq_lm' of T5 is for the architectures encoder_decoder, shared"):
@@ -520,6 +537,7 @@ def test_heads_of_other_architectures_are_refused():
         TokenClassifier(T5(T5Config(**ALONE, architecture="shared")))
 
 
+@pytest.mark.one_backend
 def test_bad_ids_are_an_error():
     backbone = T5(T5Config(**TINY))
     ids = np.full((1, 3), 5, "int32")

@@ -83,7 +83,8 @@ def copy_to_torch(backbone, theirs):
 
 
 def test_outputs_equal_torch(backbone):
-    torch = pytest.importorskip("torch")
+    import torch
+
     theirs = torch.nn.Transformer(
         24, 3, 3, 3, 40, layer_norm_eps=1e-6, batch_first=True, norm_first=backbone.config.norm_first
     ).eval()
@@ -143,6 +144,7 @@ def test_the_block_of_the_paper_in_numpy():
     np.testing.assert_allclose(to_numpy(found["attention_weights"]["encoder"][0]), weights, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_sinusoids_are_the_papers():
     np.testing.assert_allclose(
         to_numpy(sinusoids(np.array([1], "int32"), 4))[0], [0.84147, 0.54030, 0.0099998, 0.99995], atol=1e-5
@@ -151,6 +153,7 @@ def test_sinusoids_are_the_papers():
     np.testing.assert_allclose(to_numpy(sinusoids(np.arange(3_000, dtype="int32"), 26)), table, atol=5e-7)
 
 
+@pytest.mark.one_backend
 def test_what_is_asked_for_is_returned(backbone):
     inputs = batch(padded=True)
     outputs = backbone(inputs, hidden_states=True, attention_weights=True)
@@ -216,6 +219,7 @@ def test_packed_pairs_are_alone(backbone):
         backbone({key: value for key, value in packed.items() if key != "decoder_sequence_ids"})
 
 
+@pytest.mark.optimized
 def test_the_cache_gives_what_the_whole_text_gives(backbone):
     """In pieces of 3, 1 and 3 tokens, behind padding on the left in one row."""
     inputs = batch(padded=True)
@@ -233,6 +237,7 @@ def test_the_cache_gives_what_the_whole_text_gives(backbone):
     assert int(cache["start"]) == 7
 
 
+@pytest.mark.one_backend
 def test_folders_round_trip(backbone, tmp_path):
     backbone.save_to_preset(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
@@ -244,6 +249,7 @@ def test_folders_round_trip(backbone, tmp_path):
             np.testing.assert_array_equal(to_numpy(found), to_numpy(expected))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(("name", "parameters"), [("transformer_base", 63_045_632), ("transformer_big", 214_171_648)])
 def test_sizes_are_the_papers(name, parameters):
     config = TransformerConfig(**SIZES[name])
@@ -254,6 +260,7 @@ def test_sizes_are_the_papers(name, parameters):
     assert m % config.num_heads == 0
 
 
+@pytest.mark.one_backend
 def test_layers_and_initial_weights_agree_with_the_closed_form():
     m, f = 24, 40
     blocks = 12 * m * m + 2 * (2 * m * f + f + m) + 5 * 2 * m
@@ -268,6 +275,7 @@ def test_layers_and_initial_weights_agree_with_the_closed_form():
     )
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     inputs = batch(padded=True)
     inputs["padding_mask"][1] = False
@@ -276,6 +284,7 @@ def test_half_precision_is_finite():
         assert np.isfinite(to_numpy(keras.ops.cast(outputs["sequence_output"], "float32"))).all()
 
 
+@pytest.mark.one_backend
 def test_wrong_inputs_are_refused(backbone):
     inputs = batch()
     with pytest.raises(ValueError, match="decoder_token_ids"):

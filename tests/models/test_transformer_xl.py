@@ -103,6 +103,7 @@ def test_segments_equal_the_authors_code(name, tmp_path):
 # === transformers 4 ===
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("name", ["clusters", "one_width", "shared", "one_softmax", "classifier"])
 def test_segments_equal_transformers_both_ways(name, tmp_path):
     golden = load_file(FOLDER / name / "golden.safetensors")
@@ -131,6 +132,7 @@ def test_segments_equal_transformers_both_ways(name, tmp_path):
     assert kerasbert.load(tmp_path).backbone.config == model.backbone.config
 
 
+@pytest.mark.one_backend
 def test_what_we_do_not_have_is_refused(tmp_path):
     TransformerXL(TransformerXLConfig(**TINY)).save_to_preset(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -157,6 +159,7 @@ def closed_form(config, head=True):
     return total + (config.vocabulary_size + clusters * (config.embedding_dim + 1) if head else 0)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -172,6 +175,7 @@ def test_sizes_are_those_of_the_authors_code(name, parameters):
     assert config.num_heads * config.head_dim == config.hidden_dim
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "changes",
     [dict(), dict(embedding_divisor=1, untied_biases=True), dict(cutoffs=(), embedding_dim=24, embedding_divisor=1)],
@@ -181,6 +185,7 @@ def test_parameters_agree_with_the_closed_form(changes):
     assert CausalLM(TransformerXL(config)).count_params() == closed_form(config)
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_those_of_the_authors_code():
     wide = dict(hidden_dim=192, embedding_dim=192, head_dim=64, feed_forward_dim=300, num_layers=1)
     model = CausalLM(TransformerXL(TransformerXLConfig(**{**TINY, **wide, "vocabulary_size": 600})))
@@ -218,6 +223,7 @@ def test_a_memory_of_all_that_was_equals_the_long_context(backbone, ids):
     np.testing.assert_allclose(sequence_outputs(backbone, ids, [5, 4, 3]), whole, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_pre_norm_blocks_remember_what_is_not_normalised(ids):
     changes = dict(pre_norm=True, untied_biases=True, memory_length=12)
     backbone = randomize(TransformerXL(TransformerXLConfig(**{**TINY, **changes})))
@@ -225,6 +231,7 @@ def test_pre_norm_blocks_remember_what_is_not_normalised(ids):
     np.testing.assert_allclose(sequence_outputs(backbone, ids, [7, 5]), whole, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_one_block_with_the_same_length_sees_the_last_keys_only(ids):
     """Worked example: memory 3, segments of 2, with a full memory rows 01110 and 00111."""
     config = {**TINY, "num_layers": 1, "memory_length": 3, "same_length": True}
@@ -243,6 +250,7 @@ def test_one_block_with_the_same_length_sees_the_last_keys_only(ids):
     np.testing.assert_allclose(sequence_outputs(backbone, ids, [2] * 6), whole, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_the_memory_holds_the_last_inputs_of_each_block(backbone, ids):
     outputs = in_segments(backbone, ids, [5])[0]
     states = program(backbone, hidden_states=True)({"token_ids": ids[:, :5]})["hidden_states"]
@@ -275,6 +283,7 @@ def test_a_stream_that_starts_remembers_nothing(backbone, ids):
     assert np.abs(going[0] - alone[0]).max() > 1e-3
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -291,6 +300,7 @@ def test_a_memory_of_another_form_is_an_error(backbone, ids, change, message):
         backbone({"token_ids": ids[:, :3], **change(backbone.empty_memory(2))})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -329,6 +339,7 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: TransformerXL(config, dtype=dtype))
 
 
+@pytest.mark.optimized
 def test_every_weight_gets_a_gradient():
     """u meets every key of a query alike only if keys were alike; so it, too, gets one."""
     x = {"token_ids": np.random.default_rng(0).integers(0, 61, (2, 23)).astype("int32")}
@@ -336,10 +347,12 @@ def test_every_weight_gets_a_gradient():
     check_gradients(randomize(CausalLM(TransformerXL(TransformerXLConfig(**TINY, dropout=0.0)))), (x, y))
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(CausalLM(TransformerXL(TransformerXLConfig(**TINY)))), tmp_path)
 
 
+@pytest.mark.one_backend
 def test_a_folder_may_be_evaluated_with_a_longer_memory():
     loaded = Backbone.from_preset(FOLDER / "one_width", memory_length=20, clamp_length=9, same_length=True)
     assert loaded.empty_memory(3)["memory"].shape == (3, 2, 20, 24)
@@ -368,6 +381,7 @@ def test_losses_by_clusters_equal_those_of_one_softmax_over_all_tokens(changes, 
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5, err_msg=one.path)
 
 
+@pytest.mark.one_backend
 def test_a_block_without_rare_tokens_asks_no_cluster_of_them():
     model = randomize(CausalLM(TransformerXL(TransformerXLConfig(**TINY))))
     x = np.random.default_rng(0).normal(size=(2, 6, 24)).astype("float32")

@@ -44,7 +44,8 @@ THEIRS = {
 
 
 def their_config(**changes):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     return transformers.XLMConfig(
         **{
             **dict(vocab_size=61, emb_dim=24, n_layers=3, n_heads=3, max_position_embeddings=23),
@@ -83,6 +84,7 @@ def test_heads_equal_transformers_both_ways(class_name, tmp_path):
         assert ours.labels == [f"LABEL_{i}" for i in range(5)]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("changes", "extra"),
     [
@@ -101,6 +103,7 @@ def test_each_switch_equals_transformers_both_ways(changes, extra, tmp_path):
     assert (ours.backbone.language_embedding is not None) == has_table
 
 
+@pytest.mark.one_backend
 def test_a_causal_model_is_a_causal_lm_too(tmp_path):
     config = their_config(n_layers=1, causal=True)
     theirs = their_model("XLMWithLMHeadModel", config, tmp_path / "theirs")
@@ -112,6 +115,7 @@ def test_a_causal_model_is_a_causal_lm_too(tmp_path):
         CausalLM.from_preset(tmp_path / "theirs", causal=False)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "changes",
     [
@@ -145,6 +149,7 @@ def test_segments_positions_hidden_states_and_attention_weights_equal_transforme
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_the_names_of_the_first_years_are_read(tmp_path):
     theirs = their_model("XLMModel", their_config(), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -159,6 +164,7 @@ def test_the_names_of_the_first_years_are_read(tmp_path):
     assert Backbone.from_preset(tmp_path / "ours").config == ours.config
 
 
+@pytest.mark.one_backend
 def test_what_is_not_here_is_refused(tmp_path):
     their_model("XLMForQuestionAnswering", their_config(n_layers=1), tmp_path / "beam")
     with pytest.raises(ValueError, match="whose scores of the end depend on the start"):
@@ -183,6 +189,7 @@ def number_of_parameters(config):
     return rows * m + 2 * m + config.num_layers * block
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -219,6 +226,7 @@ def test_a_causal_model_sees_no_later_token():
     assert np.abs(before[:, 6:] - after[:, 6:]).max(axis=-1).min() > 1e-4
 
 
+@pytest.mark.one_backend
 def test_languages_are_told_apart():
     backbone = randomize(XLM(XLMConfig(**TINY)))
     ids = np.full((1, 4), 9, "int32")
@@ -244,6 +252,7 @@ def test_packed_rows_are_summed_up_by_their_first_tokens():
         model(packed)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: XLM(XLMConfig(**TINY), dtype=dtype))
 
@@ -257,11 +266,13 @@ def test_every_weight_gets_a_gradient():
     check_gradients(model, (x, labels), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     config = XLMConfig(**TINY, sinusoidal_positions=True, num_summary_labels=7, language_names={"en": 0})
     check_keras_file(randomize(TokenClassifier(XLM(config), labels=["a", "b", "c"])), tmp_path)
 
 
+@pytest.mark.one_backend
 def test_initial_weights_are_the_papers():
     backbone = XLM(XLMConfig(**{**TINY, "vocabulary_size": 5_000, "embedding_initializer_range": 24**-0.5}))
     table = to_numpy(backbone.token_embedding.embeddings)
@@ -274,6 +285,7 @@ def test_initial_weights_are_the_papers():
     assert 0.9 * 40**-0.5 < np.abs(outer).max() <= 40**-0.5
 
 
+@pytest.mark.one_backend
 def test_sinusoidal_positions_are_not_trained():
     backbone = XLM(XLMConfig(**TINY, sinusoidal_positions=True))
     table = backbone.position_embedding.embeddings
@@ -281,6 +293,7 @@ def test_sinusoidal_positions_are_not_trained():
     assert all(variable is not table for variable in backbone.trainable_variables)
 
 
+@pytest.mark.one_backend
 def test_choices_keep_the_width_of_their_summary(tmp_path):
     model = randomize(MultipleChoice(XLM(XLMConfig(**{**TINY, "feed_forward_dim": None}, num_summary_labels=5))))
     model.save_to_preset(tmp_path)
@@ -290,6 +303,7 @@ def test_choices_keep_the_width_of_their_summary(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(model(inputs)))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -303,6 +317,7 @@ def test_a_config_that_cannot_be_is_an_error(changes, message):
         TextClassifier(XLM(XLMConfig(**{**TINY, **changes})))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

@@ -21,8 +21,9 @@ def loss_of(model, *data):
 
 
 def test_the_loss_is_that_of_transformers_on_shifted_targets(tmp_path):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    import torch
+    import transformers
+
     config = transformers.GPT2Config(vocab_size=61, n_embd=24, n_layer=2, n_head=3, n_positions=23)
     theirs = their_model("GPT2LMHeadModel", config, tmp_path)
     ids = np.random.default_rng(0).integers(0, 61, (3, 12))
@@ -60,6 +61,7 @@ def test_a_model_that_knows_nothing_has_the_loss_of_the_vocabulary():
     assert loss_of(model, x, x["token_ids"], np.zeros((2, 10), "float32"))["loss"] == 0.0
 
 
+@pytest.mark.one_backend
 def test_text_is_learnt():
     texts = ["one two three four five six seven eight nine ten"] * 12
     tokenizer = Tokenizer.train("byte_bpe", texts, 280)
@@ -70,6 +72,7 @@ def test_text_is_learnt():
     assert history["loss"][-1] < 1.0 < 3.0 < history["loss"][0]
 
 
+@pytest.mark.one_backend
 def test_labels_outside_the_vocabulary_are_an_error():
     model = randomize(CausalLM(GPT2(GPT2Config(**TINY))))
     model.compile(keras.optimizers.SGD(0.0))
@@ -77,6 +80,7 @@ def test_labels_outside_the_vocabulary_are_an_error():
         model.fit({"token_ids": np.zeros((2, 4), "int32")}, np.full((2, 4), 61, "int32"), verbose=0)
 
 
+@pytest.mark.one_backend
 def test_an_encoder_has_no_such_head():
     with pytest.raises(ValueError, match="Bert has no head 'causal_lm'"):
         CausalLM(Bert(BertConfig(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40)))

@@ -55,6 +55,7 @@ def test_predicting_all_tokens_in_closed_form():
     assert results["accuracy"] == pytest.approx((found == originals)[real].mean(), rel=1e-5)
 
 
+@pytest.mark.one_backend
 def test_it_learns_from_labels():
     model = Discriminator(Electra(ElectraConfig(**SIZES)))
     x, y = batch(rows=64)

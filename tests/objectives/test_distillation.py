@@ -21,12 +21,12 @@ MOBILE = dict(
 )
 
 
-def bert(layers=4, std=0.3, **options):
+def bert(layers=2, std=0.3, **options):
     backbone = Bert(BertConfig(**SIZES, num_layers=layers, **{**PLAIN, **options}), pooler=False)
     return randomize(MaskedLM(backbone), std)
 
 
-def distilbert(layers=2, std=0.3, **options):
+def distilbert(layers=1, std=0.3, **options):
     return randomize(MaskedLM(DistilBert(DistilBertConfig(**SIZES, num_layers=layers, **{**PLAIN, **options}))), std, 5)
 
 
@@ -54,7 +54,7 @@ def batch(rows=4, seed=0, pairs=False):
 
 def evaluated(model, *data):
     if not model.compiled:
-        model.compile(keras.optimizers.SGD(0.0))
+        model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)  # a program for each model would take longer
     return model.evaluate(*data, verbose=0, return_dict=True)
 
 
@@ -70,6 +70,7 @@ def tensors(*arrays):
 # === Worked examples ===
 
 
+@pytest.mark.one_backend
 def test_layers_of_the_paper():
     assert spread_layers(12, 6) == [0, 2, 4, 7, 9, 11]
     assert spread_layers(6, 3) == [0, 2, 5] and spread_layers(4, 4) == [0, 1, 2, 3]
@@ -139,7 +140,7 @@ def test_the_teacher_has_no_dropout_no_gradient_and_no_place_in_the_folder(tmp_p
     moved = [
         not np.array_equal(a, to_numpy(b)) for a, b in zip(student, model.student.trainable_variables, strict=True)
     ]
-    assert sum(moved) >= len(moved) - 2  # key biases
+    assert sum(moved) >= len(moved) - 1  # the key bias
 
     model.save_to_preset(tmp_path)
     again = kerasbert.load(tmp_path)
@@ -147,6 +148,7 @@ def test_the_teacher_has_no_dropout_no_gradient_and_no_place_in_the_folder(tmp_p
     np.testing.assert_array_equal(to_numpy(again(x)), to_numpy(model.student(x)))
 
 
+@pytest.mark.one_backend
 def test_the_student_that_starts_from_its_teacher_is_a_thinner_bert():
     """Equal to a BERT of the chosen layers whose segment table is zero, head included."""
     teacher = bert(layers=4)
@@ -188,30 +190,36 @@ def constant_rows(count):
     return {"token_ids": ids, "masked_positions": positions}, y
 
 
+@pytest.mark.one_backend
 def test_a_student_learns_what_its_teacher_says():
     teacher, (x, y) = bert(layers=2), constant_rows(640)
     student = distilbert(layers=1, std=0.05)
     start_from_teacher(student, teacher)
     model = Distillation(student, teacher, mlm_weight=0.0)
-    before = evaluated(model, x, y)
+    some = {key: value[:64] for key, value in x.items()}, y[:64]
+    before = evaluated(model, *some)
     model.compile(adamw(1e-2, warmup=8, steps=80))
     model.fit(ExampleBatches(x, y, batch_size=8, shuffle=False), steps_per_epoch=80, verbose=0)
-    after = evaluated(model, x, y)
+    after = evaluated(model, *some)
     assert after["soft_loss"] < 0.25 * before["soft_loss"] and after["cosine_loss"] < before["cosine_loss"]
 
 
+@pytest.mark.one_backend
 def test_distillation_from_folders_and_keras_files(tmp_path):
     bert().save_to_preset(tmp_path / "teacher")
     distilbert().save_to_preset(tmp_path / "student")
     model = Distillation(tmp_path / "student", tmp_path / "teacher", temperature=3.0)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    assert again.arguments() == model.arguments() and not again.teacher.trainable_variables
+    assert again.arguments() == model.arguments()
+    assert not {id(v) for v in again.trainable_variables} & {id(v) for v in again.teacher.variables}
     x, _ = batch()
+    found = again(x)
     for name, expected in model(x).items():
-        np.testing.assert_array_equal(to_numpy(again(x)[name]), to_numpy(expected))
+        np.testing.assert_array_equal(to_numpy(found[name]), to_numpy(expected))
 
 
+@pytest.mark.one_backend
 def test_texts_train_it():
     texts = ["the cat sat on the mat and the dog ran"] * 8
     tokenizer = Tokenizer.train("wordpiece", texts, 31)
@@ -259,7 +267,6 @@ def test_layer_losses_in_closed_form():
     ):
         if model.strategy != strategy:
             model.strategy = strategy
-            model.compile(keras.optimizers.SGD(0.0))  # it is part of the compiled program
         model.step.assign(step)
         assert evaluated(model, x, y)["loss"] == pytest.approx(expected, rel=1e-3), strategy
 
@@ -287,6 +294,7 @@ def test_steps_are_counted_and_nobody_has_dropout():
     assert int(to_numpy(model.step)) == 3
 
 
+@pytest.mark.optimized
 def test_every_block_learns_in_its_phase():
     student, teacher = mobile_pair()
     filled = start_from_teacher(student, teacher, layers=(), transform=True)
@@ -318,20 +326,23 @@ def test_every_block_learns_in_its_phase():
     assert [move > 0 for move in parts["masked_lm"]] == [False, False, False, False, True]
 
 
+@pytest.mark.one_backend
 def test_losses_of_the_layers_fall():
     student, teacher = mobile_pair()
     start_from_teacher(student, teacher, layers=(), transform=True)
     model = KnowledgeTransfer(student, teacher, strategy="joint", transfer_steps=100)
     x, y = constant_rows(640)
-    before = evaluated(model, x, y)["transfer_loss"]
+    some = {key: value[:64] for key, value in x.items()}, y[:64]
+    before = evaluated(model, *some)["transfer_loss"]
     model.compile(adamw(1e-2, warmup=8, steps=80))
     model.fit(ExampleBatches(x, y, batch_size=8, shuffle=False), steps_per_epoch=80, verbose=0)
-    assert evaluated(model, x, y)["transfer_loss"] < 0.3 * before
+    assert evaluated(model, *some)["transfer_loss"] < 0.3 * before
 
 
 # === Bad input ===
 
 
+@pytest.mark.one_backend
 def test_pairs_that_do_not_match():
     teacher = bert(layers=2)
     with pytest.raises(ValueError, match="a backbone alone"):

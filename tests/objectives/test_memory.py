@@ -98,6 +98,7 @@ def test_predictions_go_on_with_their_streams():
     np.testing.assert_allclose(np.concatenate(list(found[2:, 1])), expected[2, :10], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_resuming_in_the_middle_of_a_stream_is_exact(tmp_path):
     def run(steps, *parts):
         for part in parts:
@@ -114,6 +115,7 @@ def test_resuming_in_the_middle_of_a_stream_is_exact(tmp_path):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other), err_msg=one.path)
 
 
+@pytest.mark.one_backend
 def test_keras_files_and_presets_are_without_memory(tmp_path):
     model = new_model()
     model.compile(keras.optimizers.SGD(RATE))
@@ -147,6 +149,7 @@ def test_streams_in_whatever_keras_takes():
     np.testing.assert_allclose(trained, expected[0], rtol=1e-6)
 
 
+@pytest.mark.one_backend
 def test_text_is_learnt_as_streams(tmp_path):
     texts = ["one two three four five six seven eight nine ten"] * 12
     tokenizer = Tokenizer.train("byte_bpe", texts, 280)
@@ -170,6 +173,7 @@ def test_what_a_memory_cannot_do_is_an_error():
         model.fit((Columns(rows, SEGMENTS)[0] for rows in (2, 3)), steps_per_epoch=2, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_backbones_without_memory_ignore_streams():
     sizes = dict(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40)
     model = CausalLM(GPT2(GPT2Config(**sizes)))

@@ -11,7 +11,7 @@ from kerasbert.objectives import PermutationLM
 from tests.data.conftest import make_documents
 from tests.models.reference import check_keras_file, randomize, to_numpy
 
-TINY = dict(num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, dropout=0.0)
+TINY = dict(num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, dropout=0.0)
 LENGTH = 20
 
 
@@ -44,7 +44,8 @@ def stateless(x):
 
 
 def results_of(model, *data):
-    model.compile(keras.optimizers.SGD(0.0))
+    if not model.compiled:
+        model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)  # a program for each call would take longer
     return model.test_on_batch(*data, return_dict=True)
 
 
@@ -72,7 +73,7 @@ def test_the_loss_is_the_mean_over_the_slots(model, corpus):
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_slot_sees_itself_and_every_slot_what_its_rank_says(causal, corpus):
     """Every token of a row is changed by itself: logits move where ranks (and causality) allow it."""
-    model = model_of(causal=causal)
+    model = model_of(causal=causal, num_layers=2)  # what the first layer leaks, the second one passes on
     x, _, _ = batches_of(corpus)[1]
     row = {key: np.repeat(value[:1], LENGTH + 1, axis=0) for key, value in stateless(x).items()}
     changed = np.arange(LENGTH)
@@ -99,6 +100,7 @@ def test_without_slots_every_position_of_the_order_is_predicted(model):
     assert results_of(model, padded, ids) == pytest.approx(results_of(model, padded, ids, weights))
 
 
+@pytest.mark.one_backend
 def test_without_a_permutation_it_is_a_language_models_head(model):
     ids = np.random.default_rng(0).integers(0, 150, (2, 9)).astype("int32")
     hidden = to_numpy(model.backbone({"token_ids": ids})["sequence_output"])
@@ -106,9 +108,10 @@ def test_without_a_permutation_it_is_a_language_models_head(model):
     np.testing.assert_allclose(to_numpy(model({"token_ids": ids})), hidden @ table.T + bias, atol=1e-4)
 
 
+@pytest.mark.optimized
 def test_memory_inside_fit_equals_a_loop_that_carries_it(corpus):
     """Three steps, a validation, three steps, a validation; then the same by hand."""
-    changes = dict(num_layers=1, memory_length=12, reuse_length=LENGTH // 2)
+    changes = dict(memory_length=12, reuse_length=LENGTH // 2)
     held_out = batches_of(corpus, seed=1, steps=4)
     run = batches_of(corpus)
 
@@ -137,6 +140,7 @@ def test_memory_inside_fit_equals_a_loop_that_carries_it(corpus):
     assert all(to_numpy(one.memory.read(training)["memory_mask"]).all() for training in (True, False))
 
 
+@pytest.mark.one_backend
 def test_it_learns(corpus):
     """Twelve slots, over and over: what the content stream holds is enough to tell them apart."""
     model = model_of(std=None)
@@ -157,6 +161,7 @@ def test_every_weight_gets_a_gradient(corpus):
     assert not still
 
 
+@pytest.mark.one_backend
 def test_text_is_cut_into_pairs(tokenizer):
     model = PermutationLM(XLNet(XLNetConfig(**TINY, vocabulary_size=150)), tokenizer=tokenizer)
     model.compile(keras.optimizers.SGD(0.0))
@@ -172,9 +177,9 @@ def test_masks_are_filled_from_all_that_is_not_masked(bidirectional_data, tokeni
     model = model_of(bidirectional_data=bidirectional_data)
     model.tokenizer = tokenizer
     mask = tokenizer.token(tokenizer.mask_id)
-    texts = [f"the {mask} of the river {mask} old", f"{mask} town", f"a dog and {mask} {mask} {mask}"]
+    texts = [f"the {mask} of the river {mask} old", f"a dog and {mask} {mask} {mask}"]
     answers = model.fill_mask(texts, top_k=3)
-    assert [len(masks) for masks in answers] == [2, 1, 3]
+    assert [len(masks) for masks in answers] == [2, 3]
     for row, masks in zip(encode_texts(tokenizer, texts)["token_ids"], answers, strict=True):
         ids = row[row != tokenizer.pad_id][None]
         hidden = ids == tokenizer.mask_id
@@ -194,6 +199,7 @@ def test_masks_are_filled_from_all_that_is_not_masked(bidirectional_data, tokeni
         model.fill_mask(["no mask here"])
 
 
+@pytest.mark.one_backend
 def test_presets_and_keras_files_round_trip(tmp_path, model):
     check_keras_file(model, tmp_path)
     model.save_to_preset(tmp_path / "preset")
@@ -202,6 +208,7 @@ def test_presets_and_keras_files_round_trip(tmp_path, model):
     np.testing.assert_array_equal(to_numpy(model(ids)), to_numpy(again(ids)))
 
 
+@pytest.mark.one_backend
 def test_bad_input_is_an_error(model, corpus):
     x, y, weight = batches_of(corpus)[0]
     x = stateless(x)

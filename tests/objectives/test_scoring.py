@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from kerasbert import metrics
 from kerasbert.data import Tokenizer
 from kerasbert.models import T5, T5Config
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM, scoring
 from tests.models.reference import their_model
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 LINES = ["the cat sat on the mat.", "a dog ran home!", "cats, dogs and mats", "it was unbelievable"]
 TEXTS = ["the cats sat.", "home", "it ran on and on and on, it was unbelievably mat", "a dog", "the cats sat"]
@@ -87,6 +86,7 @@ def test_causal_scores(tmp_path, monkeypatch):
         model.score(TEXTS, ["a"])
 
 
+@pytest.mark.one_backend
 def test_scores_of_answers(tmp_path):
     tokenizer = tokenizer_of("unigram", tmp_path)
     sizes = dict(d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=3)
@@ -106,6 +106,7 @@ def test_scores_of_answers(tmp_path):
         model.score(TEXTS)
 
 
+@pytest.mark.one_backend
 def test_text_without_a_tokenizer():
     model = Seq2SeqLM(
         T5(T5Config(vocabulary_size=20, num_layers=1, num_heads=1, hidden_dim=8, head_dim=8, feed_forward_dim=8))
@@ -114,6 +115,7 @@ def test_text_without_a_tokenizer():
         model.score("a", "b")
 
 
+@pytest.mark.one_backend
 def test_minimal_pairs():
     good, bad = [-3.0, -1.0, -2.0, -5.0], [-4.0, -0.5, -2.0, -6.0]
     assert metrics.minimal_pairs(good, bad) == 0.5  # a tie is no preference

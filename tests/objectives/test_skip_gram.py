@@ -50,6 +50,7 @@ def test_the_loss_by_its_formula():
         model({"token_ids": x["token_ids"]})
 
 
+@pytest.mark.one_backend
 def test_words_in_the_same_places_get_like_vectors():
     """Words 2 and 3 stand among 6 to 9, words 4 and 5 among 10 to 13."""
     rng = np.random.default_rng(0)
@@ -68,6 +69,7 @@ def test_words_in_the_same_places_get_like_vectors():
     assert [i for i, _ in model.backbone.analogy(2, 3, 4, count=1)] == [5]
 
 
+@pytest.mark.one_backend
 def test_analogies_leave_out_what_they_are_asked_with():
     backbone = WordVectors(WordVectorsConfig(vocabulary_size=6, hidden_dim=2))
     backbone.token_embedding.embeddings.assign([[1, 0], [0, 1], [1, 0.1], [0.1, 1], [-1, 0], [0, -1]])
@@ -76,6 +78,7 @@ def test_analogies_leave_out_what_they_are_asked_with():
 
 
 @pytest.mark.parametrize("task", [TextClassifier, TokenClassifier])
+@pytest.mark.one_backend
 def test_frozen_features_of_a_task(task, tmp_path):
     backbone = shaken(WordVectors(WordVectorsConfig(**TINY)))
     backbone.trainable = False

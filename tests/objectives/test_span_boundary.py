@@ -76,7 +76,7 @@ def test_loss_in_closed_form():
         scores = logits[name] - np.logaddexp.reduce(logits[name], axis=-1, keepdims=True)
         losses = -np.take_along_axis(scores, y[..., None], axis=-1)[..., 0]
         means[name] = losses[used].mean()
-    model.compile(keras.optimizers.SGD(0.0))
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     results = model.evaluate(x, y, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(means["tokens"] + 0.5 * means["boundary"], rel=1e-5)
     assert results["boundary_loss"] == pytest.approx(means["boundary"], rel=1e-5)
@@ -103,11 +103,12 @@ def test_batches_without_boundary_terms_have_the_loss_of_the_tokens():
     x, y = batch()
     for key in ("span_left", "span_right", "span_offset"):
         x[key][:] = -1
-    model.compile(keras.optimizers.SGD(0.0))
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     results = model.evaluate(x, y, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(np.log(results["perplexity"]), rel=1e-5) and results["boundary_loss"] == 0
 
 
+@pytest.mark.one_backend
 def test_folders(tmp_path):
     """transformers loads the encoder and the first head, and finds nothing it does not know; we load all of it."""
     model = objective(max_targets=7)
@@ -118,16 +119,21 @@ def test_folders(tmp_path):
     again = kerasbert.load(tmp_path)
     assert type(again) is SpanBoundary and again.arguments() == model.arguments()
     x, _ = batch()
-    for name, expected in model(x).items():
-        np.testing.assert_array_equal(to_numpy(again(x)[name]), to_numpy(expected))
+    found, expected = again(x), model(x)
+    assert found.keys() == expected.keys()
+    for name in found:
+        np.testing.assert_array_equal(to_numpy(found[name]), to_numpy(expected[name]))
     masked = MaskedLM.from_preset(tmp_path)
-    np.testing.assert_array_equal(to_numpy(masked(x)), to_numpy(model(x)["tokens"]))
+    np.testing.assert_array_equal(to_numpy(masked(x)), to_numpy(expected["tokens"]))
     masked.save_to_preset(tmp_path)  # its folder has no second head any more
     assert set(TensorFiles(tmp_path).keys()) == names - own
 
 
+@pytest.mark.one_backend
 def test_transformers_reads_the_folder(tmp_path):
-    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    import torch
+    import transformers
+
     model = objective()
     model.save_to_preset(tmp_path)
     theirs, report = transformers.BertForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
@@ -138,6 +144,7 @@ def test_transformers_reads_the_folder(tmp_path):
     np.testing.assert_allclose(to_numpy(model(x)["tokens"])[:, :4], expected, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     model = objective()
     model.save(tmp_path / "model.keras")
@@ -146,6 +153,7 @@ def test_keras_files_round_trip(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(x)["boundary"]), to_numpy(model(x)["boundary"]))
 
 
+@pytest.mark.one_backend
 def test_losses_fall():
     """Rows of one token each: what is masked stands at both ends of the span, too."""
     rng = np.random.default_rng(3)
@@ -157,11 +165,13 @@ def test_losses_fall():
     model = SpanBoundary(Bert(BertConfig(**TINY, initializer_range=0.1), pooler=False))
     model.compile(adamw(1e-2, warmup=10, steps=100))
     model.fit(ExampleBatches(x, y, batch_size=8, shuffle=False), steps_per_epoch=100, verbose=0)
+    x, y = {key: value[:200] for key, value in x.items()}, y[:200]
     results = model.evaluate(x, y, batch_size=200, verbose=0, return_dict=True)
     assert results["boundary_loss"] < 1.0 and np.log(results["perplexity"]) < 1.0
     assert results["boundary_accuracy"] > 0.6
 
 
+@pytest.mark.one_backend
 def test_texts_train_it():
     texts = ["the cat sat on the mat and the dog ran to the log"] * 8
     tokenizer = Tokenizer.train("wordpiece", texts, 40)
@@ -173,6 +183,7 @@ def test_texts_train_it():
     assert len(history["boundary_loss"]) == 2 and history["boundary_loss"][0] > 0
 
 
+@pytest.mark.one_backend
 def test_bad_input():
     model = objective(max_targets=3)
     x, y = batch()

@@ -1,5 +1,6 @@
 """Command lines: typed options, and errors in one line."""
 
+import ast
 import functools
 import importlib
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 import tyro
 
-from pipelines.command import command
+from pipelines.command import EXTRAS, command
 from pipelines.labelled import Columns
 from tests.conftest import REPOSITORY
 
@@ -54,6 +55,30 @@ def test_errors_are_one_line(tmp_path):
     assert error.startswith("ValueError:") and "byte 7" in error and "line 2" in error
     assert "Traceback" not in process.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("package, extra", [("tyro", "pipelines"), ("sacrebleu", "metrics"), ("pyarrow", "data")])
+def test_a_missing_extra_is_one_line_with_the_command(monkeypatch, package, extra):
+    """For --help as well, which needs the package that reads command lines."""
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(sys, "argv", ["needs", "--help"] if package == "tyro" else ["needs"])
+
+    def needs():
+        importlib.import_module(package)
+
+    line = f'This needs the package {package}. Install it with: pip install "kerasbert[{extra}]"'
+    with pytest.raises(SystemExit) as found:
+        command(needs)
+    assert found.value.code == line
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "pipelines").glob("*.py")), ids=lambda path: path.stem)
+def test_no_command_needs_an_extra_to_start(path):
+    """What is imported at the top of a file would end in a traceback."""
+    tops = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.name for node in tops if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in tops if isinstance(node, ast.ImportFrom) and not node.level}
+    assert not {name.partition(".")[0] for name in names} & set(EXTRAS)
 
 
 def test_mistakes_of_ours_keep_their_traceback(monkeypatch):

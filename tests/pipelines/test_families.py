@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from kerasbert.models import FAMILIES
 from pipelines.families import COLUMNS, table
+
+pytestmark = pytest.mark.one_backend
 
 
 def test_every_family_has_a_row_with_its_heads_and_sizes():

@@ -15,6 +15,8 @@ from pipelines.finetune import check_labels, finetune, label_names, summary
 from pipelines.predict import predict
 from pipelines.scores import classification_scores, regression_scores
 
+pytestmark = pytest.mark.one_backend
+
 
 @pytest.fixture(scope="module")
 def fine_tuned(finished_run, labelled_file, tmp_path_factory):
@@ -51,10 +53,14 @@ def test_evaluation_gives_the_same_scores(fine_tuned, labelled_file, tmp_path):
 
 def test_evaluation_of_a_language_model(finished_run, corpora):
     run, last = finished_run
-    scores = evaluate(str(run / "model"), corpus=corpora[1], batch_size=4, length=16)
-    assert scores["token_loss"] == pytest.approx(np.log(last["val_perplexity"]), rel=0.1)
+    scores = evaluate(str(run / "model"), corpus=corpora[1])
+    for name in ("loss", "perplexity", "sentence_pair_loss"):  # the rows, masks and length of the run's validation
+        assert scores[name] == pytest.approx(last[f"val_{name}"], rel=1e-4)
+    assert scores["token_loss"] == pytest.approx(np.log(last["val_perplexity"]), rel=1e-4)
+    other = evaluate(str(run / "model"), corpus=[f"text={corpora[1]}"], batch_size=2, length=12, steps=1)
+    assert other["loss"] != scores["loss"]
     assert scores["below_unigram"] == pytest.approx(scores["unigram_entropy"] - scores["token_loss"])
-    with pytest.raises(ValueError, match="a MaskedLM or a CausalLM on --corpus or --data. Received: a MaskedLM"):
+    with pytest.raises(ValueError, match="a MaskedLM or a CausalLM on --data, too. Received: a MaskedLM"):
         evaluate(str(run / "model"))
 
 

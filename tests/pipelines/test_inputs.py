@@ -162,7 +162,9 @@ def test_ids_come_along(tmp_path):
 
 
 def test_parquet(tmp_path):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
     parquet.write_table(arrow.table({"tokens": [["a", "b"], ["c"]], "id": [1, 2]}), tmp_path / "a.parquet")
     found = list(read_inputs(tmp_path / "a.parquet", "words", Columns()))
     assert [(item.x, item.id) for item in found] == [(["a", "b"], 1), (["c"], 2)]
@@ -173,15 +175,15 @@ def test_columns_are_named_or_told(tmp_path):
     assert read(tmp_path, "a.tsv", "a\tb\n", "pairs", Columns("1"))[0].x == "b"
     assert read(tmp_path, "a.conll", "1 Ann\n2 ran\n", "words", Columns("1"))[0].x == ["Ann", "ran"]
     for content, columns, message in (
-        ("x,y\na,b\n", None, "--columns.text. Received: line 1 with x, y, in .*a.csv"),
-        ("x,y\na,b\n", Columns("z"), "a.csv has no column 'z'. It has in row 1: x, y"),
+        ("x,y\na,b\n", None, "Which column of .*a.csv row 1 holds the text .*It has: x, y. Pass --columns.text"),
+        ("x,y\na,b\n", Columns("z"), "a.csv row 1 has no column 'z'. It has: x, y"),
         ("text\na\nb,c\n", None, "a.csv row 2 has 2 cells"),
     ):
         with pytest.raises(ValueError, match=message):
             read(tmp_path, "a.csv", content, "pairs", columns)
-    with pytest.raises(ValueError, match="a.txt is not valid utf-8, behind line .*Name the file's encoding"):
+    with pytest.raises(ValueError, match="a.txt is not valid utf-8: line 1, byte 3 .0xe9.*Name the file's encoding"):
         read(tmp_path, "a.txt", b"caf\xe9\n", "pairs")
-    with pytest.raises(ValueError, match="a.txt is not valid utf-8, .* such as --encoding utf-16"):
+    with pytest.raises(ValueError, match="a.txt is not valid utf-8: .* such as --encoding utf-16"):
         read(tmp_path, "a.txt", "a\n".encode("utf-16"), "pairs")
     with pytest.raises(ValueError, match=r"'text'. Received: .*a.jsonl row 2 without it"):
         read(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": null}', "pairs")
@@ -219,10 +221,16 @@ def test_what_a_model_does_not_take_is_told_by_its_place():
         next(answers)
 
 
-@pytest.mark.parametrize("content, likely", [(b"one\ncaf\xe9\n", "latin-1"), ("a\n".encode("utf-16"), "utf-16")])
-def test_standard_input_in_another_encoding(content, likely):
+@pytest.mark.parametrize(
+    "content, place, likely",
+    [
+        (b"one\ncaf\xe9\n", "line 2, byte 7", "latin-1"),
+        ("a\n".encode("utf-16"), "line 1, byte 0", "utf-16"),
+        ("a\n".encode("utf-32"), "line 1, byte 0", "utf-32"),
+        (b"x\n" * 240 + b"\xe9", "line 241, byte 480", "latin-1"),
+    ],
+)
+def test_standard_input_in_another_encoding(content, place, likely):
     lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=f"^The input is not valid utf-8, behind line 0: .* such as --encoding {likely}"
-    ):
+    with pytest.raises(ValueError, match=f"^the input is not valid utf-8: {place} .* such as --encoding {likely}"):
         list(read_inputs(lines, "pairs", Columns()))

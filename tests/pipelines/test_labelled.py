@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.labelled import Columns, UsualColumns, read_labelled
+from pipelines.tables import Reading
 
 pytestmark = pytest.mark.one_backend
 
@@ -30,7 +31,7 @@ def test_encodings(tmp_path):
     path = write(tmp_path, "a.txt", "1 caf\u00e9\n", "latin-1")
     with pytest.raises(ValueError, match="byte 5 .0xe9.. Name the file's encoding"):
         read_labelled(path)
-    assert read_labelled(path, encoding="latin-1").texts == ["caf\u00e9"]
+    assert read_labelled(path, reading=Reading("latin-1")).texts == ["caf\u00e9"]
 
 
 def test_labels_as_they_are_written(tmp_path):
@@ -80,8 +81,9 @@ def test_json_and_compressed_files(tmp_path):
 
 
 def test_parquet(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    import pyarrow.parquet as parquet
+
     parquet.write_table(pyarrow.table({"text": ["x", "y"], "label": [0, 1]}), tmp_path / "a.parquet")
     assert read_labelled(tmp_path / "a.parquet").texts == ["x", "y"]
 
@@ -96,15 +98,15 @@ def test_data_sets_of_the_hub(monkeypatch):
     class Found(list):
         features = {"text": object(), "label": Names()}
 
-    def load_dataset(name, split):
-        asked.append((name, split))
+    def load_dataset(name, split, streaming):
+        asked.append((name, split, streaming))
         return Found([{"text": "fine", "label": 1}, {"text": "dull", "label": 0}])
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     data = read_labelled("hf://org/films#test")
     assert (data.texts, data.labels) == (["fine", "dull"], ["good", "bad"])
     assert read_labelled("hf://org/films").labels == ["good", "bad"]
-    assert asked == [("org/films", "test"), ("org/films", "train")]
+    assert asked == [("org/films", "test", True), ("org/films", "train", True)]
 
 
 def test_rows_without_an_agreed_label(tmp_path, monkeypatch):
@@ -124,7 +126,7 @@ def test_rows_without_an_agreed_label(tmp_path, monkeypatch):
     monkeypatch.setitem(
         sys.modules,
         "datasets",
-        SimpleNamespace(load_dataset=lambda *a, split: Found(rows[-1:] if split == "test" else rows)),
+        SimpleNamespace(load_dataset=lambda *a, split, streaming: Found(rows[-1:] if split == "test" else rows)),
     )
     with pytest.warns(UserWarning, match="1 of 2 rows"):
         assert read_labelled("hf://films").labels == ["good"]
@@ -150,8 +152,8 @@ def test_named_and_numbered_columns(tmp_path):
         ("a.csv", "", "has no rows"),
         ("a.csv", "text,label\nonly one\n", "row 1 has 1 cells. The table has 2"),
         ("a.csv", "text,label\nx,\n", "row 1 without 'label'"),
-        ("a.txt", "\n\n", "has no lines"),
-        ("a.xls", "x", "Labelled texts come in .csv"),
+        ("a.txt", "\n\n", "has no rows"),
+        ("a.xls", "x", "ending of a file says how it is read: .csv.*--format"),
         ("a.jsonl", "{oops", "not valid JSON"),
         ("a.jsonl", "[1, 2]", "must hold JSON objects"),
     ],

@@ -2,6 +2,7 @@ import pytest
 
 from kerasbert.data import Corpus, Tokenizer
 from pipelines.prepare_corpus import prepare_corpus
+from pipelines.train_tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.one_backend
 
@@ -23,6 +24,23 @@ def test_cleaning_and_deduplication(tmp_path):
     }
     counts = {name: (corpus.num_documents, corpus.num_sequences) for name, corpus in corpora.items()}
     assert counts == {"plain": (3, 10), "clean": (2, 8), "once": (1, 4), "documents": (3, 10)}
+
+
+def test_novels_are_documents(tmp_path, capsys):
+    """What ends a document, and how long they are, is printed."""
+    (tmp_path / "novels").mkdir()
+    for number in range(3):
+        (tmp_path / "novels" / f"{number}.txt").write_text("It was dark.\n\nThe wind blew.\n\n" * 5)
+    source, tokenizer = [str(tmp_path / "novels")], tmp_path / "tokenizer"
+    train_tokenizer(source, tokenizer, vocabulary_size=40)
+    said = capsys.readouterr().out
+    assert "Every text file is one document: there are 3 text files" in said and "3 documents of 139 characters" in said
+    assert prepare_corpus(source, tokenizer, tmp_path / "a").num_documents == 3
+    said = capsys.readouterr().out
+    assert "one document: there are 3 text files, and most blank lines stand between paragraphs" in said
+    assert "3 documents of 90 tokens on average" in said
+    assert prepare_corpus(source, tokenizer, tmp_path / "b", documents="blank-line").num_documents == 30
+    assert "Blank lines end documents: as asked for" in capsys.readouterr().out
 
 
 def test_few_documents_hold_out_two_or_the_last_and_one_is_refused_before_anything_is_written(tmp_path):

@@ -119,8 +119,11 @@ def test_names_of_held_out_data(tmp_path):
     }  # fmt: skip
     assert named_sources([str(tmp_path / "a=b.tsv")]) == {"": str(tmp_path / "a=b.tsv")}
     assert named_sources(["x/test.de,x/test.en"]) == {"": "x/test.de,x/test.en"}
+    assert named_sources(["en/test.tsv", "de/test.tsv"]) == {"en_test": "en/test.tsv", "de_test": "de/test.tsv"}
+    assert list(named_sources(["test.tsv", "test.csv"])) == ["test.tsv", "test.csv"]
+    assert list(named_sources(["/a/x/test.tsv", "/b/x/test.tsv", "dev.tsv"])) == ["a_x_test", "b_x_test", "dev"]
     with pytest.raises(ValueError, match="Received twice: 'test'. Write name=path"):
-        named_sources(["en/test.tsv", "de/test.tsv"])
+        named_sources(["test.tsv", "test.tsv"])
 
 
 def test_labels_of_data_sets_keep_their_order():
@@ -158,7 +161,7 @@ def test_a_task_of_glue_as_text(text_model, tmp_path):
     assert metrics["accuracy"] == 1.0 and set(metrics) >= {"f1", "matthews", "train_loss"}
     assert {(line["expected"], line["answer"]) for line in answers} == {("0", "entailment"), ("1", "not_entailment")}
     assert evaluate(str(tmp_path / "model"), data=(source,), task="rte")["accuracy"] == 1.0
-    with pytest.raises(ValueError, match="`task` is for text-to-text models"):
+    with pytest.raises(ValueError, match="`task` must be one of classes, .*Received: .other"):
         evaluate(str(tmp_path / "model"), data=(source,), task="other")
 
 

@@ -76,6 +76,7 @@ def test_half_precision_is_finite():
         assert found.dtype == np.float32 and np.isfinite(found).all()
 
 
+@pytest.mark.one_backend
 def test_size_of_a_head_for_bert_large():
     layer = AnswerNetwork(3, 1024)
     layer(np.zeros((1, 2, 1024), "float32"), {"token_ids": np.zeros((1, 2)), "segment_ids": np.array([[0, 1]])})
@@ -89,6 +90,7 @@ def test_one_step_always_counts():
     assert kept.mean() == pytest.approx(0.9 + 0.1 / 5, abs=0.01)
 
 
+@pytest.mark.one_backend
 def test_learns_pairs_and_loads_again(tiny_backbone, tokenizer, tmp_path):
     pairs = [("Ann lives in Rome .", "Bob lives in Bonn ."), ("in Rome lives Bob", "Bob lives in Bonn .")] * 2
     model = TextClassifier(tiny_backbone(), labels=["no", "yes"], answer_steps=5, tokenizer=tokenizer)

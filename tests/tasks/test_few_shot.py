@@ -23,6 +23,7 @@ def gpt2():
     return model
 
 
+@pytest.mark.one_backend
 def test_prompts(gpt2):
     shot = FewShot(gpt2, EXAMPLES[:2], TEMPLATE, instruction="What do they think?")
     assert shot.prompt("quick") == (
@@ -79,6 +80,7 @@ def test_an_encoder_decoder_answers_its_prompt():
     assert shot.answer(["quick"], max_new_tokens=3) == model.generate([shot.prompt("quick")], max_new_tokens=3)
 
 
+@pytest.mark.one_backend
 def test_mistakes_are_clear(gpt2):
     masked = MaskedLM(Bert(BertConfig(vocabulary_size=9, num_layers=1, num_heads=1, hidden_dim=8, feed_forward_dim=8)))
     for call, message in (
@@ -92,6 +94,7 @@ def test_mistakes_are_clear(gpt2):
             call()
 
 
+@pytest.mark.one_backend
 def test_nothing_asked(gpt2):
     shot = FewShot(gpt2, EXAMPLES)
     assert shot.classify([]) == shot.answer([]) == []

@@ -19,6 +19,7 @@ def model(tiny_backbone, tokenizer):
     return MultipleChoice(tiny_backbone(), tokenizer=tokenizer)
 
 
+@pytest.mark.one_backend
 def test_learns_and_chooses(model, tmp_path):
     model.compile(keras.optimizers.Adam(1e-2))
     history = model.fit(EXAMPLES, RIGHT, batch_size=2, epochs=30, verbose=0)
@@ -42,6 +43,7 @@ def test_choices_that_are_not_there_change_nothing(model):
 
 
 @pytest.mark.filterwarnings("ignore:.*made new")
+@pytest.mark.one_backend
 def test_folders_of_labels_and_of_choices(tiny_backbone, tokenizer, tmp_path):
     """A body goes from one task to another, and its head, whose tensors may have the same names, is made new."""
     labels = ["x", "y", "z"]
@@ -68,6 +70,7 @@ def test_targets_are_choices_whatever_side_is_padded(model):
             model.check_batch({"token_ids": ids, **padding}, np.array([2, 2]))
 
 
+@pytest.mark.one_backend
 def test_bad_input(model):
     with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
         model.fit(EXAMPLES, [0, 2, 0, 2], verbose=0)

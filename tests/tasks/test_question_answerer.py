@@ -20,6 +20,7 @@ def model(tiny_backbone, tokenizer):
     return QuestionAnswerer(tiny_backbone(), max_length=24, stride=4, tokenizer=tokenizer)
 
 
+@pytest.mark.one_backend
 def test_learns_and_answers(model, tmp_path):
     model.compile(keras.optimizers.Adam(1e-2))
     history = model.fit(QUESTIONS, ANSWERS, batch_size=4, epochs=60, verbose=0)
@@ -60,6 +61,7 @@ def test_weights_and_arrays_go_to_all_windows_of_a_question(model):
     assert sorted(set(weights.tolist())) in ([0.5, 2.0], [0.0, 0.5, 2.0])
 
 
+@pytest.mark.one_backend
 def test_bad_input(model):
     with pytest.raises(ValueError, match="part of its context. Received: 'Paris' for question 0"):
         model.fit(QUESTIONS, [("Paris", 0), *ANSWERS[1:]], verbose=0)
@@ -73,6 +75,7 @@ def test_bad_input(model):
     assert {type(value) for value in model.answer(("who ?", "Ann lives")).values()} <= {str, int, float}
 
 
+@pytest.mark.one_backend
 def test_every_answer_is_what_was_written(model):
     """Untrained, so that anything may be an answer: 2,000 texts with accents, emoji, ideographs, blanks and tabs."""
     rng = np.random.default_rng(0)

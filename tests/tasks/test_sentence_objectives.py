@@ -120,6 +120,7 @@ def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tok
     np.testing.assert_array_equal(again.embed(PLACES), model.embed(PLACES))
 
 
+@pytest.mark.one_backend
 def test_bad_input(tiny_backbone, tokenizer):
     model = TextEmbedder(tiny_backbone(), tokenizer=tokenizer)
     with pytest.raises(ValueError, match="trained for an objective: cosine, classes"):

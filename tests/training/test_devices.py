@@ -1,14 +1,13 @@
-"""Devices that share batches train the same model. A process keeps the devices it began with: each has its own."""
+"""Devices that share batches train the same model. The devices of a process are fixed: a new process has four."""
 
 import json
 import os
 import subprocess
 import sys
 
-import keras
 import pytest
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution is JAX's")
+pytestmark = pytest.mark.backends("jax")  # keras.distribution is JAX only
 
 TRAINING = """
 import json
@@ -22,16 +21,20 @@ from kerasbert.models import Bert, BertConfig, TransformerXL, TransformerXLConfi
 from kerasbert.objectives import CausalLM, MaskedLM
 from kerasbert.training import Checkpoints, adamw
 
-distribution, folder = sys.argv[1:]
-if distribution == "data":
-    assert share_batches(6) == 2
-if distribution == "model":
-    mesh = keras.distribution.DeviceMesh((2, 2), ["batch", "model"])
-    layout = keras.distribution.LayoutMap(mesh)
-    layout[".*(query|key|value)/kernel"] = (None, "model")
-    keras.distribution.set_distribution(
-        keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch", auto_shard_dataset=False)
-    )
+
+def distribute(name):
+    keras.distribution.set_distribution(None)
+    if name == "data":
+        assert share_batches(6) == 3  # the most of four that divide six rows
+    if name == "model":
+        mesh = keras.distribution.DeviceMesh((2, 2), ["batch", "model"])
+        layout = keras.distribution.LayoutMap(mesh)
+        layout[".*(query|key|value)/kernel"] = (None, "model")
+        keras.distribution.set_distribution(
+            keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch", auto_shard_dataset=False)
+        )
+
+
 sizes = dict(vocabulary_size=61, num_layers=1, hidden_dim=24, num_heads=2, feed_forward_dim=40)
 ids = np.random.default_rng(0).integers(5, 61, (12, 11)).astype("int32")
 places = np.tile(np.array([1, 4, 9], "int32"), (12, 1))
@@ -46,52 +49,56 @@ RUNS = {
         ({"token_ids": ids[:, :-1]}, ids[:, 1:], np.ones((12, 10), "float32")),
     ),
 }
-found = {}
-for name, (make, (x, y, weight)) in RUNS.items():
+
+
+def numbers(distribution, name):
+    make, (x, y, weight) = RUNS[name]
     losses = []
-    for epochs in (1, 2):  # the second run goes on where the first one ended
+    for epochs in (1, 2):  # the second run resumes where the first one ended
         seed_everything(epochs)
         model = make()
         model.compile(adamw(3e-3, warmup=1, steps=4))
-        checkpoints = Checkpoints(f"{folder}/{name}")
+        checkpoints = Checkpoints(f"{sys.argv[1]}/{distribution}/{name}")
         history = model.fit(x, y, 6, epochs, sample_weight=weight, callbacks=[checkpoints], verbose=0, shuffle=False)
         losses += history.history["loss"]
-    one = {key: array[:1] for key, array in x.items()}
     losses.append(model.evaluate(x, y, 6, weight, verbose=0, return_dict=True)["loss"])
-    found[name] = [*losses, float(np.asarray(model.predict(one, batch_size=1, verbose=0)).std())]
-    if distribution:
-        assert "batch" in str(model.trainable_variables[0].value.sharding.mesh)
-try:
-    model.fit(x, y, 3, 1, verbose=0)
-except ValueError as error:
-    assert distribution and "must divide them. Received: 3 rows" in str(error), error
-else:
-    assert not distribution
+    one = {key: array[:1] for key, array in x.items()}
+    losses.append(float(np.asarray(model.predict(one, batch_size=1, verbose=0)).std()))
+    if distribution == "alone":
+        return losses
+    assert "batch" in str(model.trainable_variables[0].value.sharding.mesh)
+    try:
+        model.fit(x, y, 5, 1, verbose=0)
+    except ValueError as error:
+        assert "must divide them. Received: 5 rows" in str(error), error
+        return losses
+    raise AssertionError("five rows were accepted")
+
+
+found = {}
+for distribution in ("alone", "data", "model"):
+    distribute(distribution)
+    found[distribution] = {name: numbers(distribution, name) for name in RUNS}
 print(json.dumps(found))
 """
 
 
-def trained(distribution, folder):
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
     done = subprocess.run(
-        [sys.executable, "-c", TRAINING, distribution, str(folder)],
+        [sys.executable, "-c", TRAINING, str(tmp_path_factory.mktemp("runs"))],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": flags if distribution != "data" else flags.replace("=4", "=2")},
+        env={**os.environ, "XLA_FLAGS": flags},
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    return trained("", tmp_path_factory.mktemp("alone"))
-
-
 @pytest.mark.parametrize("distribution", ["data", "model"])
-def test_shared_batches_train_the_same_model(distribution, alone, tmp_path):
+def test_shared_batches_train_the_same_model(distribution, found):
     """Losses of two runs, the second resumed, of an evaluation, and predictions of a single row."""
-    found = trained(distribution, tmp_path)
-    for name, numbers in alone.items():
+    for name, numbers in found["alone"].items():
         assert len(numbers) == 4 and numbers[0] > numbers[1]
-        assert found[name] == pytest.approx(numbers, rel=1e-5), name
+        assert found[distribution][name] == pytest.approx(numbers, rel=1e-5), name

@@ -43,6 +43,7 @@ def test_few_parameters_learn_and_are_merged(model, tmp_path):
     assert not np.array_equal(to_numpy(again.backbone.blocks[0].attention.query.kernel), before)
 
 
+@pytest.mark.one_backend
 def test_bad_targets(model):
     with pytest.raises(ValueError, match="Received: wq. It has: inner, key, outer, pooler, project, query, value"):
         add_lora(model, targets=("wq",))

@@ -89,7 +89,8 @@ def test_schedule_and_clipping():
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3])
 def test_equals_torch(epsilon):
-    torch = pytest.importorskip("torch")
+    import torch
+
     steps = gradients(30)
     held = {name: torch.nn.Parameter(torch.tensor(keras.ops.convert_to_numpy(v))) for name, v in variables().items()}
     groups = [{"params": [held["kernel"]]}, {"params": [held["bias"]], "weight_decay": 0.0}]
@@ -130,6 +131,7 @@ def test_norms_and_biases_are_not_decayed(tiny):
 
 
 @pytest.mark.parametrize("way", ["config", "serialize", "get"])
+@pytest.mark.one_backend
 def test_exclusions_survive_serialization(tiny, way):
     optimizer = adamw(1.0, weight_decay=0.5, no_decay=("bias", "^embedding[^/]*/"), bias_correction=False)
     if way == "config":
@@ -143,6 +145,7 @@ def test_exclusions_survive_serialization(tiny, way):
     assert decayed(restored, tiny.build_model()) == {"gamma", "beta", "kernel"}
 
 
+@pytest.mark.one_backend
 def test_survives_a_keras_file(tiny, tmp_path):
     model = tiny.build_model(adamw(1e-3, warmup=2, steps=8, weight_decay=0.3, no_decay=("kernel",)))
     tiny.train(model, 0, 4)
@@ -240,6 +243,7 @@ def test_bfloat16_variables_stay_close():
         (dict(learning_rate=1e-4, amsgrad=True), "amsgrad"),
     ],
 )
+@pytest.mark.one_backend
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         adamw(**arguments)
@@ -248,10 +252,11 @@ def test_refuses(arguments, message):
 def blocks():
     """Variables of a model with two blocks, by path."""
     names = {"tiny/token_embedding/embeddings", "tiny/block_0/kernel", "tiny/block_1/kernel", "tiny/pooler/kernel"}
-    held = {}
+    held, depths = {}, {"tiny/token_embedding/embeddings": 0, "tiny/block_0/kernel": 1, "tiny/block_1/kernel": 2}
     for path in sorted(names | {"classifier/dense/kernel"}):
         held[path] = keras.Variable(np.ones((2, 2), "float32"), name=path.rpartition("/")[2])
         held[path]._path = path
+        held[path].block_depth = depths.get(path)
     return held
 
 

@@ -76,7 +76,6 @@ def test_log_of_an_earlier_run_is_put_aside(tiny, tmp_path):
 
 
 def test_curves(tiny, tmp_path):
-    pytest.importorskip("matplotlib")
     tiny.train(scheduled(tiny), 0, 12, [RunLog(tmp_path)], validation_data=tiny.Steps(90, 92))
     path = plot_curves(tmp_path)
     content = path.read_bytes()
@@ -92,7 +91,6 @@ def test_curves_without_matplotlib(tmp_path, monkeypatch):
 
 
 def test_tensorboard(tiny, tmp_path):
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
     history = tiny.train(scheduled(tiny), 0, 8, [TensorBoardLog(tmp_path, tokens_per_step=20)])
@@ -113,7 +111,7 @@ def test_tensorboard_without_the_package(tmp_path, monkeypatch):
         TensorBoardLog(tmp_path)
 
 
-@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is imported, of course")
+@pytest.mark.backends("jax", "torch")
 def test_importing_is_cheap():
     """Training imports none of the optional packages, and TensorBoardLog does not import TensorFlow."""
     code = (
@@ -192,7 +190,6 @@ def test_plain_progress(tiny, capsys):
 
 
 def test_bar_in_a_terminal(tiny, capsys, monkeypatch):
-    pytest.importorskip("rich")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     tiny.train(scheduled(tiny), 0, 8, [Progress(8, tokens_per_step=20)])
     output = capsys.readouterr().out

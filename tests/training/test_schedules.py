@@ -36,9 +36,11 @@ def test_linear_decay_is_that_of_transformers(warmup, steps):
         assert rate(schedule, step) == pytest.approx(3e-4 * factor, rel=1e-6, abs=1e-12)
 
 
+@pytest.mark.one_backend
 def test_live_transformers():
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
+    import torch
+    import transformers
+
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
     linear = transformers.get_linear_schedule_with_warmup(optimizer, 4, 20)
     schedule = WarmupDecay(0.5, 4, 20)
@@ -83,6 +85,7 @@ def test_accepts_numpy_counts():
         ((1e-4, 1, 10, 1.0, "warmup", 0.0, "step"), "`shape` must be"),
     ],
 )
+@pytest.mark.one_backend
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         WarmupDecay(*arguments)
@@ -100,6 +103,7 @@ def test_the_rate_of_the_transformer():
 
 
 @pytest.mark.parametrize("arguments", [(0,), (512, 0), (512, 0.5), (512, 10, 0.0)])
+@pytest.mark.one_backend
 def test_refuses_rates_that_are_none(arguments):
     with pytest.raises(ValueError, match="at least 1|whole number"):
         InverseSquareRoot(*arguments)

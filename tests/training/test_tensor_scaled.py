@@ -102,6 +102,7 @@ def test_they_survive_serialization_and_count_updates(cls):
     restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(restored) is cls and restored.get_config() == optimizer.get_config()
     held = [variable([1.0, 2.0], "kernel")]
+    held[0].block_depth = 1
     for _ in range(4):  # two updates
         apply(restored, held, [[1.0, -1.0]])
     assert float(numbers(restored.learning_rate)) == pytest.approx(0.2)

@@ -1,0 +1,176 @@
+"""What the JSON files of a model folder may say: types by annotations, numbers within stated limits."""
+
+import dataclasses
+import typing
+
+from ..data.json_files import check_types, read_json, shortened
+
+# Limits of sizes that come from a file, all far above those of published models.
+_LARGEST = {"vocabulary_size": 10_000_000, "max_length": 10_000_000}
+_MOST_LAYERS = 10_000  # and heads, groups, segments, buckets: all that begins with num_
+_WIDEST = 1_000_000  # and any other whole number of a config
+_MAY_BE_ZERO = {"num_segments", "num_highways", "memory_length", "convolution_width"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigFile:
+    """What a `config.json` says beside the fields of the family."""
+
+    model_type: str | None = None
+    architectures: list[str] | None = None
+    id2label: dict[str, str | int] | None = None
+    problem_type: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModel:
+    """A `kerasbert.json`. Written as "class": the name under which Keras has registered it, without "kerasbert>"."""
+
+    class_name: str | None = None
+    backbone: dict | None = None
+    arguments: dict | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedArguments:
+    """Arguments of objectives, tasks and backbones, as `kerasbert.json` keeps them."""
+
+    pooler: bool
+    sentence_pair: bool
+    masked_lm: bool
+    labels: int | list[str | int]
+    problem: str
+    max_length: int | None
+    answer_steps: int | None
+    classifier_dropout: float | None
+    features: str | dict[str, str | int | None] | None
+    stride: int
+    max_question_length: int
+    max_answer_length: int
+    pooling: str | list[str]
+    normalize: bool
+    lowercase: bool
+    prompts: dict[str, str] | None
+    default_prompt: str | None
+    objective: str | None
+    margin: float
+    scale: float
+    tasks: dict[str, dict]
+    label_smoothing: float
+    z_loss: float
+    max_targets: int
+    boundary_weight: float
+    discriminator_weight: float | None
+    embedding_sharing: str
+    temperature: float
+    seed: int
+
+
+def check_config_file(stored, path):
+    """Raises a ValueError when the json of a `config.json` says something that no family reads.
+
+    Args:
+        stored: the json.
+        path: of the file.
+    """
+    check_types(stored, typing.get_type_hints(ConfigFile), path)
+    if stored.get("quantization_config") is not None:
+        quantised = stored["quantization_config"]
+        method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
+        raise ValueError(
+            f"kerasbert reads weights of full or half precision. Received: {path} of weights quantised by "
+            f"{shortened(method)}. Use the checkpoint that they were made from."
+        )
+    names = stored.get("id2label") or {}
+    if set(names) != {str(i) for i in range(len(names))}:
+        raise ValueError(
+            f"`id2label` in {path} must number its labels from 0 on. Received: {shortened(sorted(names), 200)}."
+        )
+
+
+def checked_config(cls, values, source, names=None):
+    """The config of a family from fields that a file gives.
+
+    Args:
+        cls: the config class.
+        values: {field: value}.
+        source: the file, for messages.
+        names: {field: its name in the file}, where they differ.
+
+    Raises: ValueError that names the field whose type or size is wrong.
+    """
+    annotations, names = typing.get_type_hints(cls), names or {}
+    named = {field: names[field] if isinstance(names.get(field), str) else field for field in values}
+    for field, value in values.items():
+        if value is None and field.endswith("_id"):
+            continue  # a special token that the model goes without; a config that needs it refuses None
+        check_types({named[field]: value}, {named[field]: annotations[field]}, source)
+        _check_size(field, named[field], value, source)
+    values = {field: tuple(v) if annotations[field] is tuple else v for field, v in values.items()}
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    except (TypeError, ZeroDivisionError, IndexError) as error:
+        raise ValueError(f"The fields of {source} must fit together. Received fields that do not: {error}.") from error
+
+
+def _check_size(field, name, value, source):
+    if isinstance(value, bool) or not isinstance(value, (int, float, list, tuple)):
+        return
+    if isinstance(value, (list, tuple)):
+        flat = [part for item in value for part in (item if isinstance(item, (list, tuple)) else [item])]
+        if len(flat) > _MOST_LAYERS:
+            raise ValueError(f"`{name}` in {source} must have at most {_MOST_LAYERS} items. Received: {len(flat)}.")
+        for part in flat:
+            if not isinstance(part, (str, int)):
+                raise ValueError(f"`{name}` in {source} must hold numbers or names. Received: {shortened(part)}.")
+            _check_size(f"{field}_item", f"an item of {name}", part, source)
+        return
+    lowest, highest = 0, _WIDEST
+    if field.endswith("_id"):
+        lowest, highest = -1, _LARGEST["vocabulary_size"]
+    elif field.startswith("num_"):
+        lowest, highest = int(field not in _MAY_BE_ZERO), _MOST_LAYERS
+    elif isinstance(value, int) and field.endswith(("_dim", "_size", "_length", "_heads", "_every", "_groups")):
+        lowest = int(field not in _MAY_BE_ZERO)
+        highest = _LARGEST.get(field, _WIDEST)
+    elif "dropout" in field:
+        highest = 1
+    elif field.endswith("_item"):
+        highest = _LARGEST["vocabulary_size"]
+    elif field.endswith("theta"):
+        lowest, highest = 1, 10**12
+    if not lowest <= value <= highest:
+        raise ValueError(f"`{name}` in {source} must be from {lowest} to {highest:,}. Received: {shortened(value)}.")
+
+
+def read_saved(folder):
+    """The json of a folder's `kerasbert.json`, checked; empty where there is none."""
+    path = folder / "kerasbert.json"
+    if not path.is_file():
+        return {}
+    saved = read_json(path)
+    hints = typing.get_type_hints(SavedModel)
+    check_types(saved, {"class": hints.pop("class_name"), **hints}, path)
+    check_arguments(saved.get("arguments") or {}, path)
+    check_arguments(saved.get("backbone") or {}, path)
+    return saved
+
+
+def check_arguments(arguments, path):
+    """Raises a ValueError when a file gives an argument of the wrong type, or a size beyond its limit."""
+    check_types(arguments, typing.get_type_hints(SavedArguments), path)
+    for name, value in arguments.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            lowest = 1 if name in ("labels", "max_length", "stride", "max_targets") else 0
+            share = name in ("classifier_dropout", "label_smoothing")
+            highest = 1 if share else 10_000 if name in ("labels", "answer_steps", "max_targets") else _WIDEST
+            if not lowest <= value <= highest:
+                raise ValueError(f"`{name}` in {path} must be a number that models have. Received: {shortened(value)}.")
+    sizes = arguments.get("features")
+    for name, value in sizes.items() if isinstance(sizes, dict) else ():
+        if isinstance(value, int) and not 0 <= value <= 10_000:
+            raise ValueError(f"`features` in {path} must have sizes that models have. Received: {name}={value}.")
+    for name, spec in (arguments.get("tasks") or {}).items():
+        check_arguments(spec, f"{path}, task {shortened(name)}")

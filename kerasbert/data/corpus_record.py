@@ -1,0 +1,93 @@
+"""What corpus.json says of a corpus, checked before anything relies on it."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+COUNTS = ("num_tokens", "num_sequences", "num_documents")
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+def read_record(path: Path) -> dict:
+    """The content of a corpus.json: counts, digest, sources and the facts of the tokenizer.
+
+    Raises:
+        ValueError: no JSON, something missing, or a value of the wrong type or out of its range.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}. Write the corpus again.") from None
+    problem = _problem_of_record(record)
+    if problem:
+        raise ValueError(f"{path} is damaged: {problem}. Write the corpus again.")
+    return record
+
+
+def _problem_of_record(record: object) -> str | None:
+    if not isinstance(record, dict) or not isinstance(record.get("tokenizer"), dict):
+        return "it must be an object with the facts of the tokenizer under 'tokenizer'"
+    for name in COUNTS:
+        if not _is_count(record.get(name), 1):
+            return f"{name!r} must be an integer of at least 1. Received: {record.get(name)!r}"
+    unknown, entropy = record.get("unknown_tokens", 0), record.get("unigram_entropy", 0.0)
+    if not _is_count(unknown, 0) or unknown > record["num_tokens"]:
+        return f"'unknown_tokens' must be an integer of at most {record['num_tokens']}. Received: {unknown!r}"
+    if type(entropy) not in (int, float) or not 0.0 <= entropy < math.inf:
+        return f"'unigram_entropy' must be a number of at least 0. Received: {entropy!r}"
+    digest, sources = record.get("sha256"), record.get("sources", [])
+    if digest is not None and not (isinstance(digest, str) and _HASH.fullmatch(digest)):
+        return f"'sha256' must be 64 hexadecimal digits. Received: {digest!r:.80}"
+    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
+        return f"'sources' must be a list of names. Received: {sources!r:.80}"
+    return _problem_of_facts(record["tokenizer"])
+
+
+def _problem_of_facts(facts: dict) -> str | None:
+    size = facts.get("vocabulary_size")
+    if not _is_count(size, 1):
+        return f"'vocabulary_size' must be an integer of at least 1. Received: {size!r}"
+    if not isinstance(facts.get("hash"), str) or not _HASH.fullmatch(facts["hash"]):
+        return f"the tokenizer's 'hash' must be 64 hexadecimal digits. Received: {facts.get('hash')!r:.80}"
+    if facts.get("padding_side") not in ("left", "right"):
+        return f"'padding_side' must be left or right. Received: {facts.get('padding_side')!r:.80}"
+    for name, value in facts.items():
+        if name.endswith("_id") and value is not None and not (_is_count(value, 0) and value < size):
+            return f"{name!r} must be an id below {size}, or null. Received: {value!r:.80}"
+    for name, parts in (("single", ["A"]), ("pair", ["A", "B"])):
+        template = facts.get(name)
+        right = isinstance(template, list) and all(
+            isinstance(entry, list)
+            and len(entry) == 2
+            and _is_count(entry[1], 0)
+            and (entry[0] in parts if isinstance(entry[0], str) else _is_count(entry[0], 0) and entry[0] < size)
+            for entry in template
+        )
+        if not right or sorted(entry[0] for entry in template if isinstance(entry[0], str)) != parts:
+            wanted = " and ".join(parts)
+            return f"the template {name!r} must have {wanted} and ids below {size}. Received: {template!r:.80}"
+    return None
+
+
+def _is_count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def check_ids(path: Path, tokens: np.ndarray, first: int, size: int) -> None:
+    """Raises a ValueError for the first of some tokens of a file that is not in a vocabulary of `size`.
+
+    Args:
+        path: of the file.
+        tokens: consecutive ones.
+        first: which token of the file the first of them is.
+        size: of the vocabulary.
+    """
+    if len(tokens) and (tokens.min() < 0 or tokens.max() >= size):
+        bad = int(np.argmax((tokens < 0) | (tokens >= size)))
+        raise ValueError(
+            f"{path} must hold ids below {size}. Received: {int(tokens[bad])} as token {first + bad}. The file is "
+            "damaged, or of another tokenizer; write the corpus again."
+        )

@@ -1,0 +1,303 @@
+"""Lines and rows out of files and of data sets of the hub: everything that reads text or tables goes through here.
+
+Errors name the file and the line, the row or the byte.
+"""
+
+import codecs
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+# How the ending of a file names its format; `.gz` may follow it.
+TABLES = {
+    ".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
+}  # fmt: skip
+BLOCK = 1 << 20  # bytes that are decoded at once
+# The longer marks come first: that of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)  # fmt: skip
+
+
+def suffix_of(path: str | Path) -> str:
+    """The ending that says what a file holds, in lower case: ".csv" of a.csv and of a.CSV.gz."""
+    path = Path(path)
+    return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
+
+
+# === Text ===
+
+
+def text_lines(
+    path: str | Path, encoding: str = "utf-8", errors: str = "strict", longest: int | None = None, advice: str = ""
+) -> Iterator[str]:
+    """The lines of a file with their ends, as they are read. A `.gz` file is decompressed.
+
+    Args:
+        path: of the file.
+        encoding: any that Python knows. A byte order mark at the beginning is no part of the text.
+        errors: "strict", or "replace" or "ignore" for bytes that are not text.
+        longest: characters; a longer line is cut at a blank.
+        advice: what else a user can do about bytes that are not text.
+
+    Raises:
+        ValueError: bytes that are not text, an unknown encoding, or a damaged gzip file.
+    """
+    path = Path(path)
+    opened = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
+    with opened as file:
+        try:
+            yield from decoded_lines(file, path, encoding, errors, longest, advice)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is not a whole gzip file: {error}. Get or compress it again.") from None
+
+
+def decoded_lines(
+    file: BinaryIO,
+    name: str | Path,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    longest: int | None = None,
+    advice: str = "",
+) -> Iterator[str]:
+    """As `text_lines`, of an open binary file or stream, which `name` stands for in errors."""
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)(errors)
+    except LookupError:
+        raise ValueError(f"`encoding` must be one that Python knows, such as utf-8. Received: {encoding!r}.") from None
+    start, position, number, rest = b"", 0, 1, ""
+    while True:
+        block = file.read1(BLOCK)
+        start = (start + block)[:8]
+        try:
+            text = decoder.decode(block, not block)
+        except UnicodeDecodeError as error:
+            waiting = len(error.object) - len(block)  # bytes of a character that began in the block before
+            number += rest.count("\n") + decoder.decode(block[: max(0, error.start - waiting)]).count("\n")
+            bad = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
+            likely = likely_encoding(start + file.read1(8))
+            raise ValueError(
+                f"{name} is not valid {encoding}: line {number}, byte {position - waiting + error.start} ({bad}). Name "
+                f"the file's encoding, such as --encoding {likely}; text of several encodings must be converted "
+                f"first.{advice}"
+            ) from None
+        if not position:
+            text = text.removeprefix("\ufeff")
+            if text.count("\0") * 4 > len(text):  # UTF-16 or UTF-32 without a mark is valid UTF-8
+                raise ValueError(
+                    f"{name} is not text in {encoding}: many of its characters are NUL. It looks like UTF-16 or UTF-32 "
+                    "without a byte order mark: name the encoding, such as --encoding utf-16-le."
+                )
+        position += len(block)
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            yield from _pieces(f"{line}\n", longest)
+            number += 1
+        if longest and len(rest) > longest:
+            *pieces, rest = _pieces(rest, longest)
+            yield from pieces
+        if not block:
+            if rest:
+                yield rest
+            return
+
+
+def _pieces(line: str, longest: int | None) -> Iterator[str]:
+    """A line, cut behind a blank where it is longer than `longest` characters."""
+    while longest and len(line) > longest and line[longest:].strip("\r\n"):
+        cut = line.rfind(" ", longest // 2, longest) + 1 or longest
+        yield line[:cut]
+        line = line[cut:]
+    yield line
+
+
+def likely_encoding(start: bytes) -> str:
+    """The encoding of a file that begins so and is not valid in the one that it was said to be in."""
+    return next((name for mark, name in _MARKS if start.startswith(mark)), "latin-1")
+
+
+def decodes(path: str | Path, encoding: str) -> bool:
+    """Whether the whole file is valid in an encoding."""
+    try:
+        for _ in text_lines(path, encoding):
+            pass
+    except ValueError:
+        return False
+    return True
+
+
+# === Tables ===
+
+
+def cell_rows(
+    lines: Iterable[str], path: str | Path, format: str = "csv", strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, cells) of every row of a CSV or TSV. A blank line has no cells.
+
+    Cells of a TSV are never quoted. A quote that a CSV opens and does not close is an error; not `strict`, the rest of
+    the lines is the last cell.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))  # the default refuses cells above 128 KiB
+    dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
+    reader = csv.reader(lines, strict=strict, **dialect)
+    first = 1
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path} is not valid {format.upper()}: {error}, at line {reader.line_num}, in the row that begins at line "
+            f"{first}. A quote inside a cell that is quoted must be doubled, and a quote that opens a cell must be "
+            "closed."
+        ) from None
+
+
+def table_rows(
+    lines: Iterable[str],
+    path: str | Path,
+    format: str = "csv",
+    names: Iterable[str] | None = None,
+    header: bool = True,
+    whole: bool = True,
+) -> Iterator[dict]:
+    """The rows of a CSV or TSV as dicts, as they are read.
+
+    Args:
+        lines: of the file.
+        path: of the file, for errors.
+        format: "csv" or "tsv".
+        names: of the columns of a table without a header.
+        header: False: there is none, and without `names` the columns are called "0", "1", ...
+        whole: False allows rows that end early; their last cells are None.
+
+    Raises:
+        ValueError: rows with more or fewer cells than there are columns, two columns of one name, an open quote.
+    """
+    names = None if names is None else list(names)
+    number = 0
+    for line, cells in cell_rows(lines, path, format):
+        if not cells:
+            continue
+        if names is None:
+            names = cells if header else [str(place) for place in range(len(cells))]
+            twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+            if twice is not None:
+                raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
+            if header:
+                continue
+        number += 1
+        if not whole:
+            cells += [None] * (len(names) - len(cells))
+        if len(cells) != len(names):
+            inside = "tab inside must be written without it" if format == "tsv" else "comma inside must be quoted"
+            raise ValueError(
+                f"{path} row {number} has {len(cells)} cells. The table has {len(names)}: {names}. The row ends at "
+                f"line {line}; a cell with a {inside}."
+            )
+        yield dict(zip(names, cells, strict=True))
+
+
+def jsonl_values(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, object]]:
+    """(number, value) of every line that is not blank."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield number, parsed_json(line, f"{path} line {number}")
+
+
+def json_values(lines: Iterable[str], path: str | Path) -> list:
+    """The values of a file that is one JSON value (the elements of a list), or one a line."""
+    text = "".join(lines)
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        if getattr(error, "msg", "") == "Extra data" or text.lstrip().startswith("{"):
+            whole = [line for line in text.split("\n") if line.strip()]
+            if len(whole) > 1 and whole[0].rstrip().endswith(("}", "]")):  # one object a line
+                return [value for _, value in jsonl_values(text.split("\n"), path)]
+        raise ValueError(f"{path} is not valid JSON: {error}.") from None
+    value = _without_surrogates(value) if "\\ud" in text.lower() else value
+    return value if isinstance(value, list) else [value]
+
+
+def parsed_json(text: str, where: str) -> object:
+    """A JSON value. Half a surrogate pair, which JSON can carry and no tokenizer takes, becomes a question mark."""
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{where} is not valid JSON: {error}.") from None
+    return _without_surrogates(value) if "\\ud" in text.lower() else value
+
+
+def _without_surrogates(value):
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return list(map(_without_surrogates, value))
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def parquet_rows(path: str | Path, choose=None) -> Iterator[dict]:
+    """The rows of a Parquet file, as they are read.
+
+    Args:
+        path: of the file.
+        choose: names of all columns -> names of those to read. Default: all.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError('Parquet files need pyarrow. Install it with: pip install "kerasbert[data]"') from None
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            columns = None if choose is None else choose(file.schema_arrow.names)
+            for batch in file.iter_batches(1_024, columns=columns):
+                yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path} is not a whole Parquet file: {error}. Get or write it again.") from None
+
+
+# === The hub ===
+
+
+def hub_rows(name: str, subset: str | None = None, split: str = "train") -> Iterator[dict]:
+    """The rows of a data set of the hub, as they are read; numbers of classes become their names, -1 becomes None.
+
+    Args:
+        name: such as "nyu-mll/glue".
+        subset: its configuration.
+        split: which part.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError(
+            'Data sets of the hub need datasets. Install it with: pip install "kerasbert[data]"'
+        ) from None
+    found = datasets.load_dataset(name, *filter(None, [subset]), split=split, streaming=True)
+    names = {}
+    for key, feature in (getattr(found, "features", None) or {}).items():
+        feature = getattr(feature, "feature", feature)  # of a list, that of its elements
+        if hasattr(feature, "names"):
+            names[key] = feature.names
+
+    def named(key, value):
+        if key not in names or value is None:
+            return value
+        known = names[key]
+        if isinstance(value, (list, tuple)):
+            return [known[number] if number >= 0 else None for number in value]
+        return known[value] if value >= 0 else None  # -1: hidden, or one that annotators did not agree on
+
+    for row in found:
+        yield {key: named(key, value) for key, value in row.items()}

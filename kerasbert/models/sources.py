@@ -1,0 +1,152 @@
+"""Batches that come from elsewhere: `PyDataset`, `DataLoader`, `tf.data` and generators, of arrays or of texts."""
+
+import itertools
+
+import keras
+import numpy as np
+
+from ..backend.datasets import tensorflow_dataset
+from .feeding import is_text
+
+KINDS = "Batches, a dict of arrays with `token_ids`, texts, or a PyDataset, DataLoader, tf.data.Dataset or generator"
+
+
+def length_of(source):
+    """How many batches a source has; None where it does not know, or has no end."""
+    if isinstance(source, keras.utils.PyDataset):
+        return getattr(source, "num_batches", None) or _length(source)
+    if hasattr(source, "cardinality"):  # of tf.data, negative where it is infinite or not known
+        number = int(source.cardinality())
+        return number if number >= 0 else None
+    return _length(source)
+
+
+def _length(source):
+    try:
+        return len(source)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def check_source(source):
+    """Raises a ValueError unless `source` gives batches."""
+    columns = getattr(source, "column_names", None)
+    if columns is not None and hasattr(source, "features"):
+        names = ", ".join(columns if isinstance(columns, (list, tuple)) else map(str, columns))
+        raise ValueError(
+            "Which columns of a `datasets.Dataset` are read must be said. Received: a data set with the columns "
+            f"{names}. Give them one by one, for example fit(dataset['text'], dataset['label'])."
+        )
+    is_array = hasattr(source, "shape") and hasattr(source, "dtype")
+    if is_array or isinstance(source, (str, bytes)) or not (hasattr(source, "__iter__") or hasattr(source, "__len__")):
+        received = f"{type(source).__name__} of shape {tuple(source.shape)}" if is_array else type(source).__name__
+        raise ValueError(
+            f"Data must be {KINDS}. Received: {received}."
+            + (' Ids go into a dict: {"token_ids": ids, "padding_mask": mask}.' if is_array else "")
+        )
+
+
+def readable(source, convert, endless=False):
+    """`source` for Keras's `fit`, `evaluate` and `predict`, with every batch converted and checked.
+
+    Args:
+        source: gives batches.
+        convert: a batch -> arrays as a model takes them.
+        endless: begin again where it ends, for a `steps_per_epoch`; an iterator cannot.
+    """
+    check_source(source)
+    number = length_of(source)
+    if number is None:
+        return _converted(source, convert, endless and iter(source) is not source)
+    dataset = Converted(source, convert, number)
+    if keras.backend.backend() != "tensorflow" or isinstance(source, keras.utils.PyDataset):
+        return dataset
+    first = dataset[0]
+    return tensorflow_dataset(dataset, [first, _widened(first)])
+
+
+def _converted(source, convert, endless):
+    for _ in itertools.count() if endless else range(1):
+        for batch in source:
+            yield convert(batch)
+
+
+class Converted(keras.utils.PyDataset):
+    """A source that knows its length, with every batch converted; one that has no index is read from its start on."""
+
+    def __init__(self, source, convert, length):
+        super().__init__()
+        self.source, self.convert, self.length = source, convert, length
+        self._batches, self._next = None, 0
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if isinstance(self.source, keras.utils.PyDataset):
+            return self.convert(self.source[index])
+        if self._batches is None or index != self._next:
+            self._batches = itertools.islice(iter(self.source), index, None)
+        self._next = index + 1
+        try:
+            return self.convert(next(self._batches))
+        except StopIteration:
+            raise ValueError(
+                f"A data set must have as many batches as its length says, {self.length}. Received: {index}."
+            ) from None
+
+    def on_epoch_end(self):
+        if isinstance(self.source, keras.utils.PyDataset):
+            self.source.on_epoch_end()
+
+
+def _widened(batch):
+    """A batch of one more token: what differs from it in size may differ from batch to batch."""
+    width = batch[0]["token_ids"].shape[-1]
+
+    def wider(array):
+        return np.zeros([size + (axis > 0 and size == width) for axis, size in enumerate(array.shape)], array.dtype)
+
+    return keras.tree.map_structure(wider, batch)
+
+
+def unpacked(batch):
+    """(x, y, sample_weight) of numpy arrays, or of texts in x, of what a source gives."""
+    is_pair = isinstance(batch, list) and 2 <= len(batch) <= 3 and not all(map(_is_text_like, batch))
+    parts = tuple(batch) if isinstance(batch, tuple) or is_pair else (batch,)
+    x, y, sample_weight = (*parts, None, None)[:3]
+    x = _texts(x, y)
+    y, sample_weight = (keras.tree.map_structure(_array, part) for part in (y, sample_weight))
+    return x if is_text(x) else keras.tree.map_structure(_array, x), y, sample_weight
+
+
+def _is_text_like(item):
+    return isinstance(item, str) or (isinstance(item, (list, tuple)) and all(isinstance(part, str) for part in item))
+
+
+def _array(value):
+    if value is None:
+        return None
+    if hasattr(value, "detach"):
+        return value.detach().cpu().numpy()
+    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+
+
+def _texts(x, y):
+    """Texts and pairs as a list of them; anything else as it is."""
+    if hasattr(x, "numpy") and not hasattr(x, "detach"):
+        x = x.numpy()
+    if isinstance(x, np.ndarray) and x.dtype.kind in "OSU":
+        return [text.decode() if isinstance(text, bytes) else str(text) for text in x.ravel()]
+    if not isinstance(x, (list, tuple)) or not len(x) or not is_text(x):
+        return x
+    if isinstance(x[0], str):
+        return list(x)
+    rows = None if y is None else len(next(iter(y.values())) if isinstance(y, dict) else y)
+    is_columns = len(x) == 2 and {len(part) for part in x} == {rows}
+    if is_columns and rows == 2:
+        raise ValueError(
+            "Pairs of texts must not be mistaken. Received: a batch of two examples, which may be two pairs or two "
+            "columns. Use other batch sizes, or give all pairs as a list."
+        )
+    return list(zip(*x, strict=True)) if is_columns else list(x)

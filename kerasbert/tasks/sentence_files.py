@@ -1,0 +1,71 @@
+"""The json files of a sentence-transformers folder, read with their types checked."""
+
+import dataclasses
+import typing
+
+from ..data.json_files import check_types, read_json, shortened
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """An entry of `modules.json`: the class, and the folder with its settings."""
+
+    type: str
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """`sentence_bert_config.json`."""
+
+    max_seq_length: int | None = None
+    do_lower_case: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompts:
+    """`config_sentence_transformers.json`."""
+
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Pooling:
+    """`config.json` of a pooling, beside its switches."""
+
+    pooling_mode: str | list[str] | None = None
+    include_prompt: bool | None = None
+
+
+def read_modules(folder):
+    """The entries of `modules.json`."""
+    path = folder / "modules.json"
+    modules = read_json(path, list)
+    for module in modules:
+        if not isinstance(module, dict):
+            raise ValueError(f"{path} must list modules, each a json object. Received: {shortened(module)}.")
+        check_types({"type": None, "path": None, **module}, typing.get_type_hints(Module), path)
+    return modules
+
+
+def read_settings(encoder, folder):
+    """(settings, prompts): two files that may be absent, those of the encoder and of the whole."""
+    settings = _read(encoder / "sentence_bert_config.json", Settings)
+    longest = settings.get("max_seq_length")
+    if longest is not None and longest < 1:
+        raise ValueError(
+            f"`max_seq_length` in {encoder / 'sentence_bert_config.json'} must be at least 1. Received: {longest}."
+        )
+    return settings, _read(folder / "config_sentence_transformers.json", Prompts)
+
+
+def read_pooling(path, switches):
+    """The settings of a pooling, with its `switches`."""
+    return _read(path, Pooling, dict.fromkeys(switches, bool | None))
+
+
+def _read(path, record, further=()):
+    content = read_json(path) if path.is_file() else {}
+    check_types(content, {**typing.get_type_hints(record), **dict(further)}, path)
+    return content

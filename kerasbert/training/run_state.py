@@ -1,0 +1,58 @@
+"""The variables of a run by name: of the model, of its optimizer and of its metrics, as a checkpoint holds them."""
+
+import re
+
+import numpy as np
+from keras import ops
+
+
+def run_variables(model):
+    """{key: variable} in the order of creation; the index makes keys unique, the path makes them readable."""
+    groups = {"model": model.variables, "optimizer": getattr(getattr(model, "optimizer", None), "variables", ())}
+    return {f"{group}/{i:05d}/{v.path}": v for group, variables in groups.items() for i, v in enumerate(variables)}
+
+
+def metric_variables(model):
+    """{key: variable} of the metrics, in the order of creation."""
+    return {f"metrics/{i:05d}/{v.path}": v for i, v in enumerate(model.metrics_variables)}
+
+
+def assign_all(variables, state, path):
+    """Assigns after everything was compared, so that an error leaves the model as it was."""
+    saved = {stable_name(key): x for key, x in state.items()}
+    current = {stable_name(key): variable for key, variable in variables.items()}
+    problems = [f"  only in the checkpoint: {key}" for key in saved.keys() - current.keys()]
+    problems += [f"  only in the model: {key}" for key in current.keys() - saved.keys()]
+    for key in saved.keys() & current.keys():
+        x, variable = saved[key], current[key]
+        if x.shape != tuple(variable.shape) or x.dtype.name != variable.dtype:
+            problems.append(f"  {key}: {x.dtype.name}{list(x.shape)} saved, {variable.dtype}{list(variable.shape)} now")
+    if problems:
+        shown = "\n".join(sorted(problems)[:20])
+        raise ValueError(
+            f"The checkpoint {path} belongs to another model or optimizer; {len(problems)} variables differ:\n{shown}"
+        )
+    for key, variable in current.items():
+        variable.assign(saved[key])
+
+
+def stable_name(key):
+    """`model/00003/dense_7/kernel` without the 7: Keras numbers names by process, the index says which one it is.
+
+    Of an optimizer's variable only the name counts: the rest tells whether `fit` or `restore` built the optimizer.
+    """
+    group, index, path = key.split("/", 2)
+    path = path if group == "model" else path.rsplit("/", 1)[-1]
+    return f"{group}/{index}/{re.sub(r'_[0-9]+(?=[/_]|$)', '', path)}"
+
+
+def as_array(variable):
+    return np.ascontiguousarray(ops.convert_to_numpy(variable)).reshape(variable.shape)
+
+
+def itemsize(variable):
+    return 2 if "16" in variable.dtype else 8 if "64" in variable.dtype else 4
+
+
+def is_finite(x):
+    return np.issubdtype(x.dtype, np.integer) or x.dtype == bool or bool(np.isfinite(x).all())

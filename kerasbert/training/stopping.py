@@ -1,0 +1,105 @@
+"""Stopping a run at the end of a step, so that it can go on there: by a signal, or because its time is up."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+from .counting import RunCallback
+
+
+class RunStopped(Exception):
+    """A run was asked to stop, and has a checkpoint of the step at which it did.
+
+    Attributes:
+        reason: "SIGINT", the name of another signal, or "time".
+        step: how many steps of the run are done.
+    """
+
+    def __init__(self, reason, step):
+        super().__init__(f"The run was stopped after step {step:,} ({reason}).")
+        self.reason, self.step = reason, step
+
+
+class StopRequest:
+    """Whether a run should stop: `reason` says why, None until then.
+
+    While it is entered, the first signal asks the run to stop, and the second one ends the process at once. A signal
+    raises no exception: Keras converts logs under an `except` that would swallow a KeyboardInterrupt, and one that is
+    raised while a backend works may leave a process that crashes. A thread reads the signals, because the main thread
+    may be compiling for minutes. Only the main thread can have signal handlers: entered in another one, a request
+    knows the time alone.
+
+    Args:
+        minutes: after which the run should stop, counted from here; None for no limit.
+        signals: names of signals, such as "SIGINT" (Ctrl-C) and "SIGTERM".
+    """
+
+    def __init__(self, minutes=None, signals=("SIGINT",)):
+        if minutes is not None and not minutes > 0:
+            raise ValueError(f"`minutes` must be above 0. Received: {minutes}.")
+        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self._names = {int(getattr(signal, name)): name for name in signals}
+        self._signal = None
+
+    @property
+    def reason(self):
+        if self._signal is None and self._deadline is not None and time.monotonic() >= self._deadline:
+            return "time"
+        return self._signal
+
+    def __enter__(self):
+        self._before = {}
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._before = {number: signal.signal(number, _ignore) for number in self._names}
+        threading.Thread(target=self._read, args=(self._reader,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        if self._before:
+            for number, handler in self._before.items():
+                signal.signal(number, handler or signal.SIG_DFL)  # None: one that is not Python's
+            signal.set_wakeup_fd(self._wakeup)
+            self._writer.close()  # which ends the thread
+
+    def _read(self, reader):
+        with reader:
+            while numbers := reader.recv(1):
+                name = self._names.get(numbers[0])
+                if name and self._signal:
+                    print(f"{name}: stopped at once", file=sys.stderr, flush=True)
+                    os._exit(128 + numbers[0])
+                if name:
+                    self._signal = name
+                    message = "stopping after this step, with a checkpoint; a second one stops at once"
+                    print(f"{name}: {message}", file=sys.stderr, flush=True)
+
+
+class StopOnRequest(RunCallback):
+    """Raises `RunStopped` before the first step that follows a request, with a checkpoint of all steps so far.
+
+    Args:
+        request: a `StopRequest`.
+        checkpoints: the run's `Checkpoints`.
+    """
+
+    def __init__(self, request, checkpoints):
+        super().__init__()
+        self.request, self.checkpoints = request, checkpoints
+
+    def on_train_batch_begin(self, batch, logs=None):
+        # Called in the main thread, while the batches before it are done or on their way.
+        if self.request.reason:
+            if batch:
+                self.checkpoints.save_within_epoch(batch)
+            raise RunStopped(self.request.reason, self._epoch_start + batch)
+
+
+def _ignore(number, frame):
+    """The handler of a signal that a thread reads: Python must have one, or it would not be told."""

@@ -1,0 +1,111 @@
+"""One process at a time in a folder."""
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+LOCK = ".lock"
+_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what a lock says that another process holds
+_BEYOND = 1 << 30  # Windows locks bytes, and those of the description must stay readable
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds a folder for this process while the block runs, by the file `.lock` in it, which names process and host.
+
+    The operating system holds the lock for the open file and drops it when the process ends, however it ends: the lock
+    file of a process that was killed is recognised by that and taken over. A folder that did not exist, and in which
+    the block leaves nothing, is removed again.
+
+    Raises:
+        ValueError: another process works in the folder.
+    """
+    folder = Path(folder)
+    existed = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = _acquired(folder / LOCK)
+    try:
+        yield
+    finally:
+        # Removed before it is released: whoever has opened the same file finds that it is gone, and tries again.
+        file.truncate(0)
+        with contextlib.suppress(OSError):  # Windows removes no open file; an empty one says nothing
+            (folder / LOCK).unlink(missing_ok=True)
+        file.close()
+        if not existed:
+            with contextlib.suppress(OSError):  # it has files now
+                folder.rmdir()
+
+
+def _acquired(path: Path) -> BinaryIO:
+    """The open lock file, locked, with the description of this process in it."""
+    while True:
+        file = open(path, "a+b")
+        try:
+            _lock(file)
+        except OSError as error:
+            if error.errno not in _HELD:
+                warnings.warn(
+                    f"The file system of {path.parent} has no locks ({error.strerror}): see to it that only one "
+                    "process at a time writes there.",
+                    stacklevel=5,
+                )
+                break
+            holder = _holder(file) or "another process"
+            file.close()
+            raise ValueError(
+                f"Only one process at a time may write to {path.parent}. Received: a folder in which {holder} is "
+                "working. Wait until it has ended, or use another folder."
+            ) from None
+        if _is_at(file, path):
+            break
+        file.close()  # its holder removed it between our opening and our locking
+    if previous := _holder(file):
+        print(f"{path.parent}: taking over from {previous}, which ended without releasing the folder", flush=True)
+    file.truncate(0)
+    facts = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    file.write(json.dumps(facts).encode())
+    file.flush()
+    return file
+
+
+def _lock(file: BinaryIO) -> None:
+    if fcntl:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    import msvcrt
+
+    file.seek(_BEYOND)
+    msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(file: BinaryIO) -> str:
+    """Who wrote the lock file, in words; "" for a file that nobody has written to."""
+    file.seek(0)
+    text = file.read(1 << 12)
+    if not text:
+        return ""
+    try:
+        facts = json.loads(text)
+        return f"process {facts['process']} on {facts['host']} (since {facts['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
