@@ -1,6 +1,39 @@
 """Batches in the form a backend's trainer takes."""
 
+import contextlib
+import functools
+
 import keras
+
+_raised = []
+
+
+def reads_data(function):
+    """Keeps an error of `function`, which reads data, for `data_errors`."""
+
+    @functools.wraps(function)
+    def reading(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            _raised.append(error)
+            raise
+
+    return reading
+
+
+@contextlib.contextmanager
+def data_errors():
+    """Raises errors of data sets as the errors they were: TensorFlow makes an InvalidArgumentError of each of them."""
+    _raised.clear()
+    try:
+        yield
+    except Exception as error:
+        if _raised and error is not _raised[-1] and str(_raised[-1]) in str(error):
+            raise _raised[-1] from None
+        raise
+    finally:
+        _raised.clear()
 
 
 def tensorflow_dataset(feed, samples):

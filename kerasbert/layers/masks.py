@@ -41,7 +41,7 @@ class AttentionMask:
         """The mask that a batch asks for by its `padding_mask`, `lengths` and `sequence_ids` (after `prefix`)."""
         return cls(
             padding_mask=inputs.get(prefix + "padding_mask"),
-            lengths=inputs.get(prefix + "lengths"),
+            lengths=_lengths(inputs, prefix),
             sequence_ids=inputs.get(prefix + "sequence_ids"),
             **parts,
         )
@@ -92,13 +92,17 @@ def _both(first, second):
     return second if first is None else ops.logical_and(first, second)
 
 
+def _lengths(inputs, prefix):
+    lengths = inputs.get(prefix + "lengths")
+    return None if lengths is None else ops.cast(lengths, "int32")
+
+
 def real_tokens(inputs, prefix=""):
     """bool (b, s), True at real tokens, from whichever of the padding keys a batch has; None when all are real."""
     if inputs.get(prefix + "padding_mask") is not None:
         return ops.cast(inputs[prefix + "padding_mask"], "bool")
     if inputs.get(prefix + "lengths") is not None:
-        lengths = ops.convert_to_tensor(inputs[prefix + "lengths"])
-        return ops.arange(ops.shape(inputs[prefix + "token_ids"])[-1]) < lengths[:, None]
+        return ops.arange(ops.shape(inputs[prefix + "token_ids"])[-1]) < _lengths(inputs, prefix)[:, None]
     if inputs.get(prefix + "sequence_ids") is not None:
         return inputs[prefix + "sequence_ids"] > 0
     return None

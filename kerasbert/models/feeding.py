@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import slots_of_a_program
-from ..backend.datasets import tensorflow_dataset
+from ..backend.datasets import reads_data, tensorflow_dataset
 from ..backend.distribution import batch_shards
 from ..data.batches import Batches
 
@@ -38,6 +38,7 @@ class Feed(keras.utils.PyDataset):
     def __len__(self):
         return self.steps
 
+    @reads_data
     def __getitem__(self, index):
         return self._first_batch if index == 0 else self._checked(self.first + index)
 

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import CompilerMemory, reading_weights
+from ..backend.datasets import data_errors
 from ..backend.distribution import batch_shards, num_replicas
 from ..data.batches import Batches, ExampleBatches
 from ..data.bucketing import BucketedBatches
@@ -173,7 +174,7 @@ class Fitting(TrainingMode):
             accumulation = getattr(_without_scale(self.optimizer), "gradient_accumulation_steps", None) or 1
             self._check_schedule((steps or 1) * epochs // accumulation)
             validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
-            with checked_inputs():
+            with checked_inputs(), data_errors():
                 return super().fit(
                     source,
                     epochs=epochs,
@@ -207,7 +208,7 @@ class Fitting(TrainingMode):
             feed = Feed(x, steps, self.check_batch)
             feed.start(first)
             connect(callbacks, feed.real_tokens)
-            with checked_inputs():
+            with checked_inputs(), data_errors():
                 history = super().fit(
                     feed.for_keras(),
                     epochs=last // steps_per_epoch,
@@ -228,7 +229,7 @@ class Fitting(TrainingMode):
         self._check_targets(x, y)
         if not self.compiled:
             self._compile_automatically()
-        with checked_inputs():
+        with checked_inputs(), data_errors():
             if not self._is_ours(x):
                 return super().evaluate(readable(x, self._converted), **kwargs)
             return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
@@ -241,7 +242,7 @@ class Fitting(TrainingMode):
         turns.
         """
         x = self.examples_of(x)
-        with reading_weights(), checked_inputs():
+        with reading_weights(), checked_inputs(), data_errors():
             if not self._is_ours(x):
                 return _single(super().predict(readable(x, self._converted_inputs), **kwargs))
             if isinstance(x, dict):

@@ -5,7 +5,7 @@ import itertools
 import keras
 import numpy as np
 
-from ..backend.datasets import tensorflow_dataset
+from ..backend.datasets import reads_data, tensorflow_dataset
 from .feeding import is_text
 
 KINDS = "Batches, a dict of arrays with `token_ids`, texts, or a PyDataset, DataLoader, tf.data.Dataset or generator"
@@ -68,7 +68,7 @@ def readable(source, convert, endless=False):
 def _converted(source, convert, endless):
     for _ in itertools.count() if endless else range(1):
         for batch in source:
-            yield convert(batch)
+            yield reads_data(convert)(batch)
 
 
 class Converted(keras.utils.PyDataset):
@@ -82,6 +82,7 @@ class Converted(keras.utils.PyDataset):
     def __len__(self):
         return self.length
 
+    @reads_data
     def __getitem__(self, index):
         if isinstance(self.source, keras.utils.PyDataset):
             return self.convert(self.source[index])

@@ -116,6 +116,10 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
 
     # === What this objective says of itself ===
 
+    def example_inputs(self):
+        inputs = super().example_inputs()
+        return {**inputs, "decoder_token_ids": inputs["token_ids"]}
+
     def target_shapes(self, x):
         return {"tokens": x["decoder_token_ids"].shape}
 
