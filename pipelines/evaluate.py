@@ -186,7 +186,7 @@ def score_language_model(
     texts = open_corpora(corpora, model.require_tokenizer())
     batches = _batches_of_recipe(folder, texts, batch_size, length, steps)
     if batches is None:
-        batches = _batches_without_recipe(model, texts, batch_size or 32, length or 128, steps)
+        batches = _batches_without_recipe(model, folder, texts, batch_size or 32, length or 128, steps)
     model.compile("sgd")
     if "stream_start" in batches[0][0]:
         model.start_memory(len(batches[0][0]["stream_start"]), False)
@@ -218,12 +218,14 @@ def _batches_of_recipe(
 
 
 def _batches_without_recipe(
-    model, texts: dict[str, Corpus], batch_size: int, length: int, steps: int | None
+    model, folder: str, texts: dict[str, Corpus], batch_size: int, length: int, steps: int | None
 ) -> Batches:
     if not isinstance(model, MaskedLM | CausalLM) or len(texts) > 1:
+        generator = Path(folder) / "generator"
         raise ValueError(
             "Without recipe.json in its folder or beside it, only a MaskedLM or a CausalLM can be measured, on one "
-            f"corpus. Received: a {type(model).__name__}, {len(texts)} corpora. Use the folder that pretrain wrote."
+            f"corpus. Received: a {type(model).__name__}, {len(texts)} corpora. Use the folder that pretrain wrote"
+            + (f", or {generator}, which is a MaskedLM." if generator.is_dir() else ".")
         )
     (text,) = texts.values()
     if isinstance(model, MaskedLM):

@@ -171,10 +171,15 @@ def _confusions(labels: Sequence[str], expected: Sequence[str], answers: Sequenc
 
 def _table(values: dict) -> list[str]:
     lines = ["", "| | |", "|---|---|"]
-    for key, value in values.items():
+    for key, value in without_folders(values).items():
         if value is not None:
-            lines.append(f"| {key} | {_shown(_public(value) if key in PATHS else value)} |")
+            lines.append(f"| {key} | {_shown(value)} |")
     return lines
+
+
+def without_folders(values: dict) -> dict:
+    """Facts of a run in which files and folders are named without the path to them."""
+    return {key: _public(value) if key in PATHS else value for key, value in values.items()}
 
 
 def _public(value):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from kerasbert.data import Corpus, Tokenizer, read_documents
+from kerasbert.data.cleaning import langdetect_detector
 from kerasbert.data.documents import document_boundary
 from kerasbert.data.files import write_text
 
@@ -39,12 +40,13 @@ def prepare_corpus(
     split: str = "train",
     clean: Literal["c4"] | None = None,
     deduplicate: Literal["lines", "documents", "spans"] | None = None,
+    language: str | None = None,
     documents: Literal["auto", "blank-line", "file"] = "auto",
 ) -> Corpus:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
     Args:
-        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set of the hub.
+        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), or hf://name for a data set of the hub.
         tokenizer: folder of the tokenizer.
         output: folder of the corpus, which must not hold one. What a preparation that was killed left is replaced.
         held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document; of fewer than
@@ -57,12 +59,15 @@ def prepare_corpus(
         split: of a data set of the hub.
         clean: by the rules of C4: lines of web text that are no sentences, and pages with code or too little text, go.
         deduplicate: keep each line or document once, or of any three sentences in a row the first occurrence.
+        language: keep only documents in this language, such as en, as the package langdetect sees it (99% certain).
         documents: what ends a document of a text file: a blank line, or the file. By default the file does where there
             are several text files and their blank lines stand between paragraphs; what was found is printed.
     """
 
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
     options |= dict(clean=clean, deduplicate=deduplicate, documents=boundary(source, documents, encoding))
+    if language:
+        options |= dict(detect=langdetect_detector(), language=language)
 
     if held_out:
         # Before anything is written: a corpus of one document has none to hold out.

@@ -34,7 +34,7 @@ from kerasbert.training import (
 from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, rematerialize, unigram_loss
 from .command import command
 from .locks import locked
-from .model_card import Measured, describe, write_card
+from .model_card import Measured, describe, without_folders, write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, all_recipes, find_recipe
 
@@ -217,7 +217,8 @@ def train(
         folder = output or run / "model"
         model.save_to_preset(folder)
         # So that `evaluate` can measure the model as its run did, wherever its folder is moved.
-        write_text(folder / "recipe.json", json.dumps({**facts, "held_out_steps": held_out_steps}, indent=2))
+        published = {**facts, "recipe": without_folders(facts["recipe"]), "held_out_steps": held_out_steps}
+        write_text(folder / "recipe.json", json.dumps(published, indent=2))
         steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
         _write_card(folder, model, corpora, unseen, {**steps, **facts["recipe"]}, {**last, "unigram_loss": entropy})
         print(f"saved {folder}")

@@ -250,11 +250,6 @@ def one_page_a_url(pages: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(by_url.items(), key=lambda page: hashlib.md5(page[0].encode(), usedforsecurity=False).digest())
 
 
-def is_validation(url: str) -> bool:
-    """Whether C4 puts the page into the validation split: one in a thousand, by the md5 of its normalised URL."""
-    return int(hashlib.md5(normalized_url(url).encode(), usedforsecurity=False).hexdigest(), 16) % 1000 == 0
-
-
 # === All of it ===
 
 

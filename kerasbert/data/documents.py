@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from .cleaning import C4Rules, clean_documents
+from .cleaning import C4Rules, clean_documents, one_page_a_url, wet_pages
 from .tables import TABLES, hub_rows, json_values, jsonl_values, parquet_rows, suffix_of, table_rows, text_lines
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
+CRAWL_SUFFIX = ".wet"  # the text of web pages, of Common Crawl
 LONGEST_PIECE = 1 << 20  # characters of one line of a text file that are read at once
 LONGEST_LINE = 1 << 16  # characters that a tokenizer gets at once
 LONGEST_DOCUMENT = 1 << 25  # characters of a document of a text file that are kept in memory
@@ -42,7 +43,8 @@ def read_documents(
     Args:
         source: a file, a folder (searched in sorted order, hidden files left out), a list of them, or
             `"hf://name"` for a data set of the Hugging Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`,
-            `.jsonl` or `.parquet`; all but the last also with `.gz`.
+            `.jsonl`, `.parquet`, or `.wet` of Common Crawl, where every page is a document; all but `.parquet` also
+            with `.gz`. A `.wet` file is held in memory, and of pages with one URL the last is kept.
         column: which column of a table holds the text. Default: `"text"`, or the only column.
         errors: `"strict"`, or `"replace"` to read bytes that are not text as U+FFFD.
         encoding: of text, CSV, TSV and JSON files.
@@ -88,7 +90,7 @@ def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf
     The beginnings of the first files decide.
     """
     sources = [item for item in _sources(source) if not str(item).startswith("hf://")]
-    files = [path for item in sources for path in _files(Path(item)) if suffix_of(path) not in TABLES]
+    files = [path for item in sources for path in _files(Path(item)) if suffix_of(path) not in (CRAWL_SUFFIX, *TABLES)]
     if len(files) < 2:
         return "blank-line", "there is one text file" if files else "there are no text files"
     count = paragraphs = 0
@@ -149,10 +151,11 @@ def _files(path: Path) -> list[Path]:
     files = [path]
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
-        files = [p for p in inside if suffix_of(p) in TEXT_SUFFIXES or suffix_of(p) in TABLES]
+        known = (*TEXT_SUFFIXES, CRAWL_SUFFIX, *TABLES)
+        files = [p for p in inside if suffix_of(p) in known]
         if not files:
             found = sorted({p.suffix or p.name for p in inside})
-            known = " ".join((*TEXT_SUFFIXES, *TABLES))
+            known = " ".join(known)
             raise ValueError(f"The folder {path} has none of the files that can be read ({known}). Found: {found}.")
     for file in files:
         if file.stat().st_size == 0:
@@ -175,6 +178,8 @@ def _file_documents(path: Path, column: str | None, errors: str, encoding: str, 
             documents = _table_documents(lines, path, format, column)
         elif format is not None:
             documents = _json_documents(lines, path, format, column)
+        elif suffix_of(path) == CRAWL_SUFFIX:
+            documents = (text for _, text in one_page_a_url(wet_pages(lines)))
         else:
             documents = _text_documents(lines, boundary)
     found = False

@@ -1,5 +1,6 @@
 """C4's rules by the sheet's examples, and deduplication."""
 
+import gzip
 import hashlib
 
 import pytest
@@ -12,7 +13,6 @@ from kerasbert.data.cleaning import (
     deduplicate_lines,
     deduplicate_spans,
     in_language,
-    is_validation,
     langdetect_detector,
     normalized_url,
     one_page_a_url,
@@ -158,9 +158,18 @@ def test_urls():
     assert dict(found) == {"a.com": "3", "b.com": "2", "c.com": "4"}
     assert [url for url, _ in found] == sorted(dict(found), key=lambda url: hashlib.md5(url.encode()).hexdigest())
     assert one_page_a_url(pages[1:][::-1]) == one_page_a_url(pages[1:])
-    share = sum(is_validation(f"https://example.com/{number}") for number in range(30_000)) / 30_000
-    assert abs(share - 0.001) < 5 * (0.001 / 30_000) ** 0.5
-    assert is_validation("http://www.example.com/1/") == is_validation("example.com/1")
+
+
+def test_files_of_common_crawl_are_documents(tmp_path):
+    pages = {"http://a.com/1": "Old.", "https://www.b.org": "Three.\n\nFour.", "https://www.a.com/1/": "New."}
+    records = "".join(f"WARC/1.0\nWARC-Target-URI: {url}\n\n{text}\n\n" for url, text in pages.items())
+    with gzip.open(tmp_path / "CC-MAIN-1.warc.wet.gz", "wt", encoding="utf-8") as file:
+        file.write(records)
+    assert sorted(read_documents(tmp_path)) == ["New.", "Three.\nFour."]  # the last page of each URL
+    (tmp_path / "CC-MAIN-1.warc.wet.gz").unlink()
+    (tmp_path / "damaged.wet").write_text("no record", encoding="utf-8")
+    with pytest.raises(ValueError, match="damaged.wet holds no text"):
+        list(read_documents(tmp_path))
 
 
 def test_the_whole_pipeline_in_its_order(tmp_path):

@@ -11,6 +11,7 @@ from kerasbert.data import Corpus
 from kerasbert.models import Backbone, Electra, ElectraConfig
 from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection
 from kerasbert.tasks import TextClassifier
+from pipelines.evaluate import evaluate
 from pipelines.finetune import finetune
 from pipelines.predict import predict
 
@@ -52,6 +53,12 @@ def test_what_predicts_tokens_is_the_generator(folder):
     with pytest.raises(ValueError, match=message):
         MaskedLM.from_preset(folder)
     assert MaskedLM.from_preset(folder / "generator").fill_mask("the [MASK] sat")
+
+
+def test_without_a_recipe_only_the_generator_is_measured(folder, corpora):
+    with pytest.raises(ValueError, match=r"a ReplacedTokenDetection.* Use .* or .*model/generator, which is a MaskedLM"):
+        evaluate(str(folder), corpus=[str(corpora[1])])
+    assert evaluate(str(folder / "generator"), corpus=[str(corpora[1])])["perplexity"] > 1
 
 
 def test_transformers_opens_the_folder(folder, weights):

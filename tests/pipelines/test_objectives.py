@@ -196,6 +196,8 @@ def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_pat
     run = tmp_path / "continued"
     changes = (*RUN, *WARMUP, f"init_from={teacher}", "data.dupe_factor=2", "schedule.peak=1e-9")
     pretrain(corpora[0], run, "biobert.tiny", corpora[1], held_out_steps=2, report_every=2, set=changes)
+    assert str(teacher) in (run / "recipe.json").read_text()
+    assert str(teacher.parent) not in (run / "model" / "recipe.json").read_text()
     for ours, theirs in zip(weights_of(run / "model"), weights_of(teacher), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):

@@ -26,6 +26,20 @@ def test_cleaning_and_deduplication(tmp_path):
     assert counts == {"plain": (3, 10), "clean": (2, 8), "once": (1, 4), "documents": (3, 10)}
 
 
+def test_only_documents_in_a_language(tmp_path):
+    english = "The wind blew over the hills, and nobody in the village heard what the old man said that night."
+    german = "Der Wind wehte über die Hügel, und niemand im Dorf hörte, was der alte Mann in der Nacht sagte."
+    (tmp_path / "both.txt").write_text(f"{english}\n\n{german}\n\n1 2 3\n", encoding="utf-8")
+    tokenizer = Tokenizer.train("wordpiece", [english, german] * 3, 80)
+    tokenizer.save(tmp_path / "tokenizer")
+    corpora = {
+        name: prepare_corpus([str(tmp_path / "both.txt")], tmp_path / "tokenizer", tmp_path / str(name), language=name)
+        for name in ("en", "de", None)
+    }
+    assert [corpora[name].num_documents for name in ("en", "de", None)] == [1, 1, 3]
+    assert "über" in tokenizer.decode(corpora["de"].tokens)
+
+
 def test_novels_are_documents(tmp_path, capsys):
     """What ends a document, and how long they are, is printed."""
     (tmp_path / "novels").mkdir()
