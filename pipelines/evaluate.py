@@ -186,7 +186,8 @@ def score_language_model(
     texts = open_corpora(corpora, model.require_tokenizer())
     batches = _batches_of_recipe(folder, texts, batch_size, length, steps)
     if batches is None:
-        batches = _batches_without_recipe(model, folder, texts, batch_size or 32, length or 128, steps)
+        length = length or min(128, getattr(model.backbone.config, "max_length", None) or 128)
+        batches = _batches_without_recipe(model, folder, texts, batch_size or 32, length, steps)
     model.compile("sgd")
     if "stream_start" in batches[0][0]:
         model.start_memory(len(batches[0][0]["stream_start"]), False)

@@ -46,7 +46,8 @@ def prepare_corpus(
     """Tokenizes documents into Megatron's .bin and .idx files.
 
     Args:
-        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), or hf://name for a data set of the hub.
+        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), or hf://name for a data
+            set of the hub.
         tokenizer: folder of the tokenizer.
         output: folder of the corpus, which must not hold one. What a preparation that was killed left is replaced.
         held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document; of fewer than

@@ -12,15 +12,15 @@ import re
 import sys
 from pathlib import Path
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("KERAS_BACKEND", "torch")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # No test may depend on the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two test processes with all cores each take longer than two with one each.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Compiling small programs takes longer than running them, so XLA is told to take less trouble. `make test` runs the
-# tests that are marked `optimized` once more with JAX_DISABLE_MOST_OPTIMIZATIONS=0, the options that users have.
+# Compiling small programs takes longer than running them, so XLA is told to take less trouble. `make test-all` runs
+# the tests that are marked `optimized` once more with JAX_DISABLE_MOST_OPTIMIZATIONS=0, the options that users have.
 if os.environ["KERAS_BACKEND"] == "jax":
     fast_compilation = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
     if fast_compilation and platform.machine() in ("x86_64", "AMD64"):

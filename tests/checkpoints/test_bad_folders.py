@@ -15,6 +15,8 @@ from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
 from kerasbert.tasks import TextClassifier, TextEmbedder
 from tests.models.reference import randomize
 
+pytestmark = pytest.mark.one_backend
+
 CONFIG = BertConfig(
     vocabulary_size=31, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=9, num_segments=2
 )

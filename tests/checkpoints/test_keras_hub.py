@@ -59,6 +59,7 @@ def test_outputs_are_those_of_keras_hub(name, presets, goldens, tmp_path):
     np.testing.assert_array_equal(again, found)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("name", ["bert", "distil_bert", "roberta"])
 def test_tokenizers_give_the_ids_of_keras_hub(name, presets, goldens):
     tokenizer = Tokenizer.load(presets / name)
@@ -68,6 +69,7 @@ def test_tokenizers_give_the_ids_of_keras_hub(name, presets, goldens):
     assert len(tokenizer.encode(TEXTS)[0]) == len(found[0]) + 2
 
 
+@pytest.mark.one_backend
 def test_a_preset_can_be_fine_tuned(presets):
     with pytest.warns(UserWarning, match="no weights for classifier/dense: made new"):
         classifier = TextClassifier.from_preset(presets / "bert", labels=["bad", "good"])
@@ -75,6 +77,7 @@ def test_a_preset_can_be_fine_tuned(presets):
     assert {answer["label"] for answer in classifier.classify(TEXTS)} <= {"bad", "good"}
 
 
+@pytest.mark.one_backend
 def test_bad_presets(presets, tmp_path):
     def changed(**changes):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))

@@ -46,6 +46,7 @@ def assert_same_weights(one, other):
             np.testing.assert_array_equal(to_numpy(variable), found[variable.path.split("/", 1)[1]])
 
 
+@pytest.mark.one_backend
 def test_shards_are_read_by_us_and_by_transformers(pretrained, tmp_path):
     model, _ = pretrained
     model.save_to_preset(tmp_path, max_shard_size=20_000)
@@ -108,6 +109,7 @@ def test_tied_tensors_are_filled_from_either_name(pretrained, kept, dropped, tmp
     assert_same_weights(model, kerasbert.load(target))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("cls", [Roberta, Albert])
 def test_a_tied_bias_is_written_under_both_names(cls, tmp_path):
     """transformers 4 takes the bias of these families from the decoder, whatever else the file holds."""
@@ -123,6 +125,7 @@ def test_a_tied_bias_is_written_under_both_names(cls, tmp_path):
     assert_same_weights(model, kerasbert.load(tmp_path))
 
 
+@pytest.mark.one_backend
 def test_a_folder_of_transformers_is_the_last_class_that_has_its_name(pretrained, tmp_path):
     _, folder = pretrained
     shutil.copytree(folder, tmp_path / "x")
@@ -134,6 +137,7 @@ def test_a_folder_of_transformers_is_the_last_class_that_has_its_name(pretrained
         assert type(loaded) is MaskedLM and loaded.arguments()["sentence_pair"] == (name == "BertForPreTraining")
 
 
+@pytest.mark.one_backend
 def test_untied_tensors_are_an_error_where_the_head_shares_them(pretrained, tmp_path):
     model, folder = pretrained
     untied = {"cls.predictions.decoder.weight": np.ones((61, 24), "float32")}
@@ -143,6 +147,7 @@ def test_untied_tensors_are_an_error_where_the_head_shares_them(pretrained, tmp_
     assert_same_weights(Backbone.from_preset(target), model.backbone)
 
 
+@pytest.mark.one_backend
 def test_what_does_not_fit_is_listed(pretrained, tmp_path):
     _, folder = pretrained
 
@@ -161,6 +166,7 @@ def test_what_does_not_fit_is_listed(pretrained, tmp_path):
     assert "not taken by Bert: bert.encoder.layer.7.output.dense.weight" in message
 
 
+@pytest.mark.one_backend
 def test_unused_heads_are_logged_and_new_ones_warned_of(pretrained, caplog):
     _, folder = pretrained
     with caplog.at_level(logging.INFO, logger="kerasbert"):
@@ -171,6 +177,7 @@ def test_unused_heads_are_logged_and_new_ones_warned_of(pretrained, caplog):
     assert sum(warning.category is UserWarning for warning in caught) == 1
 
 
+@pytest.mark.one_backend
 def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained, tmp_path):
     _, folder = pretrained
 

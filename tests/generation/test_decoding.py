@@ -111,6 +111,7 @@ def test_gpt_equals_transformers_too(pairs):
     check_equal(ours, theirs, prompts, num_beams=2)
 
 
+@pytest.mark.one_backend
 def test_a_prompt_does_not_depend_on_its_batch(pairs):
     ours, _ = pairs["GPT2LMHeadModel"]
     prompts = random_prompts(9)
@@ -121,6 +122,7 @@ def test_a_prompt_does_not_depend_on_its_batch(pairs):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.one_backend
 def test_scores_are_log_probabilities_of_the_whole_text(pairs):
     ours, _ = pairs["GPT2LMHeadModel"]
     prompt = random_prompts(2)[1]
@@ -170,6 +172,7 @@ def test_samples_follow_the_distribution(pairs):
     assert (np.stack(draws) != np.stack(other)).any()
 
 
+@pytest.mark.one_backend
 def test_filters_equal_those_of_transformers():
     import torch
     import transformers.generation.logits_process as process
@@ -192,6 +195,7 @@ def test_the_smallest_temperature_draws_the_likeliest():
     np.testing.assert_array_equal(to_numpy(found), logits.argmax(axis=-1))
 
 
+@pytest.mark.one_backend
 def test_the_papers_nucleus():
     """Probabilities .5 .3 .2: the fewest tokens that hold 0.6 are two."""
     logits = np.log(np.array([[0.3, 0.5, 0.2]], "float32"))
@@ -199,6 +203,7 @@ def test_the_papers_nucleus():
     assert kept.tolist() == [[True, True, False]]
 
 
+@pytest.mark.one_backend
 def test_what_has_no_probability_is_never_drawn():
     logits = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]] * 3, "float32")
     uniform = np.array([0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))], "float32")

@@ -85,6 +85,7 @@ def test_several_sequences_and_limits(pair):
     check_equal(*pair, random_sources(20), num_beams=3, num_sequences=2, least=3, most=9)
 
 
+@pytest.mark.one_backend
 def test_cached_and_uncached_agree(pair):
     """Greedy decoding by whole calls of the model, far beyond the buckets of distances; and its scores."""
     ours, _ = pair
@@ -98,6 +99,7 @@ def test_cached_and_uncached_agree(pair):
     np.testing.assert_allclose(answer["score"], chosen.sum(), atol=1e-4)
 
 
+@pytest.mark.one_backend
 def test_a_source_does_not_depend_on_its_batch(pair):
     ours, _ = pair
     sources = random_sources(7)
@@ -108,6 +110,7 @@ def test_a_source_does_not_depend_on_its_batch(pair):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.one_backend
 def test_samples_follow_the_distribution(pair):
     ours, _ = pair
     source = random_sources(3)[2]

@@ -44,6 +44,7 @@ def test_greedy_and_beams_equal_transformers(changes, tmp_path):
             np.testing.assert_array_equal(answer, expected.numpy())
 
 
+@pytest.mark.one_backend
 def test_the_first_token_is_the_likeliest_at_one_more_place():
     model = randomize(PermutationLM(XLNet(XLNetConfig(**TINY))), 0.5)
     prompt = random_prompts()[3]
@@ -56,6 +57,7 @@ def test_the_first_token_is_the_likeliest_at_one_more_place():
     assert answer["score"] == pytest.approx(logits.max() - np.logaddexp.reduce(logits), abs=1e-4)
 
 
+@pytest.mark.one_backend
 def test_samples_do_not_depend_on_the_batch():
     model = randomize(PermutationLM(XLNet(XLNetConfig(**TINY))), 0.5)
     options = dict(sample=True, top_k=9, seed=3, max_new_tokens=5)
@@ -65,6 +67,7 @@ def test_samples_do_not_depend_on_the_batch():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.one_backend
 def test_a_causal_model_continues_by_its_content_stream():
     """Each token the likeliest after a call on all before it; then with a memory too short for that."""
     changes = dict(causal=True, bidirectional_data=True, reuse_length=2)  # of batches, not of prompts

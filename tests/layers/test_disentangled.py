@@ -46,6 +46,7 @@ def test_only_the_rows_in_use_are_taken():
     assert used.tolist() == list(range(9)) and places.tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
 
 
+@pytest.mark.one_backend
 def test_buckets_are_those_of_the_sheet():
     found = log_buckets(8, 16)
     middle = len(found) // 2
@@ -56,6 +57,7 @@ def test_buckets_are_those_of_the_sheet():
     assert [found[middle + i] for i in (128, 129, 200, 300, 400, 511)] == [128, 129, 169, 207, 233, 255]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("sizes", [(256, 512), (64, 512), (8, 16), (6, 23), (5, 23), (3, 9), (2, 5)])
 def test_rows_equal_those_of_transformers(sizes):
     import torch

@@ -41,6 +41,7 @@ def test_sinusoids_stand_in_halves():
 # === Buckets ===
 
 
+@pytest.mark.one_backend
 def test_the_papers_buckets():
     """First distances of the wide buckets: 8, 12, 16, 23, ... of 16 a direction; 16, 19, 21, ... of 32 for one."""
     first = [int(np.flatnonzero(distance_buckets(16, 128) == bucket)[0]) for bucket in range(8, 16)]
@@ -49,6 +50,7 @@ def test_the_papers_buckets():
     assert first == [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("sizes", [(32, 128), (8, 9), (9, 20), (32, 256), (64, 1000), (4, 30), (5, 11)])
 def test_buckets_equal_transformers(sizes):
     import torch

@@ -224,6 +224,7 @@ def test_dropout_is_where_the_paper_has_it():
     assert not np.allclose(to_numpy(states), to_numpy(noisy))
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("way", ["attention", "groups"])
 def test_invariances(way):
     backbone = randomize(Albert(_config(way)))

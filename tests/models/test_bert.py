@@ -91,6 +91,7 @@ def test_pretraining_loss_equals_transformers(tmp_path):
     np.testing.assert_allclose(float(found["loss"]), expected, rtol=1e-5)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -116,6 +117,7 @@ def test_sizes_have_the_parameters_of_the_papers(name, parameters):
         assert Bert.from_preset(name, load_weights=False).count_params() == parameters
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(Bert(BertConfig(**TINY)))
     check_batch_invariance(backbone)
@@ -135,6 +137,7 @@ def test_every_weight_gets_a_gradient():
     check_gradients(model, (x, labels), without=["key/bias"])
 
 
+@pytest.mark.one_backend
 def test_keras_files_round_trip(tmp_path):
     check_keras_file(randomize(TextClassifier(Bert(BertConfig(**TINY)), labels=["a", "b", "c"])), tmp_path)
 
@@ -147,6 +150,7 @@ def test_initial_weights_are_the_papers():
     assert not to_numpy(backbone.blocks[0].attention.query.bias).any()
 
 
+@pytest.mark.one_backend
 def test_packed_rows_may_be_longer_than_the_table_their_sequences_may_not():
     backbone = randomize(Bert(BertConfig(**TINY)))
     sequences = np.concatenate([np.full(20, 1), np.full(4, 2), np.zeros(30, int)])[None].astype("int32")
@@ -154,12 +158,14 @@ def test_packed_rows_may_be_longer_than_the_table_their_sequences_may_not():
     assert np.isfinite(to_numpy(outputs["sequence_output"])).all()
 
 
+@pytest.mark.one_backend
 def test_pooling_a_packed_row_needs_its_starts():
     model = TextClassifier(Bert(BertConfig(**TINY)))
     with pytest.raises(ValueError, match="first_positions"):
         model({"token_ids": np.ones((1, 5), "int32"), "sequence_ids": np.ones((1, 5), "int32")})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

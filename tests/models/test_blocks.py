@@ -44,6 +44,7 @@ NUMBERS = {"Albert": 1, "Elmo": 2, "Seq2SeqAttention": 2}  # of blocks, where it
 FAMILIES = sorted({cls.__name__ for cls in models.FAMILIES.values()} - {"WordVectors"})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_variable_has_its_depth(name):
     backbone = make(name)
@@ -64,6 +65,7 @@ def test_every_variable_has_its_depth(name):
             assert variable.block_depth == 0, path
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "name, path, depth",
     [
@@ -86,6 +88,7 @@ def test_depths_of_layers_that_go_by_other_names(name, path, depth):
     assert found[path] == depth
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "fields, stages",
     [
@@ -113,6 +116,7 @@ def test_rates_by_layer_reach_alberts_shared_block():
     }  # fmt: skip
 
 
+@pytest.mark.one_backend
 def test_low_rank_adaptation_has_the_rates_of_its_layers():
     model = TextClassifier(make("Bert"), labels=2)
     add_lora(model, rank=2)
@@ -122,6 +126,7 @@ def test_low_rank_adaptation_has_the_rates_of_its_layers():
     assert optimizer._rate_factor(query.lora_kernel_a) == 0.5**4
 
 
+@pytest.mark.one_backend
 def test_without_blocks_it_is_an_error():
     backbone = models.WordVectors(models.WordVectorsConfig(vocabulary_size=31, hidden_dim=8))
     with pytest.raises(ValueError, match="Received: a WordVectors, which declares no `blocks`"):

@@ -173,6 +173,7 @@ def test_initial_weights_are_those_of_the_official_code():
 # === Invariances ===
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("talking_heads", [False, True])
 def test_invariances(talking_heads):
     backbone = randomize(Deberta(DebertaConfig(**TINY, talking_heads=talking_heads)))
@@ -203,6 +204,7 @@ def test_keras_files_round_trip(tmp_path):
 # === Bad input ===
 
 
+@pytest.mark.one_backend
 def test_packed_rows_without_starts_have_no_first_token():
     backbone = Deberta(DebertaConfig(**TINY))
     packed = {"token_ids": np.ones((1, 5), "int32"), "sequence_ids": np.array([[1, 1, 2, 2, 0]], "int32")}

@@ -276,6 +276,7 @@ def test_dropout_is_where_the_paper_has_it():
 # === Invariances ===
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("shared", [True, False])
 def test_invariances(shared):
     backbone = randomize(DebertaV2(DebertaV2Config(**TINY, shared_projections=shared)))
@@ -284,6 +285,7 @@ def test_invariances(shared):
     check_packing(backbone, 2e-5)
 
 
+@pytest.mark.one_backend
 def test_heads_see_their_own_sequence_of_a_packed_row():
     model = randomize(Discriminator(DebertaV2(DebertaV2Config(**TINY))))
     ids = np.random.default_rng(0).integers(1, 61, (1, 9)).astype("int32")

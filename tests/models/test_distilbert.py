@@ -105,6 +105,7 @@ def test_built_models_have_the_counted_parameters():
     assert (backbone.count_params(), MaskedLM(backbone).count_params()) == closed_form(backbone.config)
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(DistilBert(DistilBertConfig(**TINY)))
     check_batch_invariance(backbone)
@@ -112,6 +113,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_packed_rows():
     ids = np.random.default_rng(0).integers(1, 61, (1, 11)).astype("int32")
     packed = {"token_ids": ids, "sequence_ids": np.array([[1] * 7 + [2] * 4], "int32")}

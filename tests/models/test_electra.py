@@ -240,6 +240,7 @@ def test_embeddings_of_other_sizes_are_refused(changes):
 # === Invariances ===
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(Electra(ElectraConfig(**TINY)))
     check_batch_invariance(backbone)
@@ -269,6 +270,7 @@ def test_keras_files_round_trip(tmp_path):
 # === Packed rows and bad input ===
 
 
+@pytest.mark.one_backend
 def test_packed_rows_without_starts_have_no_first_token():
     backbone = Electra(ElectraConfig(**TINY))
     packed = {"token_ids": np.ones((1, 5), "int32"), "sequence_ids": np.array([[1, 1, 2, 2, 0]], "int32")}

@@ -120,6 +120,7 @@ def test_the_recurrence_by_its_formulas(backbone):
     np.testing.assert_array_equal(to_numpy(outputs["sequence_output"]), to_numpy(outputs["hidden_states"][-1]))
 
 
+@pytest.mark.one_backend
 def test_padding_on_the_left_changes_nothing(backbone):
     ids = batch()["token_ids"]
     padded = {"token_ids": np.pad(ids, ((0, 0), (3, 0)), constant_values=9), "padding_mask": np.arange(10) >= 3}
@@ -128,6 +129,7 @@ def test_padding_on_the_left_changes_nothing(backbone):
     np.testing.assert_allclose(found, to_numpy(backbone({"token_ids": ids})["sequence_output"]), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_directions_see_one_side_only(backbone):
     model = BidirectionalLM(backbone)
     ids = batch()["token_ids"]
@@ -157,6 +159,7 @@ def test_the_mix_of_layers():
     np.testing.assert_allclose(found, (x - x[real].mean()) / x[real].std(), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_targets_on_both_sides():
     y, weights = bidirectional_targets(np.array([[5, 6, 7, 0]]), [3])
     assert y["forward"].tolist() == [[6, 7, 0, 0]] and y["backward"].tolist() == [[0, 5, 6, 0]]

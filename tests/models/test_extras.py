@@ -11,6 +11,8 @@ from kerasbert.layers.extras import Extras
 from kerasbert.layers.masks import AttentionMask
 from tests.models.reference import to_numpy
 
+pytestmark = pytest.mark.one_backend
+
 TINY = dict(vocabulary_size=61, num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=32)
 IDS = np.random.default_rng(0).integers(3, 61, (2, 7)).astype("int32")
 

@@ -70,6 +70,7 @@ RUNS = {
 }
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_shape_steps_have_every_shape(run, shuffle):
@@ -109,6 +110,7 @@ def test_training_over_widths_goes_on_in_the_middle_of_a_pass(tmp_path, accumula
         np.testing.assert_array_equal(whole, resumed)
 
 
+@pytest.mark.one_backend
 def test_the_order_is_the_users(monkeypatch):
     """`shuffle=False` keeps it in every epoch; Keras's own way to go on, which would repeat data, is refused."""
     model = Seq2SeqLM(Transformer(TransformerConfig(**SIZE)))

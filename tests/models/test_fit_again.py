@@ -47,6 +47,7 @@ def test_fit_again_starts_a_new_schedule(tmp_path):
     assert model.optimizer.iterations == 8
 
 
+@pytest.mark.one_backend
 def test_texts_and_objectives_too():
     model = make_model(MaskedLM)
     batches = ExampleBatches(X, X["token_ids"], batch_size=4)
@@ -67,6 +68,7 @@ def test_a_rate_that_is_set_replaces_the_schedule(dtype):
     assert moved(model) == 0
 
 
+@pytest.mark.one_backend
 def test_a_rate_can_be_set_before_and_within_a_fit():
     """Keras's callback sets it before every epoch, in a program that is compiled already."""
     model = make_model()
@@ -87,6 +89,7 @@ def test_a_rate_can_be_set_before_and_within_a_fit():
     np.testing.assert_array_equal(found[2], found[1])
 
 
+@pytest.mark.one_backend
 def test_a_constant_rate_is_set_as_in_keras():
     model = make_model()
     model.compile(adamw(1e-2, weight_decay=0.0))
@@ -104,6 +107,7 @@ def test_another_schedule_takes_the_place_of_the_first():
     assert model.optimizer.get_config()["learning_rate"]["config"]["peak"] == 0.5
 
 
+@pytest.mark.one_backend
 def test_a_schedule_that_has_ended_is_a_warning():
     model = make_model()
     model.compile(adamw(1e-2, warmup=1, steps=4))
@@ -116,6 +120,7 @@ def test_a_schedule_that_has_ended_is_a_warning():
     assert moved(model) > 1e-4
 
 
+@pytest.mark.one_backend
 def test_a_rate_below_0_is_refused():
     optimizer = adamw(1e-2, steps=4)
     for wrong in (-1.0, float("nan")):
@@ -125,6 +130,7 @@ def test_a_rate_below_0_is_refused():
     assert again.schedule.steps == 4 and again.get_config() == optimizer.get_config()
 
 
+@pytest.mark.one_backend
 def test_evaluation_of_a_fresh_model():
     model = make_model()
     found = model.evaluate(X, Y, verbose=0, return_dict=True)

@@ -84,6 +84,7 @@ def test_parameters_are_the_papers():
     assert GPT(GPTConfig(**TINY)).count_params() == count(61, 23, 3)
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(GPT(GPTConfig(**TINY)))
     check_batch_invariance(backbone)

@@ -166,6 +166,7 @@ def test_weights_that_write_into_the_residual_stream_shrink_with_depth():
         assert abs(to_numpy(kernel).std() - std) < 0.03 * std
 
 
+@pytest.mark.one_backend
 def test_a_token_sees_nothing_behind_it():
     backbone = randomize(GPT2(GPT2Config(**TINY)))
     ids = example(61, "none")[0]["token_ids"]
@@ -176,6 +177,7 @@ def test_a_token_sees_nothing_behind_it():
     assert np.abs(found[:, 6:] - other[:, 6:]).min(axis=-1).max() > 1e-3
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(GPT2(GPT2Config(**TINY)))
     check_batch_invariance(backbone)
@@ -183,6 +185,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_packed_rows_are_classified_by_their_last_tokens():
     model = randomize(TextClassifier(GPT2(GPT2Config(**TINY))))
     ids = np.arange(9, dtype="int32")[None]

@@ -59,6 +59,7 @@ WRONG = {
 }
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("name", WRONG)
 def test_backbones_and_models_refuse(name, bert, classifier):
     wrong, message = WRONG[name]
@@ -99,10 +100,12 @@ def test_masks_of_both_kinds_are_one(bert):
     np.testing.assert_allclose(keras.ops.convert_to_numpy(lengths)[MASK], keras.ops.convert_to_numpy(one)[MASK], 1e-5)
 
 
+@pytest.mark.one_backend
 def test_keys_that_are_none_are_absent(bert):
     bert({"token_ids": IDS, "padding_mask": None, "segment_ids": None})
 
 
+@pytest.mark.one_backend
 def test_both_halves_are_checked():
     model = Seq2SeqLM(models.Transformer(models.TransformerConfig(**SIZES)))
     good = {"token_ids": IDS, "decoder_token_ids": IDS[:, :4]}
@@ -120,6 +123,7 @@ def test_both_halves_are_checked():
         model.evaluate(good, IDS[:, :1], batch_size=2, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_a_seq2seq_model_needs_decoder_ids():
     model = Seq2SeqLM(models.T5(models.T5Config(**SIZES, head_dim=4)))
     for call in (model, model.predict):
@@ -127,6 +131,7 @@ def test_a_seq2seq_model_needs_decoder_ids():
             call({"token_ids": IDS})
 
 
+@pytest.mark.one_backend
 def test_examples_of_several_texts(bert):
     choices = np.stack([IDS, IDS, IDS], axis=1)
     model = MultipleChoice(bert)
@@ -144,6 +149,7 @@ def test_examples_of_several_texts(bert):
         TextEmbedder(bert)({"token_ids": choices, "padding_mask": MASK})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("y", [IDS[:, :1], IDS[:, :3], IDS[:, 0], IDS[..., None]])
 def test_targets_that_would_broadcast(y, bert):
     model = MaskedLM(bert)
@@ -155,6 +161,7 @@ def test_targets_that_would_broadcast(y, bert):
         model.evaluate({"token_ids": IDS}, IDS, batch_size=2, sample_weight=weights, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_padding_that_nothing_hides_is_a_warning(bert):
     padded = np.array([[5, 6, 7, 8], [5, 6, 0, 0]], "int32")
     with pytest.warns(UserWarning, match="padding tokens, 0, at an end.*it is attended to. Give `padding_mask`, for"):
@@ -166,6 +173,7 @@ def test_padding_that_nothing_hides_is_a_warning(bert):
     gpt2({"token_ids": padded})
 
 
+@pytest.mark.one_backend
 def test_a_users_own_keys(bert):
     class Weighed(TextClassifier):
         extra_inputs = ("importance",)
@@ -184,6 +192,7 @@ def test_a_users_own_keys(bert):
         bert(batch)
 
 
+@pytest.mark.one_backend
 def test_the_table_of_keys_is_complete():
     assert all(kind in ("ids", "mask", "numbers") and (letters or "b")[0] == "b" for kind, letters in KEYS.values())
 
@@ -195,6 +204,7 @@ def test_symbolic_inputs_are_checked(bert):
         bert({"token_ids": ids, "padding_mask": mask})
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("top_k", [-1, 0, 1.5])
 def test_candidates_of_masks(top_k, bert):
     class NoTokenizer(MaskedLM):

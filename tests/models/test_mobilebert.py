@@ -174,6 +174,7 @@ def test_the_trigram_is_next_this_previous():
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(MobileBert(MobileBertConfig(**TINY)))
     check_batch_invariance(backbone)

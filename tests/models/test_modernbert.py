@@ -71,6 +71,7 @@ def test_biases_pooling_and_layer_types_equal_transformers(head, tmp_path):
     assert (ours.backbone.config.global_rope_theta, ours.backbone.config.local_rope_theta) == (50.0, 7.0)
 
 
+@pytest.mark.one_backend
 @pytest.mark.optimized
 @pytest.mark.parametrize("length", [37, 150])
 def test_where_the_window_bites(length, tmp_path):
@@ -172,6 +173,7 @@ def test_initial_weights_are_cut_and_shrink_with_depth(cutoff, spread):
         assert np.mean(np.abs(kernel) > cutoff * std * 1.001) < 1e-4
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(ModernBert(ModernBertConfig(**TINY)))
     check_batch_invariance(backbone)
@@ -179,6 +181,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_left_padding_and_packing_in_blocks():
     backbone = randomize(ModernBert(ModernBertConfig(**TINY)))
     ids = np.random.default_rng(0).integers(0, 61, (1, 70)).astype("int32")
@@ -190,6 +193,7 @@ def test_left_padding_and_packing_in_blocks():
     np.testing.assert_allclose(to_numpy(backbone(packed)["sequence_output"])[0, 80:], alone, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_packed_rows_are_pooled_by_sequence():
     ids = np.arange(9, dtype="int32")[None]
     packed = {"token_ids": ids, "sequence_ids": np.array([[1, 1, 1, 2, 2, 2, 2, 0, 0]], "int32")}

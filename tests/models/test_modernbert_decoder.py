@@ -69,6 +69,7 @@ def test_heads_equal_transformers_both_ways(head, changes, tmp_path):
     check_way_back(ours, theirs, tmp_path / "ours")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("length", [37, 150])
 def test_where_the_window_bites(length, tmp_path):
     """Whole rows and blocks, hidden states and attention weights."""
@@ -147,6 +148,7 @@ def test_parameters_agree_with_the_closed_form():
     assert backbone.count_params() == 61 * 24 + 3 * (4 * 24 * 24 + 3 * 24 * 40 + 2 * 24) + 24
 
 
+@pytest.mark.one_backend
 def test_invariances_and_causality():
     backbone = randomize(ModernBertDecoder(ModernBertDecoderConfig(**TINY)))
     check_batch_invariance(backbone)

@@ -7,6 +7,8 @@ from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from tests.models.reference import to_numpy
 
+pytestmark = pytest.mark.one_backend
+
 CONFIG = BertConfig(vocabulary_size=31, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=8)
 
 

@@ -174,6 +174,7 @@ def test_a_table_of_23_rows_serves_21_tokens(tmp_path):
         backbone({"token_ids": ids, "position_ids": np.full((1, 22), 21, "int32")})
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(Roberta(RobertaConfig(**TINY)))
     check_batch_invariance(backbone)
@@ -181,6 +182,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_packed_rows():
     ids = np.random.default_rng(0).integers(2, 61, (1, 40)).astype("int32")
     packed = {"token_ids": ids, "sequence_ids": np.array([[1] * 7 + [2] * 4 + [0] * 29], "int32")}

@@ -193,6 +193,7 @@ def test_the_worked_example():
 # === Invariances ===
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("kind", ["additive", "location", "none"])
 def test_padding_on_the_left_changes_nothing(kind, backbones):
     backbone, inputs = backbones(kind), batch()

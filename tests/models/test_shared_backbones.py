@@ -49,6 +49,7 @@ def test_a_second_model_takes_nothing_from_the_first():
     }
 
 
+@pytest.mark.one_backend
 def test_features_leave_the_backbone_to_others():
     backbone = bert()
     features = TextClassifier(backbone, labels=2, features="mix")
@@ -68,6 +69,7 @@ def test_a_teacher_stays_what_it_was():
     assert any("block_0" in path for path in moved(teacher, X, IDS))
 
 
+@pytest.mark.one_backend
 def test_several_tasks_train_what_any_of_them_reads():
     tasks = {"texts": {"labels": 2}, "words": {"task": TokenClassifier, "labels": 3}}
     backbone = bert()
@@ -77,6 +79,7 @@ def test_several_tasks_train_what_any_of_them_reads():
     model.fit({"texts": (X, LABELS), **words}, batch_size=4, verbose=0)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "part, backbone, reads",
     [
@@ -95,6 +98,7 @@ def test_parts_of_pretraining(part, backbone, reads):
     assert layer.trainable and is_trained(reader, layer) and not is_trained(classifier, layer)
 
 
+@pytest.mark.one_backend
 def test_replaced_token_detection_trains_both_halves():
     sizes = [ElectraConfig(**{**TINY, "hidden_dim": m}, embedding_dim=24, max_length=16) for m in (12, 24)]
     model = ReplacedTokenDetection(Electra(sizes[0]), Electra(sizes[1]))
@@ -102,6 +106,7 @@ def test_replaced_token_detection_trains_both_halves():
     assert not kept
 
 
+@pytest.mark.one_backend
 def test_what_the_user_freezes_stays_frozen():
     backbone = bert()
     backbone.token_embedding.trainable = False
@@ -115,6 +120,7 @@ def test_what_the_user_freezes_stays_frozen():
     assert not model.trainable_variables and len(model.non_trainable_variables) == len(model.variables)
 
 
+@pytest.mark.one_backend
 def test_every_variable_is_trained_or_not():
     model = MaskedLM(bert())
     for both, all_of_them in (
@@ -125,6 +131,7 @@ def test_every_variable_is_trained_or_not():
         assert sum(map(len, both)) == len(all_of_them)
 
 
+@pytest.mark.one_backend
 def test_low_rank_adaptation_of_one_model():
     model = TextClassifier(bert(), labels=2)
     add_lora(model, rank=2)
@@ -133,6 +140,7 @@ def test_low_rank_adaptation_of_one_model():
     assert all("lora" in v.path or "classifier" in v.path for v in model.trainable_variables)
 
 
+@pytest.mark.one_backend
 def test_keras_files_train_on(tmp_path):
     model = MaskedLM(bert())
     moved(model, X, IDS, adamw(1e-2))

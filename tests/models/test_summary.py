@@ -8,6 +8,8 @@ from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import MultipleChoice, MultiTask, TextClassifier
 from tests.models.reference import to_numpy
 
+pytestmark = pytest.mark.one_backend
+
 TINY = dict(vocabulary_size=61, num_layers=2, num_heads=2, hidden_dim=20, feed_forward_dim=36)
 FAMILIES = {
     "Bert": lambda: models.Bert(models.BertConfig(**TINY, max_length=16)),

@@ -308,6 +308,7 @@ def decoded(backbone, **inputs):
     return to_numpy(backbone(inputs)["sequence_output"])
 
 
+@pytest.mark.one_backend
 def test_invariances():
     backbone = randomize(T5(T5Config(**TINY)))
     check_batch_invariance(backbone)
@@ -315,6 +316,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_packed_rows_on_both_sides():
     backbone = randomize(T5(T5Config(**TINY)))
     rng = np.random.default_rng(0)
@@ -336,6 +338,7 @@ def test_packed_rows_on_both_sides():
         start = stop
 
 
+@pytest.mark.one_backend
 def test_packed_texts_are_classified_by_their_ends():
     model = randomize(TextClassifier(T5(T5Config(**TINY))))
     ids = np.array([[5, 6, 1, 9, 7, 8, 9, 1, 0, 0]], "int32")  # what follows the end in the first is not read
@@ -347,6 +350,7 @@ def test_packed_texts_are_classified_by_their_ends():
         model(packed)
 
 
+@pytest.mark.one_backend
 def test_the_decoder_sees_nothing_behind_it_and_all_of_the_source():
     backbone = randomize(T5(T5Config(**TINY)))
     inputs, _, _ = batch("none", True)
@@ -444,6 +448,7 @@ def test_language_models_are_saved_in_a_layout_of_our_own(kind, tmp_path):
     np.testing.assert_array_equal(to_numpy(again(ids)), to_numpy(model(ids)))
 
 
+@pytest.mark.one_backend
 def test_who_sees_whom_in_a_prefix_language_model():
     """The rows of the paper's code for inputs [9 4 6 1] and targets [3 9 1]: 1111100 five times, 1111110, 1111111."""
     backbone = randomize(T5(T5Config(**ALONE, architecture="prefix_language_model")))

@@ -5,6 +5,7 @@ import threading
 
 import keras
 import numpy as np
+import pytest
 
 from kerasbert.models import GPT2, Bert, BertConfig, GPT2Config
 from kerasbert.objectives import CausalLM, MaskedLM
@@ -35,6 +36,7 @@ def test_threads_share_a_model_and_a_backbone():
         np.testing.assert_allclose(outputs, to_numpy(models[i % 2]({"token_ids": IDS[i]})), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_calls_beside_a_prediction():
     model = TextClassifier(Bert(BertConfig(**SIZES, feed_forward_dim=20)), labels=3)
     calls = [lambda i=i: model.predict({"token_ids": IDS[i]}, verbose=0) for i in range(4)]
@@ -45,6 +47,7 @@ def test_calls_beside_a_prediction():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_threads_that_generate():
     model = CausalLM(GPT2(GPT2Config(**SIZES)))
     prompts = [ids[0] for ids in IDS[:3]]

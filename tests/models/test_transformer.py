@@ -174,6 +174,7 @@ def test_what_is_asked_for_is_returned(backbone):
     )
 
 
+@pytest.mark.one_backend
 def test_a_token_of_the_decoder_sees_nothing_behind_it(backbone):
     inputs = batch()
     changed = {**inputs, "decoder_token_ids": inputs["decoder_token_ids"].copy()}
@@ -183,6 +184,7 @@ def test_a_token_of_the_decoder_sees_nothing_behind_it(backbone):
     assert np.abs(found[:, 4:] - other[:, 4:]).max(axis=-1).min() > 1e-3
 
 
+@pytest.mark.one_backend
 def test_batches_and_padding_change_nothing(backbone):
     inputs = batch(padded=True)
     expected = to_numpy(backbone(inputs)["sequence_output"])
@@ -198,6 +200,7 @@ def test_batches_and_padding_change_nothing(backbone):
     np.testing.assert_allclose(to_numpy(backbone(by_lengths)["sequence_output"])[1, :5], expected[1, :5], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_packed_pairs_are_alone(backbone):
     inputs = batch()
     packed = {

@@ -320,12 +320,14 @@ def test_configs_that_make_no_sense_are_an_error(changes, message):
 # === Invariances ===
 
 
+@pytest.mark.one_backend
 def test_invariances(backbone):
     check_batch_invariance(backbone)
     check_padding_invariance(backbone, left=True)
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_a_token_sees_nothing_behind_it(backbone, ids):
     changed = ids.copy()
     changed[:, 6:] = (changed[:, 6:] + 7) % 61

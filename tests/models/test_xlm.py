@@ -208,6 +208,7 @@ def test_sizes_have_the_parameters_of_the_paper(name, parameters):
     assert XLM(small).count_params() == number_of_parameters(small)
 
 
+@pytest.mark.one_backend
 def test_invariances():
     for changes in (dict(), dict(causal=True), dict(sinusoidal_positions=True)):
         backbone = randomize(XLM(XLMConfig(**{**TINY, "num_layers": 2, **changes})))
@@ -216,6 +217,7 @@ def test_invariances():
         check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_a_causal_model_sees_no_later_token():
     backbone = randomize(XLM(XLMConfig(**TINY, causal=True)))
     ids = example(61, "none", pad_id=2)[0]["token_ids"]
@@ -234,6 +236,7 @@ def test_languages_are_told_apart():
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
 
 
+@pytest.mark.one_backend
 def test_packed_rows_are_summed_up_by_their_first_tokens():
     inputs, _, _ = example(61, "none", pad_id=2)
     ids = inputs["token_ids"]

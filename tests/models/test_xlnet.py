@@ -249,6 +249,7 @@ def test_lengths_in_configs(stored, expected, tmp_path):
 # === What each stream sees ===
 
 
+@pytest.mark.one_backend
 def test_a_query_sees_what_stands_before_it_in_the_order_and_never_itself(backbone):
     """Every position is a target, in a random order: a change shows where the order says, and nowhere else."""
     ids = example(61, "none")[0]["token_ids"][:1]
@@ -289,6 +290,7 @@ def test_ranks_and_the_dense_mask_are_the_same(backbone):
         np.testing.assert_allclose(to_numpy(one[name]), to_numpy(other[name]), atol=1e-6)
 
 
+@pytest.mark.one_backend
 def test_rows_that_run_backward_are_mirrored(backbone):
     """A row and its mirror image, said to run backward, in one batch; and by default the second half."""
     ids = example(61, "none")[0]["token_ids"][:1]
@@ -340,12 +342,14 @@ def test_a_slot_beside_the_memory_sees_all_of_it(backbone):
 # === Invariances ===
 
 
+@pytest.mark.one_backend
 def test_invariances(backbone):
     check_batch_invariance(backbone)
     check_padding_invariance(backbone, left=True)
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_two_streams_are_invariant_to_batch_and_padding(backbone):
     ids, order = example(61, "none")[0]["token_ids"], permutation()
     segments = np.random.default_rng(6).integers(0, 3, ids.shape).astype("int32")

@@ -171,6 +171,7 @@ def test_the_student_that_starts_from_its_teacher_is_a_thinner_bert():
     assert len(start_from_teacher(fresh, teacher)) == 4 + 2 * 16 + 1  # all but the layers of the head
 
 
+@pytest.mark.one_backend
 def test_weights_of_rows_and_unused_slots_and_padding():
     model = Distillation(distilbert(), bert())
     x, y = batch()
@@ -271,6 +272,7 @@ def test_layer_losses_in_closed_form():
         assert evaluated(model, x, y)["loss"] == pytest.approx(expected, rel=1e-3), strategy
 
 
+@pytest.mark.one_backend
 def test_sentence_pairs_are_part_of_the_distillation():
     student, teacher = mobile_pair(sentence_pair=True)
     model = KnowledgeTransfer(student, teacher, transfer_steps=0, strategy="joint", hard_share=1.0)
@@ -281,6 +283,7 @@ def test_sentence_pairs_are_part_of_the_distillation():
     assert results["sentence_pair_loss"] == pytest.approx(expected["sentence_pair_loss"], rel=1e-4)
 
 
+@pytest.mark.one_backend
 def test_steps_are_counted_and_nobody_has_dropout():
     student, teacher = mobile_pair()
     model = KnowledgeTransfer(student, teacher, transfer_steps=2)
@@ -294,6 +297,7 @@ def test_steps_are_counted_and_nobody_has_dropout():
     assert int(to_numpy(model.step)) == 3
 
 
+@pytest.mark.one_backend
 @pytest.mark.optimized
 def test_every_block_learns_in_its_phase():
     student, teacher = mobile_pair()

@@ -66,6 +66,7 @@ def test_a_model_that_knows_nothing_has_the_loss_of_the_vocabulary():
     assert loss_of(model, x, y)["loss"] == pytest.approx(np.log(61), rel=1e-6)  # weights default to the used slots
 
 
+@pytest.mark.one_backend
 def test_weights_of_rows_count_for_their_slots():
     model = randomize(MaskedLM(Bert(BertConfig(**TINY), pooler=False)))
     x, y, weights = batch(rows=8)
@@ -101,6 +102,7 @@ def test_gathered_slots_equal_all_positions():
         np.testing.assert_allclose(gathered[row, slot], expected, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_sentence_pairs_add_their_mean():
     model = zeros(MaskedLM(Bert(BertConfig(**TINY)), sentence_pair=True))
     results = loss_of(model, *batch(pairs=True))
@@ -164,6 +166,7 @@ def test_a_pooler_that_is_not_read_is_neither_trained_nor_written(tmp_path):
     assert backbone.pooler.trainable  # a model that reads it trains it
 
 
+@pytest.mark.one_backend
 def test_packed_rows_need_no_starts_where_nothing_is_pooled():
     model = randomize(MaskedLM(Bert(BertConfig(**TINY))))
     x = {"token_ids": np.ones((1, 6), "int32"), "sequence_ids": np.array([[1, 1, 1, 2, 2, 0]], "int32")}

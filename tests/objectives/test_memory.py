@@ -127,6 +127,7 @@ def test_keras_files_and_presets_are_without_memory(tmp_path):
         np.testing.assert_array_equal(to_numpy(again(x)), to_numpy(model(x)))
 
 
+@pytest.mark.one_backend
 def test_streams_in_whatever_keras_takes():
     """A generator, a PyDataset and batches one by one carry the memory as `Batches` do; other sizes begin anew."""
 
@@ -161,6 +162,7 @@ def test_text_is_learnt_as_streams(tmp_path):
     assert model.evaluate(texts, batch_size=2, verbose=0, return_dict=True)["loss"] < 1.0
 
 
+@pytest.mark.one_backend
 def test_what_a_memory_cannot_do_is_an_error():
     model = new_model()
     model.compile(keras.optimizers.SGD(RATE, gradient_accumulation_steps=2))
@@ -198,6 +200,7 @@ def continued_without_cache(model, prompts, count, width):
     return texts
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("changes", [dict(cutoffs=(20,), embedding_divisor=2), dict(memory_length=0, pre_norm=True)])
 def test_greedy_tokens_equal_those_of_the_whole_text_at_once(changes):
     model = new_model(**{"memory_length": 64, **changes})
@@ -206,6 +209,7 @@ def test_greedy_tokens_equal_those_of_the_whole_text_at_once(changes):
     assert [text.tolist() for text in found] == continued_without_cache(model, prompts, 6, 15)
 
 
+@pytest.mark.one_backend
 def test_generation_sees_as_far_as_the_memory_reaches():
     """As a loop by hand: the prompt as one segment, then every token with the memory of those before."""
     model = new_model(memory_length=5)

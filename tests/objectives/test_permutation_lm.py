@@ -70,6 +70,7 @@ def test_the_loss_is_the_mean_over_the_slots(model, corpus):
     assert results["accuracy"] == pytest.approx(((logits.argmax(axis=-1) == y) * weight).sum() / weight.sum(), rel=1e-5)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_slot_sees_itself_and_every_slot_what_its_rank_says(causal, corpus):
     """Every token of a row is changed by itself: logits move where ranks (and causality) allow it."""
@@ -87,6 +88,7 @@ def test_no_slot_sees_itself_and_every_slot_what_its_rank_says(causal, corpus):
     np.testing.assert_array_equal(moved.T, sees & (slots[:, None] >= changed) if causal else sees)
 
 
+@pytest.mark.one_backend
 def test_without_slots_every_position_of_the_order_is_predicted(model):
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 150, (2, 9)).astype("int32")
@@ -172,6 +174,7 @@ def test_text_is_cut_into_pairs(tokenizer):
         model.fit(texts, ["a"] * len(texts), verbose=0)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("bidirectional_data", [False, True])
 def test_masks_are_filled_from_all_that_is_not_masked(bidirectional_data, tokenizer):
     model = model_of(bidirectional_data=bidirectional_data)

@@ -136,6 +136,7 @@ def _auc(scores, labels):
     return np.mean((above > 0) + 0.5 * (above == 0))
 
 
+@pytest.mark.one_backend
 def test_two_slots_of_one_position_share_the_first_sample():
     model = electra()
     x, y = batch()
@@ -150,6 +151,7 @@ def test_two_slots_of_one_position_share_the_first_sample():
     np.testing.assert_allclose(outputs["replaced"], to_numpy(model.discriminator({**x, "token_ids": read})), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_padding_and_unused_slots_count_nothing():
     model = electra()
     x, y = batch()
@@ -216,6 +218,7 @@ def test_no_gradient_passes_through_the_samples_and_embeddings_learn_as_they_are
             np.testing.assert_array_equal(old, to_numpy(variable))
 
 
+@pytest.mark.one_backend
 def test_halves_that_share_nothing_keep_their_own_tables():
     model = electra(embedding_sharing="none")
     generator, discriminator = (
@@ -240,6 +243,7 @@ def test_disentangled_tables_start_at_the_generators_and_follow_them():
     np.testing.assert_array_equal(to_numpy(mine[0](np.array([[3, 4]], "int32"))), np.full((1, 2, 10), 1.5))
 
 
+@pytest.mark.one_backend
 def test_the_loss_of_a_batch_is_the_mean_of_those_of_its_pieces():
     """So are accumulated gradients. Sampling at temperature zero, near enough, so that both see one corruption."""
     x, y = batch(rows=8)
@@ -277,6 +281,7 @@ def test_samples_have_the_generators_distribution():
         assert (sampled != to_numpy(model._sample(logits, training))).mean() > 0.5
 
 
+@pytest.mark.one_backend
 def test_evaluation_draws_on_its_own_and_leaves_training_alone():
     model = electra()
     x, _ = batch()

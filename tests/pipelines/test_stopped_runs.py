@@ -83,6 +83,7 @@ def test_ctrl_c_stops_the_run_and_the_same_command_continues_it(corpora, tmp_pat
     ]
 
 
+@pytest.mark.one_backend
 def test_another_interval_after_a_stop_is_said(corpora, tmp_path, interrupt):
     options = dict(set=(*SETTINGS, "steps=6"))
     undo = interrupt(5)
@@ -94,6 +95,7 @@ def test_another_interval_after_a_stop_is_said(corpora, tmp_path, interrupt):
     assert [row["step"] for row in read_log(tmp_path)] == [6]
 
 
+@pytest.mark.one_backend
 def test_the_clock_stops_a_run_that_keeps_its_model_so_far(corpora, tmp_path, monkeypatch, capsys):
     class Clock(module.StopRequest):
         seen = 0
@@ -111,6 +113,7 @@ def test_the_clock_stops_a_run_that_keeps_its_model_so_far(corpora, tmp_path, mo
         pretrain(corpora[0], run, minutes=0.0, set=SETTINGS)
 
 
+@pytest.mark.one_backend
 def test_a_finished_run_gets_more_steps(finished_run, corpora, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished_run[0], run)
@@ -129,6 +132,7 @@ def test_a_finished_run_gets_more_steps(finished_run, corpora, tmp_path, capsys)
     assert record["recipe"]["steps"] == 6 and [each["recipe"]["steps"] for each in record["earlier"]] == [4]
 
 
+@pytest.mark.one_backend
 def test_what_does_not_extend_a_run(finished_run, corpora, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished_run[0], run)
@@ -140,12 +144,14 @@ def test_what_does_not_extend_a_run(finished_run, corpora, tmp_path):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=6", "batch_size=2"))
 
 
+@pytest.mark.one_backend
 def test_two_runs_in_one_folder(corpora, tmp_path):
     with locked(tmp_path / "run"), pytest.raises(ValueError, match="one process at a time"):
         pretrain(corpora[0], tmp_path / "run", set=SETTINGS)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.one_backend
 def test_the_log_counts_real_tokens(finished_run, corpora):
     recipe = find_recipe("bert.tiny").with_settings(list(SETTINGS))
     real = [int(np.sum(x["lengths"])) for x, _, _ in module.make_batches(recipe, module.Corpus.open(corpora[0]))]

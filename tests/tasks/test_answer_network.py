@@ -83,6 +83,7 @@ def test_size_of_a_head_for_bert_large():
     assert sum(int(np.prod(variable.shape)) for variable in layer.trainable_variables) == 7_360_516
 
 
+@pytest.mark.one_backend
 def test_one_step_always_counts():
     layer = AnswerNetwork(2, 4)
     kept = to_numpy(layer._kept(4000))

@@ -63,6 +63,7 @@ def test_tags_words_without_training_the_backbone(tiny_backbone, tokenizer, tmp_
     np.testing.assert_array_equal(again.predict(WORDS, verbose=0), model.predict(WORDS, verbose=0))
 
 
+@pytest.mark.one_backend
 def test_a_frozen_backbone_drops_nothing_out(tiny_backbone, tokenizer):
     model = TextClassifier(tiny_backbone(dropout=0.5), features="mix", tokenizer=tokenizer)
     model.feature_head.dropout.rate = 0.0

@@ -37,6 +37,7 @@ def test_prompts(gpt2):
     assert len(drawn) > 1
 
 
+@pytest.mark.one_backend
 def test_classes_by_the_scores_of_labels(gpt2):
     shot = FewShot(gpt2, EXAMPLES, TEMPLATE, labels=["good", "very bad"])
     for normalize in (True, False):
@@ -52,6 +53,7 @@ def test_classes_by_the_scores_of_labels(gpt2):
     assert shot.classify("quick") == shot.classify(["quick"])[0]
 
 
+@pytest.mark.one_backend
 def test_answers_end_at_the_separator(gpt2, monkeypatch):
     shot = FewShot(gpt2, EXAMPLES, TEMPLATE)
     tokenizer = gpt2.tokenizer
@@ -66,6 +68,7 @@ def test_answers_end_at_the_separator(gpt2, monkeypatch):
     assert isinstance(shot.answer("quick", max_new_tokens=3), str)
 
 
+@pytest.mark.one_backend
 def test_an_encoder_decoder_answers_its_prompt():
     tokenizer = Tokenizer.train("unigram", LINES * 30, vocabulary_size=129, family="t5")
     sizes = dict(num_layers=1, num_heads=2, hidden_dim=16, head_dim=8, feed_forward_dim=24)

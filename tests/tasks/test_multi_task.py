@@ -90,6 +90,7 @@ def test_losses_are_those_of_the_tasks_alone(model):
     assert weighted["loss"] == pytest.approx(mean + alone["words"]["loss"] / 9, rel=1e-5)
 
 
+@pytest.mark.one_backend
 def test_a_step_trains_the_encoder_and_one_head(model):
     model.compile(keras.optimizers.SGD(0.1))
     before = {v.path: to_numpy(v).copy() for v in model.trainable_variables}
@@ -151,6 +152,7 @@ def test_shares_of_glue():
     assert batches._quotas(29_663).tolist() == list(sizes.values())
 
 
+@pytest.mark.one_backend
 def test_ranking():
     """Scores 2.0 for the right candidate and 0.5: log(1 + e^-1.5)."""
     loss = MultipleChoice.default_loss(None)

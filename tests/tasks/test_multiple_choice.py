@@ -35,6 +35,7 @@ def test_learns_and_chooses(model, tmp_path):
     np.testing.assert_array_equal(again.predict(EXAMPLES, verbose=0), model.predict(EXAMPLES, verbose=0))
 
 
+@pytest.mark.one_backend
 def test_choices_that_are_not_there_change_nothing(model):
     alone = model.predict([EXAMPLES[1]], verbose=0)
     together = model.predict(EXAMPLES, batch_size=1, verbose=0)

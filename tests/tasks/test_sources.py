@@ -111,6 +111,7 @@ def test_every_batch_is_checked(make, arrays):
         model.fit(Batches(arrays, [0, 1, 2, 0, 1, 5]), verbose=0)
 
 
+@pytest.mark.one_backend
 def test_columns_of_datasets(make):
     import datasets
 
@@ -126,6 +127,7 @@ def test_columns_of_datasets(make):
     model.fit(named["text"], named["label"], validation_data=(named["text"], named["label"]), verbose=0)
 
 
+@pytest.mark.one_backend
 def test_pairs_as_two_lists(make, tiny_backbone, tokenizer):
     model, columns = make(), (TEXTS, ["a cat"] * 6)
     model.fit(columns, LABELS, validation_data=(columns, LABELS), verbose=0)
@@ -145,6 +147,7 @@ def test_pairs_as_two_lists(make, tiny_backbone, tokenizer):
     embedder.fit(columns, np.linspace(-1, 1, 6), verbose=0)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "data, message",
     [
@@ -160,6 +163,7 @@ def test_other_data_is_named(data, message, make):
             call()
 
 
+@pytest.mark.one_backend
 def test_targets_beside_batches(make):
     with pytest.raises(ValueError, match="The batches of a Batches bring their targets. Received: y"):
         make().fit(Batches(TEXTS, LABELS), LABELS, verbose=0)

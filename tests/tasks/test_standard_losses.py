@@ -55,6 +55,7 @@ def test_losses_of_keras(name, labels, classifier):
     classifier.fit(X, labels, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_a_loss_is_not_changed_by_its_use(classifier):
     loss = keras.losses.CategoricalCrossentropy()
     before = loss.get_config()
@@ -85,6 +86,7 @@ def test_metrics_of_keras(classifier):
         assert 0 <= found["auc"] <= 1 and found["top"] >= found["accuracy"]
 
 
+@pytest.mark.one_backend
 def test_several_labels(tiny_backbone):
     model = TextClassifier(tiny_backbone(initializer_range=0.5), labels=NAMES, problem="labels")
     y = (np.random.default_rng(1).random((6, 3)) > 0.5).astype("float32")
@@ -103,6 +105,7 @@ def test_several_labels(tiny_backbone):
     assert found["f1_score"] == pytest.approx(2 * right / (said.sum() + y.sum()), abs=1e-5)
 
 
+@pytest.mark.one_backend
 def test_one_hot_rows_of_texts(classifier, tokenizer):
     model = TextClassifier(classifier.backbone, labels=NAMES, tokenizer=tokenizer)
     texts = ["a cat", "a dog", "Ann met Bob", "who met Bob ?", "a dog", "a cat"]
@@ -115,6 +118,7 @@ def test_one_hot_rows_of_texts(classifier, tokenizer):
         model.fit(texts, 2 * ROWS, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_tags(tiny_backbone):
     model = TokenClassifier(tiny_backbone(initializer_range=0.5), labels=NAMES)
     y = (IDS % 3).astype("int32")
@@ -128,6 +132,7 @@ def test_tags(tiny_backbone):
         model.evaluate(X, y[:, :1], sample_weight=np.ones((6, 1)), verbose=0)
 
 
+@pytest.mark.one_backend
 def test_choices_and_spans(tiny_backbone):
     smoothing = keras.losses.CategoricalCrossentropy(label_smoothing=0.1)
     choices = MultipleChoice(tiny_backbone())
@@ -138,6 +143,7 @@ def test_choices_and_spans(tiny_backbone):
     spans.fit(X, {"start": LABELS, "end": LABELS}, verbose=0)
 
 
+@pytest.mark.one_backend
 def test_keras_files_bring_their_losses(classifier, tmp_path):
     f1 = keras.metrics.F1Score(average="macro")
     classifier.compile("sgd", loss=keras.losses.CategoricalFocalCrossentropy(gamma=3.0), metrics=[f1])
@@ -147,6 +153,7 @@ def test_keras_files_bring_their_losses(classifier, tmp_path):
     assert again.evaluate(X, LABELS, verbose=0, return_dict=True) == pytest.approx(expected)
 
 
+@pytest.mark.one_backend
 def test_losses_of_others_get_what_is_given():
     class Mine(keras.losses.Loss):
         def call(self, y_true, y_pred):

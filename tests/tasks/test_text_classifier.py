@@ -52,6 +52,7 @@ def test_learns_from_str_and_answers_with_labels(tokenizer, tmp_path):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
+@pytest.mark.one_backend
 def test_pairs_and_the_default_optimizer(tokenizer):
     model = TextClassifier(backbone(tokenizer), labels=2, tokenizer=tokenizer)
     pairs = [(one, other) for one, other in zip(GOOD, BAD, strict=True)]
@@ -61,6 +62,7 @@ def test_pairs_and_the_default_optimizer(tokenizer):
     assert model.predict(pairs, verbose=0).shape == (4, 2)
 
 
+@pytest.mark.one_backend
 def test_predictions_keep_the_order_and_do_not_depend_on_the_batch(tokenizer):
     model = TextClassifier(backbone(tokenizer), tokenizer=tokenizer)
     together = model.predict(TEXTS, batch_size=8, verbose=0)

@@ -98,6 +98,7 @@ def test_embeddings_come_in_the_order_of_the_texts_in_few_shapes(backbone, token
     np.testing.assert_allclose(embedder.predict(TEXTS, verbose=0), vectors[:-1], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_embeddings_follow_the_weights(backbone, tokenizer):
     embedder = TextEmbedder(backbone, tokenizer=tokenizer)
     before = embedder.embed(TEXTS[:2])
@@ -109,6 +110,7 @@ def test_embeddings_follow_the_weights(backbone, tokenizer):
     np.testing.assert_allclose(embedder.embed(TEXTS[:2]), before, atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_left_padding_changes_nothing_for_a_mean(backbone, tokenizer):
     embedder = TextEmbedder(backbone, tokenizer=tokenizer)
     encoded = embedder.encode(TEXTS[:3])

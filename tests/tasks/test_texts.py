@@ -6,6 +6,8 @@ from kerasbert.models import GPT2, GPT2Config
 from kerasbert.objectives import CausalLM, MaskedLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
+pytestmark = pytest.mark.one_backend
+
 METHODS = [
     (TextClassifier, "classify"), (TokenClassifier, "tag"), (MultipleChoice, "choose"), (QuestionAnswerer, "answer"),
     (TextEmbedder, "embed"), (MaskedLM, "fill_mask"), (MaskedLM, "score"),

@@ -79,6 +79,7 @@ def test_an_entity_goes_on_in_its_piece(tiny_backbone):
     assert [entity["text"] for entity in answer["entities"]] == ["日本", "日"]
 
 
+@pytest.mark.one_backend
 def test_outputs_come_in_the_order_of_the_sentences(model):
     sentences = [["Ann"] * n for n in (9, 1, 12, 3)] + [["Bob", "cat"]]
     together = model.predict(sentences, batch_size=2, verbose=0)
@@ -88,6 +89,7 @@ def test_outputs_come_in_the_order_of_the_sentences(model):
         np.testing.assert_allclose(row[:width], alone[:width], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_arrays_without_weights_count_real_tokens(model):
     rows = {"token_ids": np.full((2, 5), 7, "int32"), "lengths": np.int32([5, 2])}
     y = np.int32([[0, 1, 2, 3, 0], [1, 2, -5, -5, -5]])  # what stands under padding is not looked at
@@ -139,6 +141,7 @@ def test_class_weights_weigh_words(model):
     assert all(label == "O" for answer in model.tag(WORDS) for label in answer["labels"])
 
 
+@pytest.mark.one_backend
 def test_accuracy_counts_tokens_of_all_widths_alike():
     """One of two right in a narrow batch, six of six in a wide one: 7 / 8."""
     metric = TokenAccuracy()

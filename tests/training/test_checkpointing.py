@@ -307,6 +307,7 @@ def test_another_backend(tiny, run):
         Checkpoints(folder).restore(fresh(tiny))
 
 
+@pytest.mark.one_backend
 def test_another_model_or_optimizer(tiny, run):
     folder = run(4)
     wider = fresh(tiny, width=6)
@@ -335,6 +336,7 @@ def test_needs_a_compiled_model(tmp_path):
         Checkpoints(tmp_path, keep=0)
 
 
+@pytest.mark.one_backend
 def test_the_mean_of_the_newest_checkpoints(tiny, tmp_path):
     model, checkpoints = tiny.build_model(), Checkpoints(tmp_path, keep=3)
     checkpoints.set_model(model)

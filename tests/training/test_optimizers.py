@@ -157,6 +157,7 @@ def test_survives_a_keras_file(tiny, tmp_path):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(x), keras.ops.convert_to_numpy(y))
 
 
+@pytest.mark.one_backend
 def test_exclude_from_weight_decay_is_saved(tiny):
     model = tiny.build_model()
     optimizer = adamw(1.0, weight_decay=0.5)
@@ -166,6 +167,7 @@ def test_exclude_from_weight_decay_is_saved(tiny):
     assert decayed(restored, model) == {"embeddings", "gamma", "beta"}
 
 
+@pytest.mark.one_backend
 def test_everything_excluded_and_no_decay(tiny):
     assert decayed(adamw(1.0, no_decay=(".",)), tiny.build_model()) == set()
     assert decayed(adamw(1.0, weight_decay=0.0), tiny.build_model()) == set()

@@ -22,6 +22,7 @@ def variables():
     return made
 
 
+@pytest.mark.one_backend
 def test_the_rate_goes_up_through_the_blocks():
     """40 updates for two blocks: phases of 20, each with a warm-up of two."""
     made = variables()

@@ -47,6 +47,7 @@ def test_log_holds_every_epoch(tiny, tmp_path):
     assert [float(row["val_loss"]) for row in table] == history.history["val_loss"]
 
 
+@pytest.mark.one_backend
 def test_log_continues_without_doubled_steps(tiny, tmp_path):
     """Steps behind the checkpoint are trained again: their rows go; a line cut off by a crash goes, too."""
     model = scheduled(tiny)
@@ -65,6 +66,7 @@ def test_log_continues_without_doubled_steps(tiny, tmp_path):
     assert [bool(row["val_loss"]) for row in table] == [False, False, True, True]
 
 
+@pytest.mark.one_backend
 def test_log_of_an_earlier_run_is_put_aside(tiny, tmp_path):
     (tmp_path / "log.1.jsonl").write_text("")
     (tmp_path / "log.1.csv").write_text("")
@@ -75,6 +77,7 @@ def test_log_of_an_earlier_run_is_put_aside(tiny, tmp_path):
     assert [row["step"] for row in read_log(tmp_path)] == [4]
 
 
+@pytest.mark.one_backend
 def test_curves(tiny, tmp_path):
     tiny.train(scheduled(tiny), 0, 12, [RunLog(tmp_path)], validation_data=tiny.Steps(90, 92))
     path = plot_curves(tmp_path)
@@ -84,12 +87,14 @@ def test_curves(tiny, tmp_path):
         plot_curves(tmp_path / "elsewhere")
 
 
+@pytest.mark.one_backend
 def test_curves_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"kerasbert\[plots\]"):
         plot_curves(tmp_path)
 
 
+@pytest.mark.one_backend
 def test_tensorboard(tiny, tmp_path):
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
@@ -105,12 +110,14 @@ def test_tensorboard(tiny, tmp_path):
     assert {tag for tag, _, _ in scalars} == {"loss", "learning_rate", "tokens_per_second"}
 
 
+@pytest.mark.one_backend
 def test_tensorboard_without_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
     with pytest.raises(ImportError, match="pip install tensorboard"):
         TensorBoardLog(tmp_path)
 
 
+@pytest.mark.one_backend
 @pytest.mark.backends("jax", "torch")
 def test_importing_is_cheap():
     """Training imports none of the optional packages, and TensorBoardLog does not import TensorFlow."""
@@ -145,6 +152,7 @@ def test_nan_stops_at_its_step(tiny, tmp_path, broken):
         assert checkpoints.newest.name == "step_00000012.safetensors"
 
 
+@pytest.mark.one_backend
 def test_nan_after_a_resume_and_in_any_order():
     """Reports arrive from threads: a later nan that arrives first does not hide the first one."""
     stop = StopOnNaN()
@@ -175,6 +183,7 @@ def test_callbacks_never_make_the_device_wait(tiny, tmp_path):
     assert {on_main for _, on_main in seen} == {keras.backend.backend() == "tensorflow"}
 
 
+@pytest.mark.one_backend
 def test_plain_progress(tiny, capsys):
     model = scheduled(tiny)
     tiny.train(model, 0, 8, [Progress(8, tokens_per_step=20, interval=0.0)])
@@ -189,6 +198,7 @@ def test_plain_progress(tiny, capsys):
     assert steps == ["step 44/48", "step 48/48"]
 
 
+@pytest.mark.one_backend
 def test_bar_in_a_terminal(tiny, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     tiny.train(scheduled(tiny), 0, 8, [Progress(8, tokens_per_step=20)])
@@ -196,6 +206,7 @@ def test_bar_in_a_terminal(tiny, capsys, monkeypatch):
     assert "8/8" in output and "step 4/8" in output and "tokens/s" in output
 
 
+@pytest.mark.one_backend
 def test_log_is_valid_json(tiny, tmp_path):
     log = RunLog(tmp_path)
     log.set_model(scheduled(tiny))

@@ -19,6 +19,7 @@ def test_bert_official_code():
         assert rate(schedule, step) == pytest.approx(value, rel=1e-6, abs=1e-12)
 
 
+@pytest.mark.one_backend
 def test_decay_throughout():
     """ELECTRA-small, and GPT's factor in a run of 1,000 updates."""
     schedule = WarmupDecay(5e-4, 10_000, 1_000_000, decay_from="throughout")
@@ -28,6 +29,7 @@ def test_decay_throughout():
     assert [rate(factor, step) for step in (0, 1, 2, 500)] == pytest.approx([0, 0.4995, 0.998, 0.5])
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("warmup, steps", [(0, 7), (3, 10), (10, 10), (1, 2)])
 def test_linear_decay_is_that_of_transformers(warmup, steps):
     schedule = WarmupDecay(3e-4, warmup, steps)
@@ -50,6 +52,7 @@ def test_live_transformers():
         linear.step()
 
 
+@pytest.mark.one_backend
 def test_power_and_final():
     schedule = WarmupDecay(1.0, 2, 12, power=2.0, final=0.1)
     assert rate(schedule, 1) == 0.5
@@ -60,6 +63,7 @@ def test_power_and_final():
     assert [rate(constant, step) for step in (0, 2, 4, 6, 8, 99)] == [0.0, 0.5, 1.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.one_backend
 def test_survives_serialization():
     schedule = WarmupDecay(1e-4, 10, 100, power=2.0, decay_from="start", final=1e-6)
     restored = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(schedule))
@@ -67,6 +71,7 @@ def test_survives_serialization():
     assert restored.decay_from == "start" and restored.steps == 100
 
 
+@pytest.mark.one_backend
 def test_accepts_numpy_counts():
     assert WarmupDecay(1e-4, np.int64(3), np.int32(9)).get_config()["steps"] == 9
 
@@ -91,6 +96,7 @@ def test_refuses(arguments, message):
         WarmupDecay(*arguments)
 
 
+@pytest.mark.one_backend
 def test_the_rate_of_the_transformer():
     schedule = InverseSquareRoot(512)
     for update, value in {1: 1.747e-7, 100: 1.747e-5, 4_000: 6.988e-4, 16_000: 3.494e-4, 100_000: 1.398e-4}.items():
@@ -109,6 +115,7 @@ def test_refuses_rates_that_are_none(arguments):
         InverseSquareRoot(*arguments)
 
 
+@pytest.mark.one_backend
 def test_shapes_of_decay():
     cosine = WarmupDecay(2.5e-4, 2_000, 10_000, shape="cosine")  # GPT
     values = {1_000: 1.25e-4, 2_000: 2.5e-4, 4_000: 2.5e-4 * 0.8535534, 6_000: 1.25e-4, 10_000: 0.0}
@@ -121,6 +128,7 @@ def test_shapes_of_decay():
     assert rate(restored, 700) == pytest.approx(0.5005)
 
 
+@pytest.mark.one_backend
 def test_root_decay():
     t5 = RootDecay(0.01, 10_000, flat=True)
     values = {0: 0.01, 10_000: 0.01, 40_000: 0.005, 2**19: 0.0013811}
