@@ -173,10 +173,10 @@ def draw(covered, count, seed):
 
 
 def cover(data_file):
-    """Runs the tests on JAX and writes which of them executes which line."""
+    """Runs the tests on PyTorch and writes which of them executes which line."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-p", "no:randomly"]
     command += ["--cov=kerasbert", "--cov-context=test", "--cov-report=", f"--junitxml={data_file}.xml"]
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "COVERAGE_FILE": str(data_file)}
+    environment = {**os.environ, "KERAS_BACKEND": "torch", "COVERAGE_FILE": str(data_file)}
     return subprocess.run(command, cwd=REPOSITORY, env=environment).returncode
 
 
@@ -262,17 +262,9 @@ def run_tests(folder, tests, log):
 
 def run(faults, contexts, seconds, results, shard, work):
     """Appends a line to `results` for each fault of this shard that has none yet."""
-    os.environ.setdefault("KERAS_BACKEND", "jax")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(work / "jax_cache")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    sys.path.insert(0, str(REPOSITORY))
-    import tests.conftest  # the compiler's options
-
-    for name in ("torch", "transformers", "jax", "keras", "pytest"):
+    os.environ.update(KERAS_BACKEND="torch", OMP_NUM_THREADS="1")
+    for name in ("torch", "transformers", "keras", "pytest"):
         __import__(name)
-    for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "kerasbert", "benchmarks")]:
-        del sys.modules[name]
-    del tests
     index, count = map(int, shard.split("/"))
     done = {json.loads(line)["id"] for line in results.read_text().splitlines()} if results.exists() else set()
     folder = work / f"repository{index}"

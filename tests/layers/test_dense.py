@@ -174,6 +174,7 @@ def noting(function, asked):
     return lambda *args, **kwargs: asked.append(kwargs) or function(*args, **kwargs)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("family", FAMILIES)
 def test_summaries_are_those_of_the_whole_sequence(family, monkeypatch):
     """What classifiers and choices read: their logits are those of all tokens."""
@@ -193,6 +194,7 @@ def test_summaries_are_those_of_the_whole_sequence(family, monkeypatch):
     assert [kwargs["output_positions"].shape for kwargs in asked] == [(4, 1), (4, 1)]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("packed", [False, True])
 def test_wanted_positions_alone(family, packed):

@@ -180,6 +180,7 @@ def test_a_mask_decoder_can_be_made_new(tmp_path):
     assert not any(variable is table for variable in task.trainable_variables)
 
 
+@pytest.mark.one_backend
 def test_the_mask_decoder_attends_from_positions_to_what_the_last_block_reads():
     backbone = randomize(DebertaV2(DebertaV2Config(**TINY, mask_decoder=True)))
     inputs, _, real = example(61, "right")
@@ -296,6 +297,7 @@ def test_heads_see_their_own_sequence_of_a_packed_row():
         np.testing.assert_allclose(found[:, start:stop], alone, atol=2e-5)
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     check_half_precision(lambda dtype: DebertaV2(DebertaV2Config(**TINY), dtype=dtype))
 

@@ -188,6 +188,7 @@ def test_the_language_models_learn():
     assert history["loss"][-1] < 0.3 < 2 < history["loss"][0]
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("task", [TextClassifier, TokenClassifier])
 def test_frozen_features_of_a_task(task, speller, tmp_path):
     """The backbone stays as it is, the mix and the output layer learn."""

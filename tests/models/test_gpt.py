@@ -92,6 +92,7 @@ def test_invariances():
     check_packing(backbone)
 
 
+@pytest.mark.one_backend
 def test_the_cache_gives_what_the_whole_text_gives():
     backbone = randomize(GPT(GPTConfig(**TINY)))
     ids = np.random.default_rng(0).integers(0, 61, (2, 8)).astype("int32")

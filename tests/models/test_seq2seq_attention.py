@@ -213,6 +213,7 @@ def test_lengths_are_as_good_as_masks(backbones):
     np.testing.assert_allclose(found[1, :4], expected[1, :4], atol=1e-6)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("kind", ["additive", "multiplicative, local", "none"])
 def test_the_cache_gives_what_the_whole_text_gives(kind, backbones):
     """In pieces of 3, 1 and 2 tokens, behind padding on the left in one row."""

@@ -496,6 +496,7 @@ def test_the_cache_gives_what_the_whole_text_gives():
     assert int(cache["start"]) == 11
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("kind", ["language_model", "prefix_language_model"])
 def test_the_cache_of_a_decoder_alone(kind):
     """What the first call gives is the prefix."""

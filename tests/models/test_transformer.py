@@ -222,6 +222,7 @@ def test_packed_pairs_are_alone(backbone):
         backbone({key: value for key, value in packed.items() if key != "decoder_sequence_ids"})
 
 
+@pytest.mark.one_backend
 @pytest.mark.optimized
 def test_the_cache_gives_what_the_whole_text_gives(backbone):
     """In pieces of 3, 1 and 3 tokens, behind padding on the left in one row."""

@@ -259,6 +259,7 @@ def test_the_memory_holds_the_last_inputs_of_each_block(backbone, ids):
     assert outputs["memory_mask"].tolist() == [[False] * 7 + [True] * 5] * 2
 
 
+@pytest.mark.one_backend
 def test_padding_leaves_no_trace_in_the_memory(backbone, ids):
     """A row of 4 and then 3 tokens in segments padded to 6 and 5 equals one of 7 tokens."""
     expected = sequence_outputs(backbone, ids[:1], [4, 3])
@@ -272,6 +273,7 @@ def test_padding_leaves_no_trace_in_the_memory(backbone, ids):
     np.testing.assert_allclose(again["sequence_output"][:1, :3], expected[:, 4:], atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_a_stream_that_starts_remembers_nothing(backbone, ids):
     memory = in_segments(backbone, ids, [4])[0]
     memory = {key: memory[key] for key in ("memory", "memory_mask")}
@@ -336,6 +338,7 @@ def test_a_token_sees_nothing_behind_it(backbone, ids):
     assert np.abs(found[:, 6:] - other[:, 6:]).max(axis=-1).min() > 1e-3
 
 
+@pytest.mark.one_backend
 def test_half_precision_is_finite():
     config = TransformerXLConfig(**{**TINY, "num_layers": 1, "cutoffs": (20,)})
     check_half_precision(lambda dtype: TransformerXL(config, dtype=dtype))

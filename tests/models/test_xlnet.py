@@ -110,9 +110,11 @@ def test_heads_equal_transformers_both_ways(class_name, tmp_path):
     "changes",
     [
         {},
-        {"attn_type": "uni", "ff_activation": "gelu_new"},
+        pytest.param({"attn_type": "uni", "ff_activation": "gelu_new"}, marks=pytest.mark.one_backend),
         {"attn_type": "uni", "same_length": True, "clamp_len": 5, "reuse_len": 9},
-        {"bi_data": True, "clamp_len": 4, "reuse_len": 6, "ff_activation": "relu"},
+        pytest.param(
+            {"bi_data": True, "clamp_len": 4, "reuse_len": 6, "ff_activation": "relu"}, marks=pytest.mark.one_backend
+        ),
     ],
     ids=["bi", "uni", "same_length", "bi_data"],
 )
@@ -381,6 +383,7 @@ def test_classifiers_read_the_last_token_wherever_padding_is():
         np.testing.assert_allclose(to_numpy(model({"token_ids": padded, "padding_mask": real})), plain, atol=1e-5)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_half_precision_is_finite(dtype):
     """With a row of nothing but padding; both streams and an empty memory; and the content stream alone."""

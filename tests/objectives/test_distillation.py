@@ -122,6 +122,7 @@ def test_loss_in_closed_form(slots_only):
     assert results["loss"] == pytest.approx(total, rel=1e-4)
 
 
+@pytest.mark.one_backend
 def test_the_teacher_has_no_dropout_no_gradient_and_no_place_in_the_folder(tmp_path):
     teacher = bert(dropout=0.5, attention_dropout=0.5)
     model = Distillation(distilbert(dropout=0.5, attention_dropout=0.5), teacher)

@@ -80,6 +80,7 @@ def test_weights_of_rows_count_for_their_slots():
     assert results(sample_weight=rows) == pytest.approx(results(sample_weight=weights * rows[:, None]))
 
 
+@pytest.mark.one_backend
 def test_a_batch_without_slots_has_loss_zero_and_changes_nothing():
     model = randomize(MaskedLM(Bert(BertConfig(**TINY), pooler=False)))
     before = [to_numpy(v).copy() for v in model.trainable_variables]

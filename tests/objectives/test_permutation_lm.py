@@ -49,6 +49,7 @@ def results_of(model, *data):
     return model.test_on_batch(*data, return_dict=True)
 
 
+@pytest.mark.one_backend
 def test_a_model_that_knows_nothing_has_the_loss_of_the_vocabulary(corpus):
     model = model_of(std=None)
     for variable in model.weights:

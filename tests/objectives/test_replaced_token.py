@@ -58,6 +58,7 @@ def corrupted(x, sampled):
 # === The loss ===
 
 
+@pytest.mark.one_backend
 def test_a_model_that_knows_nothing_has_the_losses_of_its_two_distributions():
     model = electra()
     for variable in model.trainable_variables:

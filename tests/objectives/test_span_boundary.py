@@ -86,6 +86,7 @@ def test_loss_in_closed_form():
     assert again == pytest.approx(results)
 
 
+@pytest.mark.one_backend
 def test_a_boundary_token_decides_and_the_span_does_not():
     """The second head sees the span only by way of its boundary's hidden states, and by the place in the span."""
     model = objective()
@@ -98,6 +99,7 @@ def test_a_boundary_token_decides_and_the_span_does_not():
     assert np.abs(before["boundary"][0, 0] - before["boundary"][0, 1]).max() > 1e-3
 
 
+@pytest.mark.one_backend
 def test_batches_without_boundary_terms_have_the_loss_of_the_tokens():
     model = objective()
     x, y = batch()

@@ -66,6 +66,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=[pytest.mark.backends("tensorflow")] if "tf.data" in kind else []) for kind in SOURCES],

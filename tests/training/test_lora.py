@@ -18,6 +18,7 @@ def model():
     return TextClassifier(Bert(BertConfig(**sizes, initializer_range=0.3, dropout=0.0)), labels=2)
 
 
+@pytest.mark.one_backend
 def test_few_parameters_learn_and_are_merged(model, tmp_path):
     rng = np.random.default_rng(0)
     x = {"token_ids": rng.integers(4, 20, (16, 6)).astype("int32")}
