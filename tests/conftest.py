@@ -45,6 +45,8 @@ def pytest_collection_modifyitems(config, items):
     selected, deselected = [], []
     for item in items:
         wanted = all(backend in mark.args for mark in item.iter_markers("backends"))
+        if item.get_closest_marker("one_backend") and any("torch" not in m.args for m in item.iter_markers("backends")):
+            raise pytest.UsageError(f"`make test-all` would never run {item.nodeid}: one_backend means PyTorch.")
         (selected if wanted else deselected).append(item)
     if deselected:
         config.hook.pytest_deselected(items=deselected)

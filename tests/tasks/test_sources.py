@@ -66,10 +66,12 @@ SOURCES = {
 }
 
 
-@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[pytest.mark.backends("tensorflow")] if "tf.data" in kind else []) for kind in SOURCES],
+    [
+        pytest.param(kind, marks=pytest.mark.backends("tensorflow") if "tf.data" in kind else pytest.mark.one_backend)
+        for kind in SOURCES
+    ],
 )
 def test_known_lengths_need_no_compile_and_no_steps(kind, make, arrays):
     model, source = make(), SOURCES[kind](arrays)
