@@ -35,6 +35,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+if os.environ["KERAS_BACKEND"] == "torch":
+    import torch
+
+    torch.set_warn_always(True)  # by default only the first test that deserves a warning gets it
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 ALLOWED_SKIP = re.compile(r"(Skipped: )?needs (an accelerator|Linux|macOS|Windows)")
 
