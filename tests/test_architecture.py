@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -240,8 +239,8 @@ def run(code):
 
 def test_importing_costs_little():
     code = "import time, keras; t = time.perf_counter(); import kerasbert; print(time.perf_counter() - t)"
-    seconds = [float(run(code)) for _ in range(3)]
-    assert statistics.median(seconds) <= 0.3, seconds
+    # Another process may slow one of them down, but nothing makes it faster than it is.
+    assert any(float(run(code)) <= 0.3 for _ in range(3))
 
 
 @pytest.mark.parametrize("module", ["kerasbert", "kerasbert.models, kerasbert.objectives, kerasbert.tasks"])

@@ -40,6 +40,7 @@ def goldens():
     return load_file(GOLDENS / "keras_hub.safetensors")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_those_of_keras_hub(name, presets, goldens, tmp_path):
     without = {"pooler": False} if "roberta" in name else {}  # which KerasHub has none for

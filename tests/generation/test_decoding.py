@@ -81,7 +81,10 @@ def test_greedy_equals_transformers(pairs):
     assert check_equal(*pairs["GPT2LMHeadModel"], prompts, least=12, stop_ids=STOPS) == 0
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize(
+    "early_stopping",
+    [True, pytest.param(False, marks=pytest.mark.one_backend), pytest.param("never", marks=pytest.mark.one_backend)],
+)
 def test_beam_search_equals_transformers(pairs, early_stopping):
     ended = [
         check_equal(
@@ -135,6 +138,7 @@ def test_scores_are_log_probabilities_of_the_whole_text(pairs):
     assert beam["score"] >= answer["score"] / (len(ids) - len(prompt)) - 1e-4
 
 
+@pytest.mark.one_backend
 def test_half_precision_compares_beams_in_float32():
     """Scores of beams are sums of float32 log probabilities, not of rounded ones."""
     model = CausalLM(randomize(GPT2(GPT2Config(**TINY), dtype="bfloat16"), 0.5))
@@ -268,6 +272,7 @@ def test_what_cannot_be_generated_is_an_error(untrained, prompts, options, messa
         untrained.generate(prompts, **options)
 
 
+@pytest.mark.one_backend
 def test_generation_follows_the_weights():
     """What is compiled or recorded for one set of weights serves the next."""
     models = [randomize(CausalLM(GPT2(GPT2Config(**TINY))), seed=seed) for seed in (0, 1)]

@@ -67,13 +67,17 @@ def check_equal(ours, theirs, sources, most=12, least=0, **options):
     return ended
 
 
+@pytest.mark.one_backend
 @pytest.mark.optimized
 def test_greedy_equals_transformers(pair):
     assert check_equal(*pair, random_sources(), most=20) > 0
     check_equal(*pair, random_sources(20), most=12, least=12)
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize(
+    "early_stopping",
+    [True, pytest.param(False, marks=pytest.mark.one_backend), pytest.param("never", marks=pytest.mark.one_backend)],
+)
 def test_beam_search_equals_transformers(pair, early_stopping):
     options = dict(num_beams=4, early_stopping=early_stopping)
     ended = [check_equal(*pair, random_sources(), **options, length_penalty=p) for p in (1.0, 0.0, 2.5, -1.0)]

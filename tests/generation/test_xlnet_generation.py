@@ -19,10 +19,10 @@ def random_prompts(lengths=(1, 2, 5, 13)):
     "changes",
     [
         dict(mem_len=None, eos_token_id=28),
-        dict(mem_len=512, reuse_len=40, bi_data=True),
-        dict(mem_len=9, clamp_len=3),
-        dict(mem_len=2),
-        dict(mem_len=None, attn_type="uni"),
+        pytest.param(dict(mem_len=512, reuse_len=40, bi_data=True), marks=pytest.mark.one_backend),
+        pytest.param(dict(mem_len=9, clamp_len=3), marks=pytest.mark.one_backend),
+        pytest.param(dict(mem_len=2), marks=pytest.mark.one_backend),
+        pytest.param(dict(mem_len=None, attn_type="uni"), marks=pytest.mark.one_backend),
     ],
 )
 def test_greedy_and_beams_equal_transformers(changes, tmp_path):

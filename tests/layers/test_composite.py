@@ -9,6 +9,7 @@ from kerasbert.models import Deberta, DebertaV2, TransformerXL, XLNet
 SIZE = dict(vocabulary_size=20, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=16)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "family, further",
     [

@@ -131,6 +131,7 @@ def test_transformers_loads_every_way_to_share(way, tmp_path):
     check_way_back(again, theirs, tmp_path / "again")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("way", SHARING)
 def test_weights_are_shared_as_the_config_says(way):
     config = _config(way)

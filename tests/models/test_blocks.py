@@ -102,6 +102,7 @@ def test_what_alberts_layers_share_stands_once(fields, stages):
     assert [{layer.name for layer in stage} for stage in albert(**fields).blocks] == stages
 
 
+@pytest.mark.one_backend
 def test_rates_by_layer_reach_alberts_shared_block():
     model = TextClassifier(albert(), labels=2)
     optimizer = adamw(1.0, layer_decay=0.5, weight_decay=0.0)

@@ -217,6 +217,7 @@ def test_a_loaded_generator_can_be_given_other_embeddings():
     np.testing.assert_array_equal(to_numpy(tied(inputs)["sequence_output"]), to_numpy(alone(inputs)["sequence_output"]))
 
 
+@pytest.mark.one_backend
 def test_shared_embeddings_learn_from_both():
     """The gradient that reaches the shared table is that of the generator plus that of the discriminator."""
     discriminator, config = _pair()

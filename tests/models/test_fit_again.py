@@ -57,6 +57,7 @@ def test_texts_and_objectives_too():
         assert np.abs(weights(model) - before).max() > 1e-6
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("dtype", [None, "mixed_float16"])
 def test_a_rate_that_is_set_replaces_the_schedule(dtype):
     model = make_model(dtype=dtype)
@@ -98,6 +99,7 @@ def test_a_constant_rate_is_set_as_in_keras():
     assert moved(model) == 0
 
 
+@pytest.mark.one_backend
 def test_another_schedule_takes_the_place_of_the_first():
     model = make_model()
     model.compile(adamw(1e-2, steps=4))

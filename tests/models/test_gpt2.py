@@ -101,6 +101,7 @@ def test_old_files_hold_causal_buffers_and_no_prefix(tmp_path):
     check_outputs(model.backbone, theirs, theirs.config, {"sequence_output": "last_hidden_state"}, "none")
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize(
     "scales",
     [

@@ -58,6 +58,7 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
     check_head("ModernBert", head, their_config(**labels, **mean), tmp_path)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification", "ForMultipleChoice"])
 def test_biases_pooling_and_layer_types_equal_transformers(head, tmp_path):
     types = ["sliding_attention", "full_attention", "full_attention", "sliding_attention"]

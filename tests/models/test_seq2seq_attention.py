@@ -158,6 +158,7 @@ class Numbers:
         return np.array(outputs), np.array(alignments)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_formulas(kind, backbones):
     backbone, inputs = backbones(kind), batch()
@@ -245,7 +246,13 @@ def test_a_source_in_reverse(backbones):
 # === Training, generation, files ===
 
 
-@pytest.mark.parametrize("kind", ["additive", "multiplicative, local", "location"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "multiplicative, local",
+        *(pytest.param(kind, marks=pytest.mark.one_backend) for kind in ("additive", "location")),
+    ],
+)
 def test_every_weight_gets_a_gradient(kind):
     config = Seq2SeqAttentionConfig(**{**TINY, "attention": kind, **KINDS[kind], "vocabulary_size": 12})
     model = Seq2SeqLM(shaken(Seq2SeqAttention(config)))

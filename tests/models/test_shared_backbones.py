@@ -58,6 +58,7 @@ def test_features_leave_the_backbone_to_others():
     assert any("block_0" in path for path in moved(TextClassifier(backbone, labels=2), X, LABELS))
 
 
+@pytest.mark.one_backend
 def test_a_teacher_stays_what_it_was():
     student, teacher = MaskedLM(bert()), MaskedLM(bert())
     model = Distillation(student, teacher)

@@ -292,6 +292,7 @@ def test_initial_weights():
     assert table.shape == (32, 4) and 0.9 * limit < np.abs(table).max() <= limit
 
 
+@pytest.mark.one_backend
 def test_dropout_hides_the_same_of_all_positions():
     model = T5(T5Config(**{**TINY, "dropout": 0.5}))
     block = model.decoder.blocks[0]
@@ -369,6 +370,7 @@ def test_half_precision_is_finite():
     check_half_precision(lambda dtype: T5(T5Config(**TINY), dtype=dtype))
 
 
+@pytest.mark.one_backend
 def test_float16_is_finite_where_its_range_is_too_small():
     """Weights as large as those of trained models: hidden values of the feed-forward layers beyond 65,504."""
     precise = randomize(T5(T5Config(**{**TINY, "gated": True, "activation": "gelu_new"})))

@@ -218,6 +218,7 @@ def ids():
     return np.random.default_rng(2).integers(5, 61, (2, 12)).astype("int32")
 
 
+@pytest.mark.one_backend
 def test_a_memory_of_all_that_was_equals_the_long_context(backbone, ids):
     whole = program(backbone)({"token_ids": ids})["sequence_output"]
     np.testing.assert_allclose(sequence_outputs(backbone, ids, [5, 4, 3]), whole, atol=1e-5)

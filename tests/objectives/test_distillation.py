@@ -235,6 +235,7 @@ def test_texts_train_it():
 # === MobileBERT ===
 
 
+@pytest.mark.one_backend
 def test_layer_losses_in_closed_form():
     student, teacher = mobile_pair()
     model = KnowledgeTransfer(student, teacher, transfer_steps=4)

@@ -54,6 +54,7 @@ def zeros(model):
     return model
 
 
+@pytest.mark.one_backend
 def test_a_model_that_knows_nothing_has_the_loss_of_the_vocabulary():
     """5 of 96 slots used, all logits equal: ln 61, whatever the slots that are not used hold."""
     model = zeros(MaskedLM(Bert(BertConfig(**TINY), pooler=False)))
@@ -93,6 +94,7 @@ def test_a_batch_without_slots_has_loss_zero_and_changes_nothing():
         np.testing.assert_array_equal(value, to_numpy(variable))
 
 
+@pytest.mark.one_backend
 def test_gathered_slots_equal_all_positions():
     model = randomize(MaskedLM(Bert(BertConfig(**TINY), pooler=False)))
     x, _, _ = batch()
@@ -132,7 +134,7 @@ def test_pairs_of_text_are_those_of_the_family(family, strangers):
     assert mixed == [strangers and label == 1 for label in labels]
 
 
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("pairs", [pytest.param(False, marks=pytest.mark.one_backend), True])
 def test_accumulated_gradients_equal_those_of_the_large_batch(pairs):
     """Four micro-batches of two rows, with uneven counts of slots, and one batch of eight."""
     x, y, weights = batch(rows=8, pairs=pairs)
@@ -195,6 +197,7 @@ def test_labels_outside_the_vocabulary_are_an_error_before_training():
     model.fit(x, y, sample_weight=weights, verbose=0)  # nothing was lost
 
 
+@pytest.mark.one_backend
 @pytest.mark.optimized
 def test_training_equals_a_plain_torch_loop(tmp_path):
     """30 steps from the same weights on the same batches: every loss within 1e-3 of BertForMaskedLM's."""

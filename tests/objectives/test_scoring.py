@@ -58,6 +58,7 @@ def test_masked_scores(tmp_path, within_words):
         model.score(["cat", "the " * 60])
 
 
+@pytest.mark.one_backend
 def test_causal_scores(tmp_path, monkeypatch):
     tokenizer = tokenizer_of("byte_bpe", tmp_path)
     config = transformers.GPT2Config(vocab_size=tokenizer.vocabulary_size, n_embd=24, n_layer=2, n_head=3)

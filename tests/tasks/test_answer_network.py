@@ -46,6 +46,7 @@ def by_the_formulas(weights, x, first, second, steps):
     return np.log(np.mean(found, axis=0))
 
 
+@pytest.mark.one_backend
 def test_equals_the_formulas_whatever_the_padding():
     rng = np.random.default_rng(0)
     layer = AnswerNetwork(3, 6, steps=4, dropout=0.3)

@@ -69,6 +69,7 @@ def test_all_tasks_learn_and_answer_after_it(model, tmp_path):
     np.testing.assert_array_equal(*(to_numpy(m.backbone.token_embedding.embeddings) for m in (fresh, model)))
 
 
+@pytest.mark.one_backend
 def test_losses_are_those_of_the_tasks_alone(model):
     """One evaluation of all tasks gives the numbers that each gives by itself; the loss is a mean over steps."""
     model.compile("sgd")

@@ -172,6 +172,7 @@ def test_targets_beside_batches(make):
         make().fit(Batches(TEXTS, LABELS), LABELS, verbose=0)
 
 
+@pytest.mark.one_backend
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "float16"])
 def test_predictions_are_float32(dtype, tiny_backbone, tokenizer):
     from kerasbert.models import Bert
