@@ -29,7 +29,7 @@ report() {
 # worker each, and JAX a part of it with the compiler options that users have: conftest.py turns optimizations off.
 run_tests torch torch "$WORKERS" --cov=kerasbert --cov-report=
 report torch
-run_tests jax jax 1 -m "not one_backend" -p no:cacheprovider &
+run_tests jax jax 1 -m "not one_backend and not optimized" -p no:cacheprovider &
 run_tests tensorflow tensorflow 1 -m "not one_backend" -p no:cacheprovider
 wait
 report jax

@@ -65,8 +65,12 @@ def _fits(value, annotation):
         keys, items = typing.get_args(annotation)
         return isinstance(value, dict) and all(_fits(k, keys) and _fits(v, items) for k, v in value.items())
     if origin in (list, tuple):
-        (items, *_) = typing.get_args(annotation)
-        return isinstance(value, (list, tuple)) and all(_fits(item, items) for item in value)
+        items = typing.get_args(annotation)
+        if not isinstance(value, (list, tuple)):
+            return False
+        if origin is list or items[-1] is Ellipsis:
+            return all(_fits(item, items[0]) for item in value)
+        return len(value) == len(items) and all(map(_fits, value, items))
     if annotation is typing.Any:
         return True
     if annotation is float:
@@ -99,7 +103,7 @@ def _described(annotation):
         return " or ".join(map(_described, typing.get_args(annotation)))
     if typing.get_origin(annotation) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(annotation)))
-    return str(annotation).replace("typing.", "")
+    return str(annotation).replace("typing.", "").replace("tuple[", "list[").replace(", ...", "")
 
 
 def shortened(value: object, length: int = 60) -> str:

@@ -40,7 +40,7 @@ class DebertaConfig:
     absolute_positions: bool = False  # whether they are added to the embeddings
     mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, and not the last block
     relative_attention: bool = True
-    position_terms: tuple = ("c2p", "p2c")  # of the scores, beside content to content
+    position_terms: tuple[str, ...] = ("c2p", "p2c")  # of the scores, beside content to content
     max_distance: int | None = None  # beyond it all distances are one; None: `max_length`
     talking_heads: bool = False  # mix the heads before and after the softmax (Shazeer et al. 2020, arXiv 2003.02436)
     dropout: float = 0.1  # after the embeddings, on the table of distances, and after each sublayer

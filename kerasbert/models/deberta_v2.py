@@ -44,7 +44,7 @@ class DebertaV2Config:
     absolute_positions: bool = False  # whether they are added to the embeddings
     mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, and not the last block
     relative_attention: bool = True
-    position_terms: tuple = ("p2c", "c2p")  # of the scores, beside content to content
+    position_terms: tuple[str, ...] = ("p2c", "c2p")  # of the scores, beside content to content
     max_distance: int | None = None  # beyond it all distances are one; None: `max_length`
     distance_buckets: int | None = 256  # on either side; the nearer half one distance each; None: a row each distance
     shared_projections: bool = True  # distances are projected by the layers of the content

@@ -29,7 +29,8 @@ class ElmoConfig:
     vocabulary_size: int = 793_471  # of the language models, and of the input without characters
     characters: bool = True  # True: words are read as `character_ids`; False: as `token_ids`
     character_dim: int = 16
-    filters: tuple = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))  # width, count
+    # Width and number of the filters of each convolution.
+    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))
     num_highways: int = 2
     num_layers: int = 2  # in each direction
     hidden_dim: int = 512  # of the words, and of each direction behind its projection

@@ -37,9 +37,9 @@ class TransformerXLConfig:
     hidden_dim: int = 410
     feed_forward_dim: int = 2_100
     embedding_dim: int | None = None  # of the most frequent tokens; None: hidden_dim
-    cutoffs: tuple = (20_000, 40_000, 200_000)  # where clusters of rarer tokens begin; () for one softmax
+    cutoffs: tuple[int, ...] = (20_000, 40_000, 200_000)  # where clusters of rarer tokens begin; () for one softmax
     embedding_divisor: int = 1  # every cluster has so many times fewer dimensions than the one before
-    tied_projections: tuple | None = None  # by cluster; None: those of embedding and softmax are tied but for the first
+    tied_projections: tuple[bool, ...] | None = None  # by cluster; None: embedding and softmax share all but the first
     pre_norm: bool = False
     untied_biases: bool = False  # whether every block has its own u and v
     memory_length: int = 150  # positions that are remembered

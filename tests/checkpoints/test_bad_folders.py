@@ -135,6 +135,11 @@ def test_types_of_annotations():
     for wrong in ({"a": "1"}, {"b": 1}, {"c": True}, {"d": {"x": None}}, {"e": "x"}, {"e": ["\ud800"]}):
         with pytest.raises(ValueError, match="in here must be"):
             check_types(wrong, annotations, "here")
+    pairs = {"pairs": tuple[tuple[int, int], ...]}
+    check_types({"pairs": [[1, 2], [3, 4]]}, pairs, "here")
+    for wrong in ([[1, 2], "ab"], [[1, 2, 3]], [[1]], [1, 2], [[1, "x"]]):
+        with pytest.raises(ValueError, match=r"`pairs` in here must be list\[list\[int, int\]\]"):
+            check_types({"pairs": wrong}, pairs, "here")
 
 
 # === sentence-transformers ===
