@@ -38,6 +38,8 @@ from .model_card import Measured, describe, without_folders, write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, all_recipes, find_recipe
 
+CONTINUE = "Run the same command again to continue."
+
 
 def pretrain(
     corpus: tuple[str, ...],
@@ -80,19 +82,23 @@ def pretrain(
     chosen = find_recipe(recipe).with_settings(list(set))
     texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
     unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
-    return train(
-        chosen,
-        texts,
-        run,
-        unseen,
-        held_out_steps=held_out_steps,
-        report_every=report_every,
-        keep=keep,
-        output=output,
-        tensorboard=tensorboard,
-        less_memory=less_memory,
-        request=request,
-    )
+    try:
+        return train(
+            chosen,
+            texts,
+            run,
+            unseen,
+            held_out_steps=held_out_steps,
+            report_every=report_every,
+            keep=keep,
+            output=output,
+            tensorboard=tensorboard,
+            less_memory=less_memory,
+            request=request,
+        )
+    except RunStopped:
+        print(CONTINUE, flush=True)
+        raise
 
 
 def open_corpora(paths: str | Path | Sequence[str | Path], tokenizer: Tokenizer | None) -> dict[str, Corpus]:
@@ -201,8 +207,9 @@ def train(
                         model.fit(piece, steps_per_epoch=interval, validation_data=validation, callbacks=callbacks)
         except RunStopped as error:
             stopped = error
-            print(f"stopped after step {stopped.step:,} of {len(batches):,}. {checkpoints.describe_newest()}")
-            print("Run the same command again to continue.", flush=True)
+            print(
+                f"stopped after step {stopped.step:,} of {len(batches):,}. {checkpoints.describe_newest()}", flush=True
+            )
             if stopped.reason != "time" or not unfinished or not stopped.step:
                 raise
         checkpoints.restore(model)  # `fit` may have ended with averages in the place of weights
@@ -221,7 +228,7 @@ def train(
         write_text(folder / "recipe.json", json.dumps(published, indent=2))
         steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
         _write_card(folder, model, corpora, unseen, {**steps, **facts["recipe"]}, {**last, "unigram_loss": entropy})
-        print(f"saved {folder}")
+        print(f"saved {folder}" + (f", the model so far. {CONTINUE}" if stopped else ""))
     return last
 
 

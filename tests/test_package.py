@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.models import Bert, BertConfig
+from kerasbert.tasks import TextClassifier
 
 pytestmark = pytest.mark.one_backend
 
@@ -65,18 +68,6 @@ def test_an_imported_keras_is_left_alone(tmp_path):
     assert backend(code, tmp_path) == ""
 
 
-SAVE = """
-import sys
-import numpy as np
-import kerasbert, keras
-from kerasbert.models import Bert, BertConfig
-from kerasbert.tasks import TextClassifier
-config = BertConfig(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=2, feed_forward_dim=2, max_length=4)
-model = TextClassifier(Bert(config), labels=2)
-model.compile(kerasbert.training.adamw(learning_rate=1e-3, warmup=2, steps=20))
-model.save(sys.argv[1])
-np.save(sys.argv[1] + ".npy", model.predict({"token_ids": np.array([[1, 2]])}, verbose=0))
-"""
 LOAD = """
 import sys
 import numpy as np
@@ -93,8 +84,13 @@ np.testing.assert_array_equal(found, np.load(sys.argv[1] + ".npy"))
 def test_keras_loads_our_models_once_kerasbert_is_imported(tmp_path):
     """Before Keras or after it, and without importing models for it."""
     path = tmp_path / "c.keras"
-    for code in (SAVE, *(LOAD.format(first=f"import {first}") for first in ("kerasbert, keras", "keras, kerasbert"))):
-        command = [sys.executable, "-c", code, str(path)]
+    config = BertConfig(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=2, feed_forward_dim=2, max_length=4)
+    model = TextClassifier(Bert(config), labels=2)
+    model.compile(kerasbert.training.adamw(learning_rate=1e-3, warmup=2, steps=20))
+    model.save(path)
+    np.save(f"{path}.npy", model.predict({"token_ids": np.array([[1, 2]])}, verbose=0))
+    for first in ("kerasbert, keras", "keras, kerasbert"):
+        command = [sys.executable, "-c", LOAD.format(first=f"import {first}"), str(path)]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
 
 
