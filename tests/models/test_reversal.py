@@ -7,7 +7,7 @@ from benchmarks import reversal
 from benchmarks.reversal import END, TASKS, accuracy, alignment, make_batches, make_model
 from kerasbert.training import adamw
 
-pytestmark = pytest.mark.one_backend
+pytestmark = pytest.mark.backends("jax")  # hundreds of steps of one shape are fastest compiled
 LENGTH = 8  # 32 bits a string: more than a decoder without attention learns to carry in these steps
 
 
