@@ -264,7 +264,7 @@ class Corpus:
         said = {**self.summary, "tokenizer": {name: self.facts[name] for name in found["tokenizer"]}}
         for name, value in found.items():
             value = json.loads(json.dumps(value))
-            near = isinstance(value, float) and abs(said.get(name, value) - value) < 1e-9
+            near = isinstance(value, float) and value - 1e-9 < said.get(name, value) < value + 1e-9
             if said.get(name, value) != value and not near:
                 raise ValueError(
                     f"{self.folder / 'corpus.json'} must say what the corpus has. Received: {name!r} of "
