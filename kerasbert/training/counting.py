@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 
 import keras
 
@@ -13,8 +14,8 @@ class RunCallback(keras.callbacks.Callback):
     `batches[n - 1]` is. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit` set.
 
     On JAX and torch, Keras calls the batch hooks of callbacks that declare `async_safe` from threads, in any order and
-    after the fact, so that the training loop never waits for them: `on_steps` is called under a lock and only ever
-    with a higher step than before. Everything else runs between epochs.
+    after the fact, so that the training loop never waits for them: `on_report` and `on_steps` are called under a lock,
+    and `on_steps` only ever with a higher step than before. Everything else runs between epochs.
     """
 
     async_safe = True
@@ -31,6 +32,8 @@ class RunCallback(keras.callbacks.Callback):
         self.step = self._epoch_start = self.initial_step
         self.tokens_per_step = self._given_tokens_per_step or getattr(self.model, "tokens_per_step", None)
         self._warm = False
+        # A `fit` that failed leaves threads behind, which may still report its batches. Those of this one start later.
+        self._earlier_threads = weakref.WeakSet(threading.enumerate()) - {threading.current_thread()}
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch_start = self.step
@@ -39,7 +42,10 @@ class RunCallback(keras.callbacks.Callback):
         self._slow = []  # those that may have been compiled: (seconds a step, steps, seconds)
 
     def on_train_batch_end(self, batch, logs=None):
+        if threading.current_thread() in self._earlier_threads:
+            return
         with self._lock:
+            self.on_report(batch, logs or {})
             step = self._epoch_start + batch + 1
             if step <= self.step:
                 return
@@ -53,6 +59,9 @@ class RunCallback(keras.callbacks.Callback):
                 self._timed[1] += seconds
             self._warm = True  # the first step always compiles
             self.on_steps(logs or {})
+
+    def on_report(self, batch, logs):
+        """Called for every batch of the epoch that is done, in any order."""
 
     def on_steps(self, logs):
         """Called after `self.step` rose."""

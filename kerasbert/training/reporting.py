@@ -314,17 +314,15 @@ class StopOnNaN(RunCallback):
         with self._lock:
             self._running.add(batch)
 
-    def on_train_batch_end(self, batch, logs=None):
-        super().on_train_batch_end(batch, logs)
-        loss = (logs or {}).get("loss", 0.0)
+    def on_report(self, batch, logs):
+        loss = logs.get("loss", 0.0)
         # Reports arrive in any order: the first bad one is known when no earlier step is still running.
-        with self._lock:
-            self._running.discard(max(begun for begun in self._running if begun <= batch))
-            if not math.isfinite(loss) and (self._first is None or batch < self._first):
-                self._first, self._value = batch, loss
-            if self._first is None or any(begun < self._first for begun in self._running):
-                return
-            step = self._epoch_start + self._first
+        self._running.discard(max(begun for begun in self._running if begun <= batch))
+        if not math.isfinite(loss) and (self._first is None or batch < self._first):
+            self._first, self._value = batch, loss
+        if self._first is None or any(begun < self._first for begun in self._running):
+            return
+        step = self._epoch_start + self._first
         newest = self.checkpoints.describe_newest() if self.checkpoints else "The run keeps no checkpoints."
         raise TrainingDiverged(
             f"The loss became {self._value} at step {step + 1} of the run, `batches[{step}]`. {newest} Check that "

@@ -226,6 +226,7 @@ def test_what_corpus_json_says_is_checked_on_opening(copy, changes, message):
     [
         ("unknown_tokens", 1),
         ("unigram_entropy", 1.0),
+        ("unigram_entropy", 10**400),  # beyond floats
         ("tokenizer.cls_id", 0),
         ("tokenizer.pair", [["A", 0], ["B", 1]]),
     ],

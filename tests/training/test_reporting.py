@@ -169,6 +169,24 @@ def test_nan_after_a_resume_and_in_any_order():
         stop.on_train_batch_end(1, nan)
 
 
+@pytest.mark.one_backend
+def test_late_reports_of_a_failed_fit_are_not_counted(tiny):
+    """Its threads may report batches when the next `fit` with the same callbacks has begun."""
+    stop, begun = StopOnNaN(), threading.Event()
+    late = threading.Thread(
+        target=lambda: begun.wait(10) and stop.on_train_batch_end(3, {"loss": float("nan")}), daemon=True
+    )
+    late.start()
+
+    class Wait(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            begun.set()
+            late.join()
+
+    tiny.train(scheduled(tiny), 0, 8, [stop, Wait()])
+    assert stop.step == 8
+
+
 def test_callbacks_never_make_the_device_wait(tiny, tmp_path):
     """On JAX and torch, Keras calls all of our batch hooks from its threads."""
     seen = []
