@@ -44,8 +44,10 @@ def trained(family, rematerialize, dtype=None):
     return losses, {weight.path: to_numpy(weight) for weight in model.trainable_variables}, model
 
 
-@pytest.mark.optimized
-@pytest.mark.parametrize("family", ["bert", pytest.param("t5", marks=pytest.mark.one_backend)])
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param("bert", marks=pytest.mark.optimized), pytest.param("t5", marks=pytest.mark.one_backend)],
+)
 def test_training_is_the_same(family):
     plain_losses, plain, _ = trained(family, False)
     losses, weights, model = trained(family, True)

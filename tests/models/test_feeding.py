@@ -92,6 +92,7 @@ def test_evaluation_over_buckets_is_that_of_padded_rows():
     assert cut["perplexity"] == pytest.approx(wide["perplexity"], rel=1e-4)
 
 
+@pytest.mark.backends("jax", "torch")
 @pytest.mark.parametrize("accumulation", [pytest.param(1, marks=pytest.mark.one_backend), 2])
 def test_training_over_widths_goes_on_in_the_middle_of_a_pass(tmp_path, accumulation):
     """Four updates in one go, and in two, the second of which begins with two batches of other shapes."""

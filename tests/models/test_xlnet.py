@@ -105,11 +105,10 @@ def test_heads_equal_transformers_both_ways(class_name, tmp_path):
     check_way_back(ours, theirs, tmp_path / "ours")
 
 
-@pytest.mark.optimized
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.optimized),
         pytest.param({"attn_type": "uni", "ff_activation": "gelu_new"}, marks=pytest.mark.one_backend),
         {"attn_type": "uni", "same_length": True, "clamp_len": 5, "reuse_len": 9},
         pytest.param(

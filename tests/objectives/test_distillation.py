@@ -300,7 +300,6 @@ def test_steps_are_counted_and_nobody_has_dropout():
 
 
 @pytest.mark.one_backend
-@pytest.mark.optimized
 def test_every_block_learns_in_its_phase():
     student, teacher = mobile_pair()
     filled = start_from_teacher(student, teacher, layers=(), transform=True)

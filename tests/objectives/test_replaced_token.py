@@ -192,7 +192,6 @@ def _moved(model, batch, replaced_tokens):
     return {name: [moved[id(variable)] for variable in half] for name, half in halves.items()}
 
 
-@pytest.mark.optimized
 @pytest.mark.parametrize("sharing", ["shared", "disentangled"])
 def test_no_gradient_passes_through_the_samples_and_embeddings_learn_as_they_are_shared(sharing):
     """The discriminator's loss counts, or is divided by so much that it does not; training draws from its own seed."""
@@ -311,7 +310,6 @@ def run_data(steps):
 
 
 @pytest.mark.one_backend
-@pytest.mark.optimized
 def test_a_resumed_run_equals_one_without_a_stop(tmp_path):
     batches, _ = run_data(4)
     final = []

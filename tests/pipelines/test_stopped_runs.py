@@ -60,6 +60,7 @@ def interrupt(monkeypatch):
     return at
 
 
+@pytest.mark.backends("jax", "torch")
 def test_ctrl_c_stops_the_run_and_the_same_command_continues_it(corpora, tmp_path, interrupt, capsys):
     """In the second of two reports: the log, the metrics of the interval and the weights are those of a whole run."""
     options = dict(report_every=3, set=(*SETTINGS, "steps=6", "accumulation=2", "average=2"))

@@ -102,6 +102,7 @@ def test_a_step_trains_the_encoder_and_one_head(model):
     assert heads == {"names"} and any(path.endswith("block_0/attention/query/kernel") for path in moved)
 
 
+@pytest.mark.backends("jax", "torch")
 def test_programs_are_compiled_once_for_every_task(model, monkeypatch):
     """Where steps are compiled, further passes trace nothing anew."""
     calls, call = [], MultiTask.call

@@ -84,6 +84,7 @@ def test_known_lengths_need_no_compile_and_no_steps(kind, make, arrays):
     np.testing.assert_allclose(model.predict(source, verbose=0), model.predict(TEXTS, verbose=0), atol=1e-5)
 
 
+@pytest.mark.one_backend
 def test_generators(make):
     def batches(texts=TEXTS, size=2):
         for start in range(0, 6, size):

@@ -29,6 +29,7 @@ def backbone(tokenizer, **changes):
     return Bert(BertConfig(**{"vocabulary_size": tokenizer.vocabulary_size, **sizes, **changes}))
 
 
+@pytest.mark.one_backend
 def test_learns_from_str_and_answers_with_labels(tokenizer, tmp_path):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.compile(keras.optimizers.Adam(1e-2))
