@@ -123,10 +123,11 @@ def test_folders(tmp_path):
     x, _ = batch()
     found, expected = again(x), model(x)
     assert found.keys() == expected.keys()
+    # The last bit of a product depends on where its factors lie in memory.
     for name in found:
-        np.testing.assert_array_equal(to_numpy(found[name]), to_numpy(expected[name]))
+        np.testing.assert_allclose(to_numpy(found[name]), to_numpy(expected[name]), rtol=1e-6, atol=1e-7)
     masked = MaskedLM.from_preset(tmp_path)
-    np.testing.assert_array_equal(to_numpy(masked(x)), to_numpy(expected["tokens"]))
+    np.testing.assert_allclose(to_numpy(masked(x)), to_numpy(expected["tokens"]), rtol=1e-6, atol=1e-7)
     masked.save_to_preset(tmp_path)  # its folder has no second head any more
     assert set(TensorFiles(tmp_path).keys()) == names - own
 
