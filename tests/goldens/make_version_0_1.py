@@ -32,18 +32,32 @@ SETTINGS = {
         "generator_config.max_length=16",
     ),
     "t5.tiny": SIZE,
+    "xlnet.tiny": (
+        *SIZE,
+        "config.memory_length=8",
+        "config.reuse_length=8",
+        "data.reuse_length=8",
+        "data.permutation_size=8",
+        "data.max_predictions=4",
+        "data.max_span=2",
+    ),
 }
 
 TOKENIZERS = {
     "bert.tiny": dict(vocabulary_size=60, lowercase=True),
     "electra.tiny": dict(vocabulary_size=60, lowercase=True),
     "t5.tiny": dict(vocabulary_size=130, kind="unigram", family="t5"),  # of which 100 are sentinels
+    "xlnet.tiny": dict(vocabulary_size=34, kind="unigram", family="xlnet"),
 }
+# A unigram vocabulary is cut down from the substrings of its text, which therefore has to have enough of them.
+SYLLABLES = {"xlnet.tiny": ("ba", "ke", "lo", "mi", "nu", "sa", "te")}
 
 
-def text() -> str:
-    """Twelve documents of three lines over 20 words."""
+def text(syllables: tuple[str, ...] = ()) -> str:
+    """Twelve documents of three lines over 20 words, or over all words of two of the syllables."""
     words = ["the", "cat", "dog", "sat", "ran", "big", "red", "house"] + [f"word{i}" for i in range(12)]
+    if syllables:
+        words = [first + second for first in syllables for second in syllables]
     draw = random.Random(0)
     return "\n\n".join("\n".join(" ".join(draw.choices(words, k=6)) for _ in range(3)) for _ in range(12))
 
@@ -51,7 +65,7 @@ def text() -> str:
 def make(name: str, folder: Path) -> None:
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):  # corpus.json names its sources
-        Path("text.txt").write_text(text())
+        Path("text.txt").write_text(text(SYLLABLES.get(name, ())))
         train_tokenizer(["text.txt"], folder / "tokenizer", **TOKENIZERS[name])
         prepare_corpus(["text.txt"], folder / "tokenizer", folder / "corpus")
     run = folder / "run"
