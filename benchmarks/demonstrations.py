@@ -27,15 +27,8 @@ import numpy as np  # noqa: E402
 import tyro  # noqa: E402
 
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.data import (  # noqa: E402
-    Corpus,
-    MaskedLMBatches,
-    PermutationLMBatches,
-    Seq2SeqBatches,
-    Tokenizer,
-    read_documents,
-)
-from kerasbert.data.permutations import order_ranks  # noqa: E402
+from kerasbert.data import Corpus, MaskedLMBatches, PermutationLMBatches, Seq2SeqBatches, Tokenizer, read_documents
+from kerasbert.data.noise.permutations import order_ranks  # noqa: E402
 from kerasbert.models import T5, Bert, BertConfig, T5Config, XLNet, XLNetConfig  # noqa: E402
 from kerasbert.objectives import MaskedLM, PermutationLM, Seq2SeqLM  # noqa: E402
 from kerasbert.training import Progress, adamw  # noqa: E402

@@ -40,8 +40,8 @@ from kerasbert.data import (  # noqa: E402
     SpanMaskBatches,
     Tokenizer,
 )
-from kerasbert.data.masking import TokenMasking  # noqa: E402
-from kerasbert.data.permutations import SpanTargets, order_ranks, positions_of, random_order  # noqa: E402
+from kerasbert.data.noise.masking import TokenMasking  # noqa: E402
+from kerasbert.data.noise.permutations import SpanTargets, order_ranks, positions_of, random_order  # noqa: E402
 from kerasbert.data.sampling import DYNAMIC, row_draws  # noqa: E402
 
 ROWS, LENGTH, VOCABULARY, SLOTS = 64, 512, 2000, 77

@@ -35,7 +35,7 @@ def prepare(folder: Path, options) -> None:
 
 def length_mix(random) -> dict:
     """Rows of as many real paragraphs as fit, and as many rows of one paragraph each; masks are the same."""
-    from kerasbert.data.bin_packing import pack, packed_keys
+    from kerasbert.data.corpus.bin_packing import pack, packed_keys
     from pipelines.standard_library import docstrings, paragraphs, topics
 
     texts = [text for topic in topics() for text in paragraphs(topic).split("\n")]

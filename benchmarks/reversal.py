@@ -25,12 +25,7 @@ import tyro  # noqa: E402
 
 from kerasbert.backend import seed_everything  # noqa: E402
 from kerasbert.data import Seq2SeqBatches  # noqa: E402
-from kerasbert.models import (  # noqa: E402
-    Seq2SeqAttention,
-    Seq2SeqAttentionConfig,
-    Transformer,
-    TransformerConfig,
-)
+from kerasbert.models import Seq2SeqAttention, Seq2SeqAttentionConfig, Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM  # noqa: E402
 from kerasbert.training import Checkpoints, Progress, adamw  # noqa: E402
 

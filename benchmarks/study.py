@@ -30,16 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tyro  # noqa: E402
 
-from benchmarks.study_parts import (  # noqa: E402
-    SENTINELS,
-    VOCABULARY,
-    corpora,
-    fine_tuned,
-    part_of,
-    reviews,
-    signs,
-    training_flops,
-)
+from benchmarks.study_parts import SENTINELS, VOCABULARY, corpora, fine_tuned, part_of, reviews, signs, training_flops
 from benchmarks.study_report import report  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
 from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402

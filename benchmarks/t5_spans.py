@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np  # noqa: E402
 
 from kerasbert.data import Corpus, DenoisingBatches, Tokenizer  # noqa: E402
-from kerasbert.data.bin_packing import pack  # noqa: E402
-from kerasbert.data.noise import OBJECTIVES, Denoising  # noqa: E402
+from kerasbert.data.corpus.bin_packing import pack  # noqa: E402
+from kerasbert.data.noise.denoising import OBJECTIVES, Denoising  # noqa: E402
 from kerasbert.data.sampling import DYNAMIC, row_draws  # noqa: E402
 
 ROWS, LENGTH, SENTINEL, END = 128, 568, 32099, 1

@@ -11,13 +11,14 @@ import os
 import sys
 from pathlib import Path
 
-from .registration import register_with_keras
+from .core.registration import register_with_keras
 
 __version__ = "0.1.0"
 
 _SUBMODULES = (
     "backend",
     "checkpoints",
+    "core",
     "data",
     "generation",
     "layers",
@@ -75,6 +76,7 @@ def __getattr__(name):
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "load":
+        importlib.import_module(f"{__name__}.models")  # registers the families
         return importlib.import_module(f"{__name__}.checkpoints.presets").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .data.tagging import entities as entities_of
+from .data.tasks.tagging import entities as entities_of
 
 # === Labels and numbers ===
 

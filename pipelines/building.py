@@ -163,7 +163,7 @@ def rematerialize(model) -> None:
 
 def _check_length(recipe: Recipe) -> None:
     longest = max(recipe.length, recipe.long_length)
-    family = next(f for f in kerasbert.models.FAMILIES.values() if recipe.backbone in f.family().SIZES)
+    family = next(f for f in kerasbert.models.FAMILIES.values() if recipe.backbone in f.family.sizes)
     room = getattr(recipe.backbone_config(), "max_length", None) if family.learned_positions else None
     if room is not None and room < longest:
         raise ValueError(

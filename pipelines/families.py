@@ -6,7 +6,6 @@ python -m pipelines.families
 import kerasbert.objectives
 import kerasbert.tasks
 from kerasbert.checkpoints import keras_hub
-from kerasbert.checkpoints.huggingface import table_of
 from kerasbert.models import FAMILIES
 
 COLUMNS = ("family", "model types", "import", "export", "heads", "sizes")
@@ -16,12 +15,14 @@ def rows():
     """One a class: the texts of `COLUMNS`."""
     types = {}
     for model_type, cls in FAMILIES.items():
+        if not cls.__module__.startswith("kerasbert."):
+            continue  # a user's own
         types.setdefault(cls, []).append(model_type)
     hub = {preset.model_type for preset in keras_hub.PRESETS.values()}
-    for cls, model_types in types.items():
-        family = cls.family()
-        variants = dict.fromkeys(v for t in model_types for v in table_of(family, "HUGGINGFACE_CLASSES", t))
-        peers = "own layout" if family.HUGGINGFACE_CLASSES.get("Backbone") == cls.__name__ else "transformers"
+    for cls, model_types in sorted(types.items(), key=lambda item: item[0].__name__.lower()):
+        family = cls.family
+        variants = dict.fromkeys(v for t in model_types for v in family.huggingface.of_type("classes", t))
+        peers = "own layout" if family.huggingface.classes.get("Backbone") == cls.__name__ else "transformers"
         known = {*kerasbert.objectives.__all__, *kerasbert.tasks.__all__}
         heads = dict.fromkeys(name for name in (v.partition(" with ")[0] for v in variants) if name in known)
         yield (
@@ -30,7 +31,7 @@ def rows():
             ", ".join([peers, *(["KerasHub"] if hub & set(model_types) else [])]),
             peers,
             ", ".join(heads),
-            ", ".join(f"`{size}`" for size in family.SIZES),
+            ", ".join(f"`{size}`" for size in family.sizes),
         )
 
 

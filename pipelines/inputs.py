@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kerasbert.data.tables import cell_rows, decoded_lines, parsed_json
+from kerasbert.data.text.tables import cell_rows, decoded_lines, parsed_json
 
 from .cells import PAIR_NAMES, TEXT_NAMES, column, is_missing, text_of, written_out
 from .choices import TOGETHER, choice_files, choices_of, questions_of

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from kerasbert.data.files import text_written_whole
+from kerasbert.data.text.files import text_written_whole
 
 from .examples import Examples
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from kerasbert.data import Corpus, Tokenizer, read_documents
-from kerasbert.data.cleaning import langdetect_detector
-from kerasbert.data.documents import document_boundary
-from kerasbert.data.files import write_text
+from kerasbert.data.text.cleaning import langdetect_detector
+from kerasbert.data.text.documents import document_boundary
+from kerasbert.data.text.files import write_text
 
 from .command import command
 from .locks import locked

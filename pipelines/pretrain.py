@@ -17,7 +17,7 @@ import keras
 from kerasbert.backend import seed_everything, share_batches
 from kerasbert.backend.distribution import is_first_process
 from kerasbert.data import Batches, Corpus, Tokenizer
-from kerasbert.data.files import write_text
+from kerasbert.data.text.files import write_text
 from kerasbert.training import (
     Checkpoints,
     Progress,

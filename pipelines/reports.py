@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from kerasbert.data import Batches
-from kerasbert.data.bucketing import BucketedBatches
+from kerasbert.data.batches.bucketing import BucketedBatches
 from kerasbert.training import Progress
 
 from .examples import Examples

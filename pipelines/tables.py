@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from kerasbert.data.tables import (
+from kerasbert.data.text.tables import (
     TABLES,
     cell_rows,
     decodes,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kerasbert.data.text_to_text import LABELS
+from kerasbert.data.tasks.text_to_text import LABELS
 
 from .labelled import GUESSED, Columns, UsualColumns
 from .tables import Layout

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kerasbert import metrics
-from kerasbert.data import text_to_text
+from kerasbert.data.tasks import text_to_text
 
 from .examples import Examples
 from .scores import classification_scores, regression_scores

@@ -97,7 +97,8 @@ def test_keras_loads_our_models_once_kerasbert_is_imported(tmp_path):
 def test_every_registered_class_is_known_beforehand():
     import keras
 
-    from kerasbert import objectives, registration, tasks  # noqa: F401
+    from kerasbert import objectives, tasks  # noqa: F401
+    from kerasbert.core import registration
 
     known = keras.saving.get_custom_objects()
     ours = {name: cls for name, cls in known.items() if name.startswith("kerasbert>") and isinstance(cls, type)}

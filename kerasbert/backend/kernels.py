@@ -159,7 +159,8 @@ def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
     from jax import numpy as jnp
 
     batch, length, heads, _ = query.shape
-    long = min(length, key.shape[1]) >= LONG_ROW
+    known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # not where Keras traces symbols
+    long = known and min(length, key.shape[1]) >= LONG_ROW
     if not long or bias is not None or jax.default_backend() != "cpu":
         return None
     allowed = None if mask is None else mask.dense(length, key.shape[1])

@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-from ..data.json_files import check_types, read_json, shortened
+from ..data.text.json_files import check_types, read_json, shortened
 
 # Limits of sizes that come from a file, all far above those of published models.
 _LARGEST = {"vocabulary_size": 10_000_000, "max_length": 10_000_000}
@@ -27,6 +27,7 @@ class SavedModel:
     """A `kerasbert.json`. Written as "class": the name under which Keras has registered it, without "kerasbert>"."""
 
     class_name: str | None = None
+    backbone_class: str | None = None
     backbone: dict | None = None
     arguments: dict | None = None
 

@@ -7,9 +7,8 @@ import warnings
 import keras
 import numpy as np
 
-from ..data.json_files import shortened
-from ..models.backbone import Backbone
-from ..models.names import Field, Heads, Part, Tensor
+from ..core.weight_names import Field, Heads, Part, Tensor
+from ..data.text.json_files import shortened
 from ..training.lora import merged_kernels
 from .weight_checks import check_not_quantised, unfit_numbers
 
@@ -33,28 +32,22 @@ _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"
 # === Configs ===
 
 
-def table_of(family, name, model_type):
-    """A table of the family's file; a file of several model types may hold it once for each of them."""
-    table = getattr(family, name, {})
-    return table.get(model_type, table)
-
-
 def read_config(family, stored, source="config.json"):
     """The family's config fields from the json of a `config.json`, which `source` names in messages.
 
     Raises: ValueError when the json asks for something the family's file does not have.
     """
-    aliases = getattr(family, "HUGGINGFACE_ALIASES", {})
-    stored = {**{aliases[name]: value for name, value in stored.items() if name in aliases}, **stored}
-    stored = {**table_of(family, "HUGGINGFACE_DEFAULTS", stored.get("model_type")), **stored}
-    for name, only in getattr(family, "HUGGINGFACE_ONLY", {}).items():
+    layout = family.huggingface
+    stored = {**{layout.aliases[name]: value for name, value in stored.items() if name in layout.aliases}, **stored}
+    stored = {**layout.of_type("defaults", stored.get("model_type")), **stored}
+    for name, only in layout.only.items():
         if stored.get(name, only) != only:
             raise ValueError(
                 f"kerasbert has {stored.get('model_type')} with {name}={only!r} only. "
                 f"Received in config.json: {name}={shortened(stored[name])}."
             )
     fields = {}
-    for ours, entry in family.HUGGINGFACE_CONFIG.items():
+    for ours, entry in layout.config.items():
         if isinstance(entry, Field) and entry.name in stored:
             fields[ours] = _loaded(entry, stored, source)
         elif entry in stored:
@@ -77,20 +70,20 @@ def _loaded(entry, stored, source):
 def config_fields(family, config):
     """{Hugging Face field: value} of a config of the family."""
     fields = {}
-    for ours, entry in family.HUGGINGFACE_CONFIG.items():
+    for ours, entry in family.huggingface.config.items():
         if isinstance(entry, Field):
             fields[entry.name] = entry.save(config)
         else:
             fields[entry] = getattr(config, ours)
     # What another version of transformers reads instead.
-    for name, save in getattr(family, "HUGGINGFACE_WRITTEN", {}).items():
+    for name, save in family.huggingface.written.items():
         fields[name] = save(config)
     return fields
 
 
 def write_config(backbone, architecture, extra=()):
     """The json of `config.json` for a backbone, as transformers 5 and 4 read it."""
-    fields = config_fields(backbone.family(), backbone.config)
+    fields = config_fields(backbone.family, backbone.config)
     return {"architectures": [architecture], **fields, "dtype": "float32", "torch_dtype": "float32", **dict(extra)}
 
 
@@ -99,7 +92,7 @@ def write_config(backbone, architecture, extra=()):
 
 def parts_of(model):
     """The backbone of a model, or itself."""
-    return model if isinstance(model, Backbone) else model.backbone
+    return getattr(model, "backbone", model)
 
 
 def named_variables(model):
@@ -124,7 +117,7 @@ def stored_as(family, path):
         return Tensor(name), name
     layer, _, leaf = path.rpartition("/")
     for target, suffix in ((path, ""), (layer, "." + _LEAVES.get(leaf, leaf))):
-        for ours, entry in family.HUGGINGFACE_NAMES.items():
+        for ours, entry in family.huggingface.names.items():
             numbers = _match(ours, target)
             if numbers is not None:
                 name = entry if isinstance(entry, str) else entry.name
@@ -140,8 +133,7 @@ def _match(pattern, path):
 
 def is_head(family, path):
     """Whether a path belongs to a head, the pooler or another optional part: those may be new, or be left over."""
-    optional = getattr(family, "HUGGINGFACE_OPTIONAL", ())
-    return path.split("/")[0] in {*family.HEADS, "pooler", *optional, *_OWN_PARTS}
+    return path.split("/")[0] in {*family.heads, "pooler", *family.huggingface.optional, *_OWN_PARTS}
 
 
 def to_ours(entry, array, leaf):
@@ -174,14 +166,14 @@ class StoredWeights:
         self.family = family
         self.files = files
         check_not_quantised(files.keys(), files.folder)
-        self.prefix = f"{family.HUGGINGFACE_PREFIX}." if family.HUGGINGFACE_PREFIX else ""
+        self.prefix = f"{family.huggingface.prefix}." if family.huggingface.prefix else ""
         self.bare = not any(name.startswith(self.prefix) for name in files.keys())
         self.names = {}
         for name in files.keys():
             if not _IGNORED.search(name):
                 self.names[self._canonical(name)] = name
         self.untied = []
-        for alias, name in getattr(family, "HUGGINGFACE_TIED", {}).items():
+        for alias, name in family.huggingface.tied.items():
             alias, name = self._canonical(alias), self._canonical(name)
             stored = self.names.pop(alias, None)
             if stored is None:
@@ -197,7 +189,7 @@ class StoredWeights:
 
     def leave_out(self, kind):
         """Forgets the tensors of a kind of head: they are for other labels."""
-        for path, entry in self.family.HUGGINGFACE_NAMES.items():
+        for path, entry in self.family.huggingface.names.items():
             theirs = entry if isinstance(entry, str) else entry.name
             if path.split("/")[0] == kind:
                 self.names = {n: s for n, s in self.names.items() if n != theirs and not n.startswith(f"{theirs}.")}
@@ -215,13 +207,13 @@ class StoredWeights:
 
     def has_layer(self, path):
         """Whether the file holds the layer at one of our paths."""
-        entry = self.family.HUGGINGFACE_NAMES.get(path)
+        entry = self.family.huggingface.names.get(path)
         return entry is not None and any(name.startswith(f"{entry}.") for name in self.names)
 
 
 def implied_by(backbone):
     """{stored name: the name it repeats, or its value} of tensors that are stored though this backbone lacks them."""
-    implied = getattr(backbone.family(), "huggingface_implied", None)
+    implied = backbone.family.huggingface.implied
     return {} if implied is None else implied(backbone.config)
 
 
@@ -263,15 +255,16 @@ def load_weights(model, stored, allow_nan=False):
         variable.assign(array)
     implied = implied_by(parts_of(model))
     left = [name for name in stored.names if name not in taken and name not in implied]
-    unused = getattr(family, "huggingface_unused", lambda config, name: False)
-    unknown = [n for n in left if not (_belongs_to_head(stored, n) or unused(parts_of(model).config, n))]
+    unused = family.huggingface.unused
+    left_out = {name for name in left if unused is not None and unused(parts_of(model).config, name)}
+    unknown = [name for name in left if name not in left_out and not _belongs_to_head(stored, name)]
     problems = [f"  wrong shape: {line}" for line in wrong] + [f"  no weights: {line}" for line in unfit]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
     problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
     if model is not parts_of(model) and not new:
         problems += [f"  untied: {name} differs from what this head shares it with" for name in stored.untied]
     problems += [f"  not what this config implies: {line}" for line in _not_implied(stored, implied)]
-    for head, (name, why) in getattr(family, "HUGGINGFACE_REFUSED", {}).items():
+    for head, (name, why) in family.huggingface.refused.items():
         if name in stored and any(path.startswith(f"{head}/") for path, _, _ in new):
             problems.append(f"  not for this head: {stored.names[name]}; {why}")
     if problems:
@@ -299,7 +292,7 @@ def _belongs_to_head(stored, name):
     """Whether a stored name is a head's or the pooler's by the family's table, or lies outside the backbone."""
     if name.startswith(tuple(f"kerasbert.{part}." for part in _OWN_PARTS)):
         return True
-    for ours, entry in stored.family.HUGGINGFACE_NAMES.items():
+    for ours, entry in stored.family.huggingface.names.items():
         theirs = entry if isinstance(entry, str) else entry.name
         if is_head(stored.family, ours) and (name == theirs or name.startswith(f"{theirs}.")):
             return True
@@ -322,9 +315,9 @@ def _make_new(model, variables, stored):
 def export_weights(model):
     """{stored name: numpy} of a model, as transformers saves it: tied tables left out, the prefix where a head is."""
     backbone = parts_of(model)
-    family = backbone.family()
-    bare = model is backbone or type(model).__name__ in getattr(family, "HUGGINGFACE_BARE", ())
-    prefix = "" if bare or not family.HUGGINGFACE_PREFIX else f"{family.HUGGINGFACE_PREFIX}."
+    family, layout = backbone.family, backbone.family.huggingface
+    bare = model is backbone or type(model).__name__ in layout.bare
+    prefix = "" if bare or not layout.prefix else f"{layout.prefix}."
     tensors, pieces, merged = {}, {}, merged_kernels(model)
     without_pooler = model is not backbone and not model.needs_pooler(family, model.arguments())
     for path, variable in named_variables(model).items():
@@ -332,8 +325,8 @@ def export_weights(model):
             continue
         entry, name = stored_as(family, path)
         if name is None:
-            raise ValueError(f"The layout of {family.HUGGINGFACE_PREFIX} has no name for {path}.")
-        name = name if path.split("/")[0] in {*family.HEADS, *_OWN_PARTS} else prefix + name
+            raise ValueError(f"The layout of {type(backbone).__name__} has no name for {path}.")
+        name = name if path.split("/")[0] in {*family.heads, *_OWN_PARTS} else prefix + name
         array = keras.ops.convert_to_numpy(merged.get(id(variable), variable))
         array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):
@@ -345,9 +338,8 @@ def export_weights(model):
         tensors[name] = np.concatenate(arrays, axis=0 if transposed else -1)
     for name, source in implied_by(backbone).items():
         tensors[prefix + name] = tensors[prefix + source] if isinstance(source, str) else source
-    for alias, name in getattr(family, "HUGGINGFACE_TIED", {}).items():
+    for alias, name in family.huggingface.tied.items():
         if name in tensors and alias == name.removesuffix("bias") + "decoder.bias":
             tensors[alias] = tensors[name]  # transformers 4 has models that read either of the two
-    spelling = getattr(family, "huggingface_spelling", None)
-    spelling = {} if spelling is None else spelling(backbone.config)
+    spelling = {} if layout.spelling is None else layout.spelling(backbone.config)
     return {spelling.get(name, name): array for name, array in tensors.items()}

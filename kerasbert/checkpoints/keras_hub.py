@@ -8,8 +8,8 @@ import dataclasses
 
 import numpy as np
 
-from ..data.json_files import check_types
-from ..models import FAMILIES
+from ..core.family import FAMILIES
+from ..data.text.json_files import check_types
 from . import huggingface
 from .fields import checked_config
 
@@ -152,7 +152,7 @@ def as_huggingface(stored, path):
     unknown = set(given) - set(preset.fields.values())
     if unknown:
         raise ValueError(f"kerasbert does not know these arguments of {stored['class_name']}: {sorted(unknown)}.")
-    family = FAMILIES[preset.model_type].family()
+    family = FAMILIES[preset.model_type].family
     return huggingface.config_fields(family, _config(preset, given, path))
 
 
@@ -166,7 +166,7 @@ def _preset(stored):
 def _config(preset, given, path):
     fields = {ours: given[theirs] for ours, theirs in preset.fields.items() if theirs in given}
     fields |= {**preset.fixed, "model_type": preset.model_type}
-    return checked_config(FAMILIES[preset.model_type].CONFIG, fields, path, preset.fields)
+    return checked_config(FAMILIES[preset.model_type].family.config, fields, path, preset.fields)
 
 
 # === Weights ===
@@ -187,7 +187,7 @@ class PresetFiles:
 
         preset = _preset(stored)
         self.folder, self.path = folder, folder / WEIGHTS
-        self.family = FAMILIES[preset.model_type].family()
+        self.family = FAMILIES[preset.model_type].family
         self.config = _config(preset, stored["config"], folder / "config.json")
         if not (folder / WEIGHTS).exists():
             raise FileNotFoundError(f"A KerasHub preset holds {WEIGHTS}. Received: {folder} without it.")

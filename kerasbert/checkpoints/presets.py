@@ -5,19 +5,17 @@ and `kerasbert.json` for what the layout cannot say.
 """
 
 import contextlib
-import importlib
 import inspect
 import re
 from pathlib import Path
 
 import keras
 
-from ..data.json_files import read_json, shortened
-from ..data.tokenizers import Tokenizer
-from ..models import FAMILIES
-from ..models.backbone import Backbone
-from ..models.construction import leaving_nothing_behind, zero_weights
-from ..models.trainable import Trainable
+from ..core.family import FAMILIES, find_size, size_names
+from ..core.initializers import leaving_nothing_behind, zero_weights
+from ..core.registration import Deferred
+from ..data.text.json_files import read_json, shortened
+from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub
 from .fields import check_config_file, checked_config
 from .fields import read_saved as _saved
@@ -40,10 +38,9 @@ def find_folder(path, revision=None, token=None):
         if Path(path).name != str(path):
             hub = f". A model of the hub is hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
             raise FileNotFoundError(f"There is no folder {path}{hub}")
-        known = sorted(size for module in _modules() for size in module.SIZES)
         raise FileNotFoundError(
-            f"A preset is a folder, hf://org/name, or a size ({', '.join(known)}). Received: {str(path)!r}, which is "
-            "none of them."
+            f"A preset is a folder, hf://org/name, or a size ({', '.join(size_names())}). Received: {str(path)!r}, "
+            "which is none of them."
         )
     return Path(path)
 
@@ -73,10 +70,6 @@ def _opened(folder):
     return stored, lambda: TensorFiles(folder)
 
 
-def _modules():
-    return {id(cls.family()): cls.family() for cls in FAMILIES.values()}.values()
-
-
 def _family_class(cls, stored, folder):
     model_type = stored.get("model_type")
     if model_type not in FAMILIES:
@@ -86,12 +79,25 @@ def _family_class(cls, stored, folder):
             + (" The first configs have none: write it into the file." if model_type is None else "")
         )
     found = FAMILIES[model_type]
-    if cls is not None and cls is not Backbone and not issubclass(found, cls):
+    if _is_any_family(cls):
+        return _saved_class(folder, found)
+    if not (issubclass(found, cls) or issubclass(cls, found)):
         raise ValueError(
             f"{cls.__name__}.from_preset needs a folder of its family. Received: {folder} with model_type "
             f"{model_type!r}. Use {found.__name__} or Backbone."
         )
-    return found
+    return cls
+
+
+def _is_any_family(cls):
+    """Whether a class is `Backbone` itself, or a base of several families, which have no record."""
+    return cls is None or cls.family is None
+
+
+def _saved_class(folder, found):
+    """The class of the backbone that was saved, where that is a subclass of its family's."""
+    name = _saved(folder).get("backbone_class")
+    return found if name is None else _class_named(name, folder, found)
 
 
 # === Loading ===
@@ -103,22 +109,24 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
     sized = _sized(path)
     if sized is not None:
         family, size = sized
-        if cls is not Backbone and not issubclass(family, cls):
-            raise ValueError(f"{path!r} is a size of {family.__name__}. Received by: {cls.__name__}.from_preset.")
+        if not _is_any_family(cls):
+            if not (issubclass(family, cls) or issubclass(cls, family)):
+                raise ValueError(f"{path!r} is a size of {family.__name__}. Received by: {cls.__name__}.from_preset.")
+            family = cls
         if load_weights:
             raise ValueError(
                 f"{path!r} is a size of the paper, without weights. Use {family.__name__}.from_preset({path!r}, "
                 "load_weights=False) for random ones, or give a folder."
             )
         arguments, fields = _split(family, overrides)
-        return family(family.CONFIG(**{**size, **fields}), dtype=dtype, **arguments)
+        return family(family.family.config(**{**size, **fields}), dtype=dtype, **arguments)
     folder = _find_model(cls, path, revision, token)
     stored, open_files = _opened(folder)
     if stored.get("model_type") is None:  # as in the first configs: the class must say it
-        stored["model_type"] = getattr(cls.CONFIG, "model_type", None)
+        stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
-    weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
+    weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
     config = _config(family, stored, fields, weights, folder)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **arguments)
@@ -135,8 +143,8 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         family = _sized(path)[0]
         needed = _needed_fields(cls, family)
         if _takes_pooler(family):
-            needed = {**needed, "pooler": cls.needs_pooler(family.family(), own)}
-        return cls(load_backbone(Backbone, path, load_weights, dtype, **{**needed, **rest}), **own)
+            needed = {**needed, "pooler": cls.needs_pooler(family.family, own)}
+        return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **own)
     own, rest = _own_and_rest(cls, overrides)
     folder, own = cls.open_folder(_find_model(cls, path, revision, token), own)
     stored, open_files = _opened(folder)
@@ -156,9 +164,9 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         own["tokenizer"] = load_tokenizer(folder)
     rest = {**_own_arguments(family, folder), **_needed_fields(cls, family), **rest}
     if _takes_pooler(family) and "pooler" not in overrides:
-        rest["pooler"] = cls.needs_pooler(family.family(), own)
+        rest["pooler"] = cls.needs_pooler(family.family, own)
     arguments, fields = _split(family, rest)
-    weights = huggingface.StoredWeights(family.family(), open_files()) if load_weights else None
+    weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
     config = _config(family, stored, fields, weights, folder)
@@ -182,26 +190,34 @@ def load(path, **arguments):
         stored, _ = _opened(folder)
         family = _family_class(None, stored, folder)
         architecture = (stored.get("architectures") or [None])[0]
-        classes = huggingface.table_of(family.family(), "HUGGINGFACE_CLASSES", stored["model_type"])
+        classes = family.family.huggingface.of_type("classes", stored["model_type"])
         names = {theirs: ours for ours, theirs in classes.items()}  # of several, the last
         name = names.get(architecture, "Backbone")
         name, _, options = name.partition(" with ")
         if options and name != "Backbone":
             arguments = {options: True, **arguments}
     if name == "Backbone":
-        return Backbone.from_preset(folder, **arguments)
+        return load_backbone(None, folder, **arguments)
     return _class_named(name, folder).from_preset(folder, **arguments)
 
 
-def _class_named(name, folder):
-    """The objective or task that Keras has registered under a name; "kerasbert>" may be left out."""
-    for module in ("objectives", "tasks"):
-        importlib.import_module(f"kerasbert.{module}")
+def _class_named(name, folder, base=None):
+    """The class that Keras has registered under a name; "kerasbert>" may be left out.
+
+    A `base` is a backbone that it must be a subclass of; without one, it must be an objective or a task.
+    """
     cls = keras.saving.get_registered_object(name if ">" in name else f"kerasbert>{name}")
-    if not (isinstance(cls, type) and issubclass(cls, Trainable)):
+    if isinstance(cls, Deferred):
+        cls = cls.resolve()
+    if base is None:
+        fits = isinstance(cls, type) and hasattr(cls, "trains_backbone")
+    else:
+        fits = isinstance(cls, type) and issubclass(cls, base)
+    if not fits:
+        what = "objective or task" if base is None else f"subclass of {base.__name__}"
         raise ValueError(
-            f"{folder} says that it holds a {shortened(name)}, which is no objective or task of this version of "
-            "kerasbert. If it is one of yours, import it first, so that Keras knows it."
+            f"{folder} says that it holds a {shortened(name)}, which is no {what} of this version of kerasbert. "
+            "If it is one of yours, import it first, so that Keras knows it."
         )
     return cls
 
@@ -221,10 +237,8 @@ def load_tokenizer(folder):
 
 
 def _sized(path):
-    for cls in FAMILIES.values():
-        if str(path) in cls.family().SIZES and not Path(path).is_dir():
-            return cls, cls.family().SIZES[str(path)]
-    return None
+    cls = find_size(str(path))
+    return None if cls is None or Path(path).is_dir() else (cls, cls.family.sizes[str(path)])
 
 
 def _takes_pooler(family):
@@ -246,7 +260,7 @@ def _own_and_rest(cls, overrides):
 def _split(family, overrides):
     """Overrides as (arguments of the class, fields of its config)."""
     own = set(inspect.signature(family.__init__).parameters) - {"self", "config", "kwargs"} | {"name"}
-    fields = set(family.CONFIG.__dataclass_fields__)
+    fields = set(family.family.config.__dataclass_fields__)
     unknown = set(overrides) - own - fields
     if unknown:
         raise ValueError(
@@ -261,16 +275,16 @@ def _split(family, overrides):
 
 def _needed_fields(cls, family):
     """Fields of the config that a class of models needs in this family."""
-    return getattr(family.family(), "NEEDED_FIELDS", {}).get(cls.__name__, {})
+    return family.family.needed_fields.get(cls.__name__, {})
 
 
 def _config(family, stored, fields, weights, folder):
     """The config of a folder: what its json says, what its tensors say (None: not asked), and fields given."""
-    told = getattr(family.family(), "huggingface_fields", None)
+    record, path = family.family, folder / "config.json"
+    told = record.huggingface.fields
     told = {} if told is None or weights is None else told(weights)
-    path, module = folder / "config.json", family.family()
-    values = {**huggingface.read_config(module, stored, path), **told, **fields}
-    config = checked_config(family.CONFIG, values, path, module.HUGGINGFACE_CONFIG)
+    values = {**huggingface.read_config(record, stored, path), **told, **fields}
+    config = checked_config(record.config, values, path, record.huggingface.config)
     if weights is not None:
         check_sizes(config, weights)
     return config
@@ -284,17 +298,19 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     backbone = huggingface.parts_of(model)
-    family = backbone.family()
+    family = backbone.family
     registered = keras.saving.get_registered_name(type(model))
     name = "Backbone" if model is backbone else registered.removeprefix("kerasbert>")
     extra = {} if model is backbone else model.config_extras()
     variant = model.variant()
-    classes = huggingface.table_of(family, "HUGGINGFACE_CLASSES", backbone.config.model_type)
+    classes = family.huggingface.of_type("classes", backbone.config.model_type)
     architecture = classes.get(variant, classes["Backbone"])
     write_tensors(folder, huggingface.export_weights(model), max_shard_size)
     write_json(folder / "config.json", huggingface.write_config(backbone, architecture, extra.items()))
     arguments = {key: value for key, value in backbone.get_config().items() if key not in ("config", "name", "dtype")}
     saved = {"class": name, "backbone": arguments}
+    if FAMILIES.get(backbone.config.model_type) is not type(backbone):
+        saved["backbone_class"] = keras.saving.get_registered_name(type(backbone)).removeprefix("kerasbert>")
     if model is not backbone:
         saved["arguments"] = model.arguments()
         if model.tokenizer is not None:

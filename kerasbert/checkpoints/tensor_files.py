@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.json_files import check_types, inside, read_json, shortened
+from ..data.text.json_files import check_types, inside, read_json, shortened
 from .torch_files import TorchFile
 
 WEIGHTS = "model.safetensors"

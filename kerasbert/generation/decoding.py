@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from ..backend.compilation import compiled, recorded
-from ..models.backbone import checked_inputs
+from ..core.inputs import checked_inputs
 from .cache import repeat_rows
 from .search import NUMBERS, BeamSearch, Sampling
 

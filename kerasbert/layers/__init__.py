@@ -1,1 +1,52 @@
-"""Parts that know no model."""
+"""Parts that know no model: what a family outside this package is built of as well."""
+
+from .attention import MultiHeadAttention, attend
+from .cache import advanced, caches_of, causal_inputs, empty_cache
+from .composite import Composite
+from .dense import Dense, tied_logits
+from .dropout import Dropout
+from .embeddings import first_tokens, gather_positions, last_tokens, mean_tokens
+from .extras import Extras
+from .feed_forward import FeedForward, GatedFeedForward
+from .heads import (
+    FirstTokenClassifier,
+    LastTokenHead,
+    MaskedLMHead,
+    PooledClassifier,
+    SpanBoundaryHead,
+    TiedLMHead,
+    TokenHead,
+)
+from .masks import AttentionMask
+from .positions import Rotation, sinusoidal_table, token_positions
+
+__all__ = [
+    "AttentionMask",
+    "Composite",
+    "Dense",
+    "Dropout",
+    "Extras",
+    "FeedForward",
+    "FirstTokenClassifier",
+    "GatedFeedForward",
+    "LastTokenHead",
+    "MaskedLMHead",
+    "MultiHeadAttention",
+    "PooledClassifier",
+    "Rotation",
+    "SpanBoundaryHead",
+    "TiedLMHead",
+    "TokenHead",
+    "advanced",
+    "attend",
+    "caches_of",
+    "causal_inputs",
+    "empty_cache",
+    "first_tokens",
+    "gather_positions",
+    "last_tokens",
+    "mean_tokens",
+    "sinusoidal_table",
+    "tied_logits",
+    "token_positions",
+]

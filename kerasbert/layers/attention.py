@@ -4,11 +4,11 @@ Einsum letters, package-wide: b batch, q query, k key, h heads, d head size, m m
 r relative.
 """
 
-import keras
 from keras import ops
 
 from ..backend import kernels
 from .cache import write
+from .composite import Composite
 from .dense import Dense
 from .dropout import Dropout
 from .extras import Extras
@@ -69,7 +69,7 @@ def attention_scores(query, key, mask=None, bias=None, scale=None):
     return scores
 
 
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Composite):
     """Attention in `num_heads` subspaces, then a dense output layer.
 
     Args:

@@ -45,3 +45,8 @@ def causal_inputs(inputs, cache=None):
 def advanced(mask, length, blocks):
     """The cache after a call on `length` tokens with the mask of `causal_inputs`; `blocks` are their caches now."""
     return {"start": mask.query_start + length, "real": mask.padding_mask, "blocks": blocks}
+
+
+def caches_of(cache):
+    """i -> the argument `cache` of block i, for `run_blocks`; without a cache it is None."""
+    return lambda i: {"cache": None if cache is None else cache["blocks"][i]}

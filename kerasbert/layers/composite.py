@@ -1,14 +1,15 @@
-"""Layers of layers that Keras cannot build by itself."""
+"""Layers of layers, which build themselves in their first call."""
 
 import keras
 
 
 class Composite(keras.layers.Layer):
-    """A layer that has no weights but those of its parts, which build themselves in the first call.
+    """A layer that has no weights but those of its parts, which the first call builds.
 
-    Keras tries to build such a layer by a call on shapes, and warns where that fails: where an argument is a pair of
-    tensors, or an object such as an `AttentionMask` comes along with more than one tensor.
+    Without a `build`, Keras would first call it on symbols to build its parts, and each part again on symbols inside:
+    the time is that of the call times the depth of the layers. It also warns where such a call fails, as on a pair of
+    tensors.
     """
 
-    def build(self, x_shape=None):
-        """Nothing of its own."""
+    def build(self, input_shape=None):
+        """The parts build themselves."""

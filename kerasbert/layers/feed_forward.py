@@ -4,6 +4,7 @@ import functools
 
 import keras
 
+from .composite import Composite
 from .dense import Dense
 from .dropout import Dropout
 
@@ -38,7 +39,7 @@ def activation_function(name):
     return ACTIVATIONS[name]
 
 
-class FeedForward(keras.layers.Layer):
+class FeedForward(Composite):
     """W2 act(W1 x): two dense layers with an activation between, applied to each position.
 
     Args:
@@ -79,7 +80,7 @@ class FeedForward(keras.layers.Layer):
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
-class GatedFeedForward(keras.layers.Layer):
+class GatedFeedForward(Composite):
     """W3 (act(W1 x) * W2 x): one of the two inner layers passes the activation and is multiplied by the other.
 
     Shazeer 2020, arXiv 2002.05202: GeGLU with gelu, SwiGLU with silu.

@@ -6,6 +6,7 @@ A fine-tuning head is called with the outputs of its backbone; a vocabulary head
 import keras
 from keras import ops
 
+from .composite import Composite
 from .dense import Dense, tied_logits
 from .dropout import Dropout
 from .feed_forward import activation_function
@@ -112,7 +113,7 @@ class SpanBoundaryHead(keras.layers.Layer):
         return tied_logits(x, table, self.bias)
 
 
-class PooledClassifier(keras.layers.Layer):
+class PooledClassifier(Composite):
     """Dropout and one dense layer on the pooled sequence (BERT's classifier, its next-sentence and its choice head).
 
     Args:
@@ -141,7 +142,7 @@ class PooledClassifier(keras.layers.Layer):
         return self.dense(self.dropout(outputs["pooled_output"]))
 
 
-class FirstTokenClassifier(keras.layers.Layer):
+class FirstTokenClassifier(Composite):
     """A dense layer and its activation on the first token in place of a pooler, then dropout and the output layer.
 
     RoBERTa's classifier (tanh), ELECTRA's (gelu) and DistilBERT's (ReLU).
@@ -197,7 +198,7 @@ class LastTokenClassifier(FirstTokenClassifier):
     reads = "last_output"
 
 
-class TokenHead(keras.layers.Layer):
+class TokenHead(Composite):
     """Dropout and one dense layer on every token (tagging; with two outputs and no dropout, start and end of a span).
 
     Args:
@@ -220,7 +221,7 @@ class TokenHead(keras.layers.Layer):
         return self.dense(self.dropout(outputs["sequence_output"]))
 
 
-class TokenTableHead(keras.layers.Layer):
+class TokenTableHead(Composite):
     """Scores over the vocabulary by the transposed token table alone (Radford et al. 2018).
 
     Call:
@@ -244,7 +245,7 @@ class TiedLMHead(keras.layers.Layer):
         return tied_logits(x, table, self.bias)
 
 
-class LastTokenHead(keras.layers.Layer):
+class LastTokenHead(Composite):
     """Dropout and one dense layer on the last token, the only one that has seen the whole text in a causal model.
 
     Args:
@@ -274,7 +275,7 @@ class LastTokenHead(keras.layers.Layer):
         return self.dense(self.dropout(outputs["last_output"]))
 
 
-class HeadTransform(keras.layers.Layer):
+class HeadTransform(Composite):
     """Dense, activation, layer norm: what the heads of ModernBERT begin with.
 
     Args:
@@ -323,7 +324,7 @@ class TransformedTableHead(keras.layers.Layer):
         return tied_logits(self.transform(x), table, self.bias if self.use_bias else None)
 
 
-class TransformedHead(keras.layers.Layer):
+class TransformedHead(Composite):
     """Scores of labels: a transform, dropout, and a dense layer on one of the outputs of the backbone.
 
     Args:

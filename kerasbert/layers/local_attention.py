@@ -26,7 +26,7 @@ def in_blocks(query, key, value, mask):
     """
     length = query.shape[1]
     others = [name for name in mask.__dataclass_fields__ if name not in PARTS and getattr(mask, name) is not None]
-    if mask.window is None or others or length is None or length != key.shape[1]:
+    if mask.window is None or others or not isinstance(length, int) or length != key.shape[1]:
         return None
     size = max(mask.window, SHORTEST_BLOCK)
     if length < ENOUGH_BLOCKS * size:

@@ -10,7 +10,13 @@ import dataclasses
 import keras
 import numpy as np
 
+from ..core.backbone import Backbone
+from ..core.blocks import BlockOutputs
+from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import truncated_normal
+from ..core.weight_names import Field
 from ..layers.attention import MultiHeadAttention
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
@@ -19,8 +25,6 @@ from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
-from .backbone import Backbone, truncated_normal
-from .names import Field
 
 # === Config ===
 
@@ -101,7 +105,7 @@ SIZES = {
 # A layer is two blocks, because what the paper shares is the one or the other, each with its norm.
 
 
-class AlbertAttentionBlock(keras.layers.Layer):
+class AlbertAttentionBlock(Composite):
     """Attention, added to its input and normalised after (post-norm): the first half of a layer.
 
     Args:
@@ -134,7 +138,7 @@ class AlbertAttentionBlock(keras.layers.Layer):
         return self.norm(x + self.dropout(y)), extras
 
 
-class AlbertFeedForwardBlock(keras.layers.Layer):
+class AlbertFeedForwardBlock(Composite):
     """Feed-forward, added to its input and normalised after (post-norm): the second half of a layer.
 
     Args:
@@ -184,7 +188,6 @@ class Albert(Backbone):
         (n + 1 of (b, s, m), with n = num_layers * num_inner_layers) and `attention_weights` (n of (b, h, s, s)).
     """
 
-    CONFIG = AlbertConfig
     pair_rows = "sentence_order"
     has_output_positions = True
 
@@ -231,7 +234,7 @@ class Albert(Backbone):
         x = self.embedding_projection(x) if self.embedding_projection else x
 
         mask = AttentionMask.from_inputs(inputs)
-        states, weights = [x], []
+        states, all_extras = [x], []
         needed = needed_positions(inputs, output_positions)
         for i in range(self.config.num_layers):
             attentions, feed_forwards = self._copy(self.attentions, i), self._copy(self.feed_forwards, i)
@@ -240,17 +243,13 @@ class Albert(Backbone):
                 positions = needed if last else None
                 x, extras = attention(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
                 x, _ = feed_forward(x)
-                weights.append(extras.weights)
+                all_extras.append(extras)
                 states.append(x)
 
         x, first = needed_tokens(x, inputs, output_positions)
-        outputs = {"sequence_output": x}
-        outputs["pooled_output"] = None if first is None or self.pooler is None else self.pooler(first)
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        pooled = None if first is None or self.pooler is None else self.pooler(first)
+        found = BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)
+        return {"sequence_output": x, "pooled_output": pooled, **found}
 
     @property
     def blocks(self):
@@ -295,8 +294,6 @@ HEADS = {
     "choice": lambda config, **own: _classifier(1, config, own),
 }
 
-POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # those that need the pooler
-
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
@@ -327,28 +324,6 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-# What transformers means by a config.json that does not say: xxlarge, and always a projection.
-HUGGINGFACE_DEFAULTS = {
-    "hidden_size": 4_096,
-    "num_attention_heads": 64,
-    "intermediate_size": 16_384,
-    "embedding_projection": True,
-}
-
-HUGGINGFACE_ONLY = {"position_embedding_type": "absolute"}
-
-HUGGINGFACE_CLASSES = {
-    "Backbone": "AlbertModel",
-    "MaskedLM": "AlbertForMaskedLM",
-    "MaskedLM with sentence_pair": "AlbertForPreTraining",
-    "TextClassifier": "AlbertForSequenceClassification",
-    "TokenClassifier": "AlbertForTokenClassification",
-    "QuestionAnswerer": "AlbertForQuestionAnswering",
-    "MultipleChoice": "AlbertForMultipleChoice",
-}
-
-HUGGINGFACE_PREFIX = "albert"
-
 _LAYER = "encoder.albert_layer_groups.{i}.albert_layers.{j}"
 
 HUGGINGFACE_NAMES = {
@@ -376,11 +351,6 @@ HUGGINGFACE_NAMES = {
     "choice/dense": "classifier",
 }
 
-HUGGINGFACE_TIED = {
-    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-    "predictions.decoder.bias": "predictions.bias",
-}
-
 
 def huggingface_implied(config):
     """Tensors that transformers wants and this backbone does without: repetitions, and a projection that does nothing.
@@ -398,3 +368,31 @@ def huggingface_implied(config):
                 for leaf in ("weight", "bias"):
                     implied[f"{name.format(i=i, j=j)}.{leaf}"] = f"{name.format(i=0, j=j)}.{leaf}"
     return implied
+
+
+register_family(
+    Albert,
+    Family(
+        config=AlbertConfig,
+        model_types=("albert",),
+        sizes=SIZES,
+        heads=HEADS,
+        pooled_heads=frozenset({"sentence_pair", "classifier", "choice"}),  # those that need the pooler
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only={"position_embedding_type": "absolute"},
+            # What transformers means by a config.json that does not say: xxlarge, and always a projection.
+            defaults=dict(
+                hidden_size=4_096, num_attention_heads=64, intermediate_size=16_384, embedding_projection=True
+            ),
+            classes={**transformers_classes("Albert"), "MaskedLM with sentence_pair": "AlbertForPreTraining"},
+            prefix="albert",
+            names=HUGGINGFACE_NAMES,
+            tied={
+                "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+                "predictions.decoder.bias": "predictions.bias",
+            },
+            implied=huggingface_implied,
+        ),
+    ),
+)

@@ -9,7 +9,12 @@ import dataclasses
 
 import keras
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import truncated_normal
 from ..layers.attention import MultiHeadAttention
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
@@ -17,7 +22,6 @@ from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, SpanBoundaryHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
-from .backbone import Backbone, truncated_normal
 
 # === Config ===
 
@@ -64,7 +68,7 @@ SIZES = {
 # === Block ===
 
 
-class BertBlock(keras.layers.Layer):
+class BertBlock(Composite):
     """Attention and feed-forward, each added to its input and normalised after (post-norm).
 
     Args:
@@ -135,7 +139,6 @@ class Bert(Backbone):
         (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
     """
 
-    CONFIG = BertConfig
     has_output_positions = True
 
     def __init__(self, config, pooler=True, **kwargs):
@@ -171,23 +174,16 @@ class Bert(Backbone):
         x = x + self.position_embedding(token_positions(inputs))
         x = self.embedding_dropout(self.embedding_norm(x))
 
-        mask = AttentionMask.from_inputs(inputs)
-        states, weights = [x], []
-        needed = needed_positions(inputs, output_positions)
-        for i, block in enumerate(self.blocks):
-            positions = needed if i == len(self.blocks) - 1 else None
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            weights.append(extras.weights)
-            states.append(x)
-
-        x, first = needed_tokens(x, inputs, output_positions)
-        outputs = {"sequence_output": x}
-        outputs["pooled_output"] = None if first is None or self.pooler is None else self.pooler(first)
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            last={"positions": needed_positions(inputs, output_positions)},
+            attention_mask=AttentionMask.from_inputs(inputs),
+            return_weights=attention_weights,
+        )
+        x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
+        pooled = None if first is None or self.pooler is None else self.pooler(first)
+        return {"sequence_output": x, "pooled_output": pooled, **blocks.requested(hidden_states, attention_weights)}
 
     def get_config(self):
         return {**super().get_config(), "pooler": self.pooler is not None}
@@ -251,22 +247,6 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-# What a config may ask for that this file does not have: any other value is refused.
-HUGGINGFACE_ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-
-HUGGINGFACE_CLASSES = {
-    "Backbone": "BertModel",
-    "SpanBoundary": "BertForMaskedLM",
-    "MaskedLM": "BertForMaskedLM",  # the last of one name is how a folder without more is read
-    "MaskedLM with sentence_pair": "BertForPreTraining",
-    "TextClassifier": "BertForSequenceClassification",
-    "TokenClassifier": "BertForTokenClassification",
-    "QuestionAnswerer": "BertForQuestionAnswering",
-    "MultipleChoice": "BertForMultipleChoice",
-}
-
-HUGGINGFACE_PREFIX = "bert"
-
 HUGGINGFACE_NAMES = {
     "token_embedding": "embeddings.word_embeddings",
     "position_embedding": "embeddings.position_embeddings",
@@ -301,3 +281,26 @@ HUGGINGFACE_TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+
+register_family(
+    Bert,
+    Family(
+        config=BertConfig,
+        model_types=("bert",),
+        sizes=SIZES,
+        heads=HEADS,
+        pooled_heads=frozenset(POOLED_HEADS),
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+            classes={
+                "SpanBoundary": "BertForMaskedLM",
+                **transformers_classes("Bert"),
+                "MaskedLM with sentence_pair": "BertForPreTraining",
+            },
+            prefix="bert",
+            names=HUGGINGFACE_NAMES,
+            tied=HUGGINGFACE_TIED,
+        ),
+    ),
+)

@@ -9,14 +9,18 @@ import dataclasses
 
 import keras
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import normal
 from ..layers.attention import MultiHeadAttention
+from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import sinusoidal_table, token_positions
-from .backbone import Backbone, normal
 
 # === Config ===
 
@@ -56,7 +60,7 @@ SIZES = {
 # === Block ===
 
 
-class DistilBertBlock(keras.layers.Layer):
+class DistilBertBlock(Composite):
     """BERT's post-norm block without dropout on the output of attention.
 
     Args:
@@ -120,7 +124,6 @@ class DistilBert(Backbone):
         `first_output` is (b, n, m), and without `first_positions` None.
     """
 
-    CONFIG = DistilBertConfig
     has_output_positions = True
 
     def __init__(self, config, **kwargs):
@@ -153,22 +156,15 @@ class DistilBert(Backbone):
         x = self.token_embedding(inputs["token_ids"]) + self.position_embedding(token_positions(inputs))
         x = self.embedding_dropout(self.embedding_norm(x))
 
-        mask = AttentionMask.from_inputs(inputs)
-        states, weights = [x], []
-        needed = needed_positions(inputs, output_positions)
-        for i, block in enumerate(self.blocks):
-            positions = needed if i == len(self.blocks) - 1 else None
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            weights.append(extras.weights)
-            states.append(x)
-
-        x, first = needed_tokens(x, inputs, output_positions)
-        outputs = {"sequence_output": x, "first_output": first}
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            last={"positions": needed_positions(inputs, output_positions)},
+            attention_mask=AttentionMask.from_inputs(inputs),
+            return_weights=attention_weights,
+        )
+        x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
+        return {"sequence_output": x, "first_output": first, **blocks.requested(hidden_states, attention_weights)}
 
 
 # === Heads ===
@@ -202,8 +198,6 @@ HEADS = {
     "choice": lambda config, **own: _first_token_classifier(config, 1, **own),
 }
 
-POOLED_HEADS = set()
-
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
@@ -223,17 +217,6 @@ HUGGINGFACE_CONFIG = {
     "pad_id": "pad_token_id",
     "model_type": "model_type",
 }
-
-HUGGINGFACE_CLASSES = {
-    "Backbone": "DistilBertModel",
-    "MaskedLM": "DistilBertForMaskedLM",
-    "TextClassifier": "DistilBertForSequenceClassification",
-    "TokenClassifier": "DistilBertForTokenClassification",
-    "QuestionAnswerer": "DistilBertForQuestionAnswering",
-    "MultipleChoice": "DistilBertForMultipleChoice",
-}
-
-HUGGINGFACE_PREFIX = "distilbert"
 
 HUGGINGFACE_NAMES = {
     "token_embedding": "embeddings.word_embeddings",
@@ -258,4 +241,20 @@ HUGGINGFACE_NAMES = {
     "choice/project": "classifier",
 }
 
-HUGGINGFACE_TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
+
+register_family(
+    DistilBert,
+    Family(
+        config=DistilBertConfig,
+        model_types=("distilbert",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            classes=transformers_classes("DistilBert"),
+            prefix="distilbert",
+            names=HUGGINGFACE_NAMES,
+            tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+        ),
+    ),
+)

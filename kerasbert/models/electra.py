@@ -10,6 +10,11 @@ import dataclasses
 
 import keras
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import truncated_normal
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import needed_positions, needed_tokens
@@ -17,7 +22,6 @@ from ..layers.feed_forward import activation_function
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
-from .backbone import Backbone, truncated_normal
 from .bert import BertBlock
 
 # === Config ===
@@ -87,7 +91,6 @@ class Electra(Backbone):
         `attention_weights` (num_layers of (b, h, s, s)).
     """
 
-    CONFIG = ElectraConfig
     has_output_positions = True
 
     def __init__(self, config, embeddings=None, **kwargs):
@@ -112,23 +115,16 @@ class Electra(Backbone):
         x = self.embedding_dropout(self.embedding_norm(x))
         x = self.embedding_projection(x) if self.embedding_projection else x
 
-        mask = AttentionMask.from_inputs(inputs)
-        states, weights = [x], []
-        needed = needed_positions(inputs, output_positions)
-        for i, block in enumerate(self.blocks):
-            positions = needed if i == len(self.blocks) - 1 else None
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            weights.append(extras.weights)
-            states.append(x)
-
-        x, first = needed_tokens(x, inputs, output_positions)
-        outputs = {"sequence_output": x, "first_output": first}
-        outputs["pooled_output"] = outputs["first_output"]
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            last={"positions": needed_positions(inputs, output_positions)},
+            attention_mask=AttentionMask.from_inputs(inputs),
+            return_weights=attention_weights,
+        )
+        x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
+        outputs = {"sequence_output": x, "first_output": first, "pooled_output": first}
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     @property
     def embeddings(self):
@@ -161,7 +157,7 @@ def _checked(embeddings, config):
 # === Heads ===
 
 
-class ReplacedTokenHead(keras.layers.Layer):
+class ReplacedTokenHead(Composite):
     """The discriminator's answer for every token: dense, activation, one output.
 
     Args:
@@ -218,8 +214,6 @@ HEADS = {
     ),
 }
 
-POOLED_HEADS = set()  # there is no pooler
-
 # === Hugging Face ===
 
 HUGGINGFACE_CONFIG = {
@@ -252,18 +246,6 @@ HUGGINGFACE_ONLY = {
     "summary_activation": "gelu",
 }
 
-HUGGINGFACE_CLASSES = {
-    "Backbone": "ElectraModel",
-    "MaskedLM": "ElectraForMaskedLM",
-    "Discriminator": "ElectraForPreTraining",
-    "TextClassifier": "ElectraForSequenceClassification",
-    "TokenClassifier": "ElectraForTokenClassification",
-    "QuestionAnswerer": "ElectraForQuestionAnswering",
-    "MultipleChoice": "ElectraForMultipleChoice",
-}
-
-HUGGINGFACE_PREFIX = "electra"
-
 HUGGINGFACE_NAMES = {
     "token_embedding": "embeddings.word_embeddings",
     "position_embedding": "embeddings.position_embeddings",
@@ -291,5 +273,22 @@ HUGGINGFACE_NAMES = {
     "choice/project": "classifier",
 }
 
-# Names for the same tensor: files hold one or both.
-HUGGINGFACE_TIED = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
+
+register_family(
+    Electra,
+    Family(
+        config=ElectraConfig,
+        model_types=("electra",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only=HUGGINGFACE_ONLY,
+            classes={**transformers_classes("Electra"), "Discriminator": "ElectraForPreTraining"},
+            prefix="electra",
+            names=HUGGINGFACE_NAMES,
+            # Names for the same tensor: files hold one or both.
+            tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
+        ),
+    ),
+)

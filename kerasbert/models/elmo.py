@@ -11,12 +11,15 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import glorot_uniform, normal, uniform
+from ..core.weight_names import Tensor
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
 from ..layers.recurrence import scan_tokens
-from .backbone import Backbone, glorot_uniform, normal, uniform
-from .names import Tensor
 from .word_vectors import MeanHead, all_real
 
 # === Config ===
@@ -58,7 +61,7 @@ SIZES = {"elmo": dict()}
 # === Words from characters ===
 
 
-class CharacterEncoder(keras.layers.Layer):
+class CharacterEncoder(Composite):
     """Convolutions over the characters of a word, their largest values, highways, a projection.
 
     Kim et al. 2015, arXiv 1508.06615, and Srivastava et al. 2015, arXiv 1505.00387: y = g relu(W x + b) + (1 - g) x.
@@ -168,7 +171,6 @@ class Elmo(Backbone):
         (b, s).
     """
 
-    CONFIG = ElmoConfig
     learned_positions = False
 
     def __init__(self, config, **kwargs):
@@ -274,7 +276,7 @@ class ScalarMix(keras.layers.Layer):
         return ops.cast((x - mean) * ops.rsqrt(variance + 1e-12), dtype)
 
 
-class MixHead(keras.layers.Layer):
+class MixHead(Composite):
     """A mix of all layers, then dropout and a dense layer on each token, or on the mean of the real ones.
 
     Args:
@@ -301,7 +303,7 @@ class MixHead(keras.layers.Layer):
         return self.head({"sequence_output": x, "real_tokens": outputs["real_tokens"]})
 
 
-class DirectionsHead(keras.layers.Layer):
+class DirectionsHead(Composite):
     """Scores over the vocabulary of what follows and of what precedes, by one softmax layer for both directions.
 
     Call:
@@ -327,8 +329,6 @@ HEADS = {
     "tagger": lambda config, num_labels, **own: MixHead(config, num_labels, **own),
 }
 
-POOLED_HEADS = set()
-
 # === Files: a layout of our own, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(ElmoConfig)}
@@ -337,9 +337,6 @@ HUGGINGFACE_CLASSES = {
     "Backbone": "Elmo",
     **{name: name for name in ("BidirectionalLM", "TextClassifier", "TokenClassifier")},
 }
-
-HUGGINGFACE_PREFIX = ""
-
 
 _LAYERS = ("embedding", "convolution_{i}", "gate_{i}", "transform_{i}", "project")
 _MATRICES = ("recurrent", "project")  # of a recurrence: no layers, they are stored as they are
@@ -355,3 +352,19 @@ for direction in ("forward_{i}", "backward_{i}"):
 for head in ("classifier", "tagger"):
     HUGGINGFACE_NAMES[f"{head}/head/dense"] = head
     HUGGINGFACE_NAMES |= {f"{head}/mix/{name}": Tensor(f"{head}.mix.{name}") for name in ("mix", "scale")}
+
+register_family(
+    Elmo,
+    Family(
+        config=ElmoConfig,
+        model_types=("elmo",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="",
+            names=HUGGINGFACE_NAMES,
+        ),
+    ),
+)

@@ -9,13 +9,16 @@ import dataclasses
 
 import keras
 
-from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import normal
+from ..core.weight_names import Field, Part
+from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
 from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.heads import LastTokenHead, TokenTableHead
-from .backbone import Backbone, normal
 from .bert import BertBlock
-from .names import Field, Part
 
 # === Config ===
 
@@ -65,8 +68,6 @@ class GPT(Backbone):
     Call and returns: as `GPT2`; the last of the `hidden_states` is the output of the last block.
     """
 
-    CONFIG = GPTConfig
-
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         own = dict(dtype=self.dtype_policy)
@@ -88,21 +89,18 @@ class GPT(Backbone):
             x = x + self.token_embedding(inputs["segment_ids"])
         x = self.embedding_dropout(x)
 
-        states, extras = [x], []
-        for i, block in enumerate(self.blocks):
-            keys = None if cache is None else cache["blocks"][i]
-            x, extra = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
-            extras.append(extra)
-            states.append(x)
-
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            of_block=caches_of(cache),
+            attention_mask=mask,
+            return_weights=attention_weights,
+        )
+        x = blocks.states[-1]
         outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = [extra.weights for extra in extras]
         if cache is not None:
-            outputs["cache"] = advanced(mask, x.shape[1], [extra.cache for extra in extras])
-        return outputs
+            outputs["cache"] = advanced(mask, x.shape[1], blocks.caches)
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
         """A cache for `length` tokens."""
@@ -123,8 +121,6 @@ HEADS = {
     ),
     "choice": lambda config, **own: LastTokenHead(1, config.classifier_dropout, config.kernel_initializer(), **own),
 }
-
-POOLED_HEADS = set()
 
 # === Hugging Face ===
 
@@ -176,8 +172,6 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "OpenAIGPTDoubleHeadsModel",
 }
 
-HUGGINGFACE_PREFIX = "transformer"
-
 # Their dense layers are Conv1D, whose weights are (in, out); queries, keys and values stand side by side in one.
 HUGGINGFACE_NAMES = {
     "token_embedding": "tokens_embed",
@@ -194,4 +188,22 @@ HUGGINGFACE_NAMES = {
     "choice/dense": "multiple_choice_head.summary",
 }
 
-HUGGINGFACE_TIED = {"lm_head.weight": "transformer.tokens_embed.weight"}
+
+register_family(
+    GPT,
+    Family(
+        config=GPTConfig,
+        model_types=("openai-gpt",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only=HUGGINGFACE_ONLY,
+            aliases=HUGGINGFACE_ALIASES,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="transformer",
+            names=HUGGINGFACE_NAMES,
+            tied={"lm_head.weight": "transformer.tokens_embed.weight"},
+        ),
+    ),
+)

@@ -9,14 +9,18 @@ import dataclasses
 
 import keras
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import normal
+from ..core.weight_names import Field, Part
 from ..layers.attention import MultiHeadAttention
-from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
+from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead
-from .backbone import Backbone, normal
-from .names import Field, Part
 
 # === Config ===
 
@@ -73,7 +77,7 @@ SIZES = {
 # === Block ===
 
 
-class GPT2Block(keras.layers.Layer):
+class GPT2Block(Composite):
     """Attention and feed-forward, each on its normalised input and added to it (pre-norm).
 
     Args:
@@ -143,8 +147,6 @@ class GPT2(Backbone):
         (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache the next `cache`.
     """
 
-    CONFIG = GPT2Config
-
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         own = dict(dtype=self.dtype_policy)
@@ -166,22 +168,18 @@ class GPT2(Backbone):
             x = x + self.token_embedding(inputs["segment_ids"])
         x = self.embedding_dropout(x)
 
-        states, extras = [x], []
-        for i, block in enumerate(self.blocks):
-            keys = None if cache is None else cache["blocks"][i]
-            x, extra = block(x, attention_mask=mask, return_weights=attention_weights, cache=keys)
-            extras.append(extra)
-            states.append(x)
-        x = states[-1] = self.final_norm(x)
-
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            of_block=caches_of(cache),
+            attention_mask=mask,
+            return_weights=attention_weights,
+        )
+        x = blocks.states[-1] = self.final_norm(blocks.states[-1])
         outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = [extra.weights for extra in extras]
         if cache is not None:
-            outputs["cache"] = advanced(mask, x.shape[1], [extra.cache for extra in extras])
-        return outputs
+            outputs["cache"] = advanced(mask, x.shape[1], blocks.caches)
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
         """A cache for `length` tokens."""
@@ -206,8 +204,6 @@ HEADS = {
     "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
     "choice": lambda config, **own: LastTokenHead(1, config.choice_dropout, config.kernel_initializer(), **own),
 }
-
-POOLED_HEADS = set()
 
 # === Hugging Face ===
 
@@ -264,8 +260,6 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "GPT2DoubleHeadsModel",
 }
 
-HUGGINGFACE_PREFIX = "transformer"
-
 # Their dense layers are Conv1D, whose weights are (in, out); queries, keys and values stand side by side in one.
 HUGGINGFACE_NAMES = {
     "token_embedding": "wte",
@@ -285,4 +279,22 @@ HUGGINGFACE_NAMES = {
     "choice/dense": "multiple_choice_head.summary",
 }
 
-HUGGINGFACE_TIED = {"lm_head.weight": "transformer.wte.weight"}
+
+register_family(
+    GPT2,
+    Family(
+        config=GPT2Config,
+        model_types=("gpt2",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only=HUGGINGFACE_ONLY,
+            aliases=HUGGINGFACE_ALIASES,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="transformer",
+            names=HUGGINGFACE_NAMES,
+            tied={"lm_head.weight": "transformer.wte.weight"},
+        ),
+    ),
+)

@@ -11,7 +11,13 @@ import dataclasses
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import truncated_normal, with_zero_row
+from ..core.weight_names import Tensor
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, pooled
@@ -20,8 +26,6 @@ from ..layers.feed_forward import FeedForward, activation_function
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from . import bert
-from .backbone import Backbone, truncated_normal, with_zero_row
-from .names import Tensor
 
 # === Config ===
 
@@ -123,7 +127,7 @@ class Bottleneck(keras.layers.Layer):
         return self.norm(self.dense(x))
 
 
-class BottleneckAttention(keras.layers.Layer):
+class BottleneckAttention(Composite):
     """Attention as wide as the block: queries and keys read `x`, values read `content`, each of any width.
 
     Returns: float (b, s, block_dim), and `Extras`: the probabilities (b, h, s, s), if asked for.
@@ -254,8 +258,6 @@ class MobileBert(Backbone):
     Called, and returns, as `Bert`.
     """
 
-    CONFIG = MobileBertConfig
-
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
         own = dict(dtype=self.dtype_policy)
@@ -290,20 +292,12 @@ class MobileBert(Backbone):
         x = self.embedding_dropout(self.embedding_norm(x))
 
         mask = AttentionMask.from_inputs(inputs)
-        states, weights = [x], []
-        for block in self.blocks:
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights)
-            weights.append(extras.weights)
-            states.append(x)
-
+        blocks = run_blocks(self.blocks, x, attention_mask=mask, return_weights=attention_weights)
+        x = blocks.states[-1]
         outputs = {"sequence_output": x, "pooled_output": pooled(self.pooler, x, inputs)}
         if self.has_pooler and self.pooler is None:
             outputs["pooled_output"] = first_tokens(x, inputs)
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def get_config(self):
         return {**super().get_config(), "pooler": self.has_pooler}
@@ -360,21 +354,6 @@ HUGGINGFACE_CONFIG = {
     "classifier_activation": "classifier_activation",
 }
 
-# The released models have no pooler layer, but the class of transformers does unless told otherwise.
-HUGGINGFACE_DEFAULTS = {"classifier_activation": True}
-
-HUGGINGFACE_CLASSES = {
-    "Backbone": "MobileBertModel",
-    "MaskedLM": "MobileBertForMaskedLM",
-    "MaskedLM with sentence_pair": "MobileBertForPreTraining",
-    "TextClassifier": "MobileBertForSequenceClassification",
-    "TokenClassifier": "MobileBertForTokenClassification",
-    "QuestionAnswerer": "MobileBertForQuestionAnswering",
-    "MultipleChoice": "MobileBertForMultipleChoice",
-}
-
-HUGGINGFACE_PREFIX = "mobilebert"
-
 # BERT's names, also of the attention, of the last feed-forward network and of the heads, and these.
 HUGGINGFACE_NAMES = {
     **bert.HUGGINGFACE_NAMES,
@@ -395,3 +374,23 @@ HUGGINGFACE_TIED = {
     "cls.predictions.decoder.weight": "mobilebert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+
+register_family(
+    MobileBert,
+    Family(
+        config=MobileBertConfig,
+        model_types=("mobilebert", "ib-bert"),
+        sizes=SIZES,
+        heads=HEADS,
+        pooled_heads=frozenset(POOLED_HEADS),
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            # The released models have no pooler layer, but the class of transformers does unless told otherwise.
+            defaults={"classifier_activation": True},
+            classes={**transformers_classes("MobileBert"), "MaskedLM with sentence_pair": "MobileBertForPreTraining"},
+            prefix="mobilebert",
+            names=HUGGINGFACE_NAMES,
+            tied=HUGGINGFACE_TIED,
+        ),
+    ),
+)

@@ -12,15 +12,18 @@ import dataclasses
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import normal, with_zero_row
+from ..core.weight_names import Field
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
-from .backbone import Backbone, normal, with_zero_row
 from .bert import BertBlock
-from .names import Field
 
 # === Config ===
 
@@ -96,7 +99,6 @@ class Roberta(Backbone):
         In packed rows `first_output` and `pooled_output` are (b, n, m), and without `first_positions` None.
     """
 
-    CONFIG = RobertaConfig
     has_output_positions = True
 
     def __init__(self, config, pooler=True, **kwargs):
@@ -131,23 +133,17 @@ class Roberta(Backbone):
         x = x + self.position_embedding(position_rows(inputs, self.config.pad_id))
         x = self.embedding_dropout(self.embedding_norm(x))
 
-        mask = AttentionMask.from_inputs(inputs)
-        states, weights = [x], []
-        needed = needed_positions(inputs, output_positions)
-        for i, block in enumerate(self.blocks):
-            positions = needed if i == len(self.blocks) - 1 else None
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights, positions=positions)
-            weights.append(extras.weights)
-            states.append(x)
-
-        x, first = needed_tokens(x, inputs, output_positions)
-        outputs = {"sequence_output": x, "first_output": first}
-        outputs["pooled_output"] = None if first is None or self.pooler is None else self.pooler(first)
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            last={"positions": needed_positions(inputs, output_positions)},
+            attention_mask=AttentionMask.from_inputs(inputs),
+            return_weights=attention_weights,
+        )
+        x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
+        pooled = None if first is None or self.pooler is None else self.pooler(first)
+        outputs = {"sequence_output": x, "first_output": first, "pooled_output": pooled}
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def get_config(self):
         return {**super().get_config(), "pooler": self.pooler is not None}
@@ -197,7 +193,6 @@ HEADS = {
     "choice": lambda config, **own: PooledClassifier(1, config.dropout, config.kernel_initializer(), **own),
 }
 
-POOLED_HEADS = {"choice"}
 
 # === Hugging Face ===
 
@@ -233,27 +228,12 @@ HUGGINGFACE_DEFAULTS = {
     "camembert": {**_DEFAULTS, "vocab_size": 30_522},
 }
 
-HUGGINGFACE_ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-
-
-def _classes(name):
-    return {
-        "Backbone": f"{name}Model",
-        "MaskedLM": f"{name}ForMaskedLM",
-        "TextClassifier": f"{name}ForSequenceClassification",
-        "TokenClassifier": f"{name}ForTokenClassification",
-        "QuestionAnswerer": f"{name}ForQuestionAnswering",
-        "MultipleChoice": f"{name}ForMultipleChoice",
-    }
-
 
 HUGGINGFACE_CLASSES = {
-    "roberta": _classes("Roberta"),
-    "xlm-roberta": _classes("XLMRoberta"),
-    "camembert": _classes("Camembert"),
+    "roberta": transformers_classes("Roberta"),
+    "xlm-roberta": transformers_classes("XLMRoberta"),
+    "camembert": transformers_classes("Camembert"),
 }
-
-HUGGINGFACE_PREFIX = "roberta"  # of all three
 
 HUGGINGFACE_NAMES = {
     "token_embedding": "embeddings.word_embeddings",
@@ -283,3 +263,23 @@ HUGGINGFACE_TIED = {
     "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
     "lm_head.decoder.bias": "lm_head.bias",
 }
+
+register_family(
+    Roberta,
+    Family(
+        config=RobertaConfig,
+        model_types=("roberta", "xlm-roberta", "camembert"),
+        sizes=SIZES,
+        heads=HEADS,
+        pooled_heads=frozenset({"choice"}),
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+            defaults=HUGGINGFACE_DEFAULTS,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="roberta",  # of all three
+            names=HUGGINGFACE_NAMES,
+            tied=HUGGINGFACE_TIED,
+        ),
+    ),
+)

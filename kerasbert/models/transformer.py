@@ -12,15 +12,18 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..core.blocks import run_blocks
+from ..core.encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import glorot_uniform, normal
 from ..layers.attention import MultiHeadAttention
-from ..layers.cache import advanced, causal_inputs, empty_cache
+from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
+from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import TokenTableHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
-from .backbone import glorot_uniform, normal
-from .encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
 
 # === Config ===
 
@@ -62,7 +65,7 @@ SIZES = {
 # === Blocks ===
 
 
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(Composite):
     """Self-attention and feed-forward, each added to its input and then normalised (post-norm).
 
     Args:
@@ -103,7 +106,7 @@ class PreNormEncoderBlock(EncoderBlock):
         return x, extras
 
 
-class DecoderBlock(keras.layers.Layer):
+class DecoderBlock(Composite):
     """Masked self-attention, attention to the encoder's output, feed-forward (post-norm).
 
     Args:
@@ -216,7 +219,6 @@ class Transformer(EncoderDecoderBackbone):
         the encoder.
     """
 
-    CONFIG = TransformerConfig
     AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
     learned_positions = False
 
@@ -253,38 +255,30 @@ class Transformer(EncoderDecoderBackbone):
     def _encode(self, inputs, hidden_states=False, attention_weights=False):
         mask = AttentionMask.from_inputs(inputs)
         x = self._embed(inputs["token_ids"], _counted(inputs)["position_ids"])
-        states, weights = [x], []
-        for block in self.encoder_blocks:
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights)
-            weights.append(extras.weights)
-            states.append(x)
-        x = states[-1] = self.encoder_norm(x)
-        outputs = {"encoder_output": x}
-        if hidden_states:
-            outputs["hidden_states"] = {"encoder": states}
-        if attention_weights:
-            outputs["attention_weights"] = {"encoder": weights}
-        return outputs
+        blocks = run_blocks(self.encoder_blocks, x, attention_mask=mask, return_weights=attention_weights)
+        x = blocks.states[-1] = self.encoder_norm(blocks.states[-1])
+        found = blocks.requested(hidden_states, attention_weights)
+        return {"encoder_output": x, **{key: {"encoder": value} for key, value in found.items()}}
 
     def _decode(self, inputs, contexts, context_mask, cache=None, hidden_states=False, attention_weights=False):
         mask, positions = causal_inputs(inputs, cache)
         x = self._embed(inputs["token_ids"], positions)
-        states, extras = [x], []
-        for i, block in enumerate(self.decoder_blocks):
-            keys = None if cache is None else cache["blocks"][i]
-            masks = dict(attention_mask=mask, context_mask=context_mask)
-            x, extra = block(x, contexts[i], **masks, return_weights=attention_weights, cache=keys)
-            extras.append(extra)
-            states.append(x)
-        x = states[-1] = self.decoder_norm(x)
-        outputs = {"sequence_output": x}
-        if hidden_states:
-            outputs["hidden_states"] = {"decoder": states}
+        cached = caches_of(cache)
+        blocks = run_blocks(
+            self.decoder_blocks,
+            x,
+            of_block=lambda i: {"context": contexts[i], **cached(i)},
+            attention_mask=mask,
+            context_mask=context_mask,
+            return_weights=attention_weights,
+        )
+        x = blocks.states[-1] = self.decoder_norm(blocks.states[-1])
+        found = blocks.requested(hidden_states, attention_weights)
+        outputs = {"sequence_output": x, **{key: {"decoder": value} for key, value in found.items()}}
         if attention_weights:
-            cross = [extra.cross_weights for extra in extras]
-            outputs["attention_weights"] = {"decoder": [extra.weights for extra in extras], "cross": cross}
+            outputs["attention_weights"]["cross"] = [extra.cross_weights for extra in blocks.extras]
         if cache is not None:
-            outputs["cache"] = {**cache, **advanced(mask, x.shape[1], [extra.cache for extra in extras])}
+            outputs["cache"] = {**cache, **advanced(mask, x.shape[1], blocks.caches)}
         return outputs
 
     def _embed(self, ids, positions):
@@ -334,15 +328,9 @@ def sinusoids(positions, dim):
 
 HEADS = {"seq2seq_lm": lambda config, **own: TokenTableHead(**own)}
 
-POOLED_HEADS = set()
-
 # === Files: a layout of our own, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(TransformerConfig)}
-
-HUGGINGFACE_CLASSES = {"Backbone": "Transformer", "Seq2SeqLM": "Seq2SeqLM"}
-
-HUGGINGFACE_PREFIX = ""
 
 _BLOCK = (
     "attention/query",
@@ -363,3 +351,19 @@ HUGGINGFACE_NAMES = {
     **{f"decoder_block_{{i}}/{name}": f"decoder.{{i}}.{name.replace('/', '.')}" for name in (*_BLOCK, *_CROSS)},
     "decoder_norm": "decoder.norm",
 }
+
+register_family(
+    Transformer,
+    Family(
+        config=TransformerConfig,
+        model_types=("transformer",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            classes={"Backbone": "Transformer", "Seq2SeqLM": "Seq2SeqLM"},
+            prefix="",
+            names=HUGGINGFACE_NAMES,
+        ),
+    ),
+)

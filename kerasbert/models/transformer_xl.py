@@ -12,6 +12,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import normal
+from ..core.weight_names import Field, Part, Tensor
 from ..layers.adaptive_softmax import AdaptiveEmbedding, AdaptiveSoftmax, Clusters
 from ..layers.composite import Composite
 from ..layers.dropout import Dropout
@@ -22,8 +27,6 @@ from ..layers.masks import AttentionMask, real_tokens
 from ..layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ..layers.relative_attention import relative_sinusoids
 from ..layers.segment_attention import SegmentAttention, attention_biases
-from .backbone import Backbone, normal
-from .names import Field, Part, Tensor
 
 # === Config ===
 
@@ -203,7 +206,6 @@ class TransformerXL(Backbone):
         (b, h, s, memory_length + s)); with a cache the next `cache`.
     """
 
-    CONFIG = TransformerXLConfig
     learned_positions = False
 
     def __init__(self, config, **kwargs):
@@ -232,22 +234,16 @@ class TransformerXL(Backbone):
             return_weights=attention_weights,
         )
 
-        states, weights = [x], []
-        for i, block in enumerate(self.blocks):
-            x, extras = block(x, None if memory is None else memory[:, i], **options)
-            weights.append(extras.weights)
-            states.append(x)
-        x = states[-1] = self.output_dropout(x)
+        blocks = run_blocks(
+            self.blocks, x, of_block=lambda i: {"memory": None if memory is None else memory[:, i]}, **options
+        )
+        x = blocks.states[-1] = self.output_dropout(blocks.states[-1])
 
         outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
         if memory is not None:
-            following = next_memory(memory, remembered, states[:-1], real_tokens(inputs))
+            following = next_memory(memory, remembered, blocks.states[:-1], real_tokens(inputs))
             outputs |= following if cache is None else {"cache": following}
-        return outputs
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def _sinusoids(self, length, dtype):
         """Of the distances length - 1, ..., 0, dropped out once for all blocks."""
@@ -298,8 +294,6 @@ HEADS = {
     ),
 }
 
-POOLED_HEADS = set()
-
 # === Hugging Face (the layout of transformers 4, whose last version with this family is 4.49) ===
 
 
@@ -339,28 +333,11 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-HUGGINGFACE_ALIASES = {
-    "n_token": "vocab_size",
-    "hidden_size": "d_model",
-    "num_attention_heads": "n_head",
-    "num_hidden_layers": "n_layer",
-}
-
-HUGGINGFACE_DEFAULTS = dict(
+_DEFAULTS = dict(
     n_layer=18, n_head=16, d_head=64, d_model=1_024, d_inner=4_096, d_embed=1_024, div_val=4, mem_len=1_600,
     clamp_len=1_000, same_length=True, untie_r=True, cutoffs=[20_000, 40_000, 200_000], tie_projs=None,
     proj_share_all_but_first=True,
 )  # fmt: skip
-
-HUGGINGFACE_ONLY = {"attn_type": 0, "sample_softmax": -1, "init": "normal", "tie_word_embeddings": True}
-
-HUGGINGFACE_CLASSES = {
-    "Backbone": "TransfoXLModel",
-    "CausalLM": "TransfoXLLMHeadModel",
-    "TextClassifier": "TransfoXLForSequenceClassification",
-}
-
-HUGGINGFACE_PREFIX = "transformer"
 
 HUGGINGFACE_NAMES = {
     "token_embedding/table_{i}": Tensor("word_emb.emb_layers.{i}.weight"),
@@ -385,9 +362,6 @@ HUGGINGFACE_NAMES = {
     "classifier/dense": "score",
 }
 
-# Tied projections (`crit.out_projs.{i}`) are left out of files, and of no use where a file has them.
-HUGGINGFACE_TIED = {f"crit.out_layers.{i}.weight": f"transformer.word_emb.emb_layers.{i}.weight" for i in range(16)}
-
 
 def huggingface_implied(config):
     """Frequencies of the sinusoids, and biases that all blocks share, stored once more with every block."""
@@ -395,3 +369,32 @@ def huggingface_implied(config):
     layers = range(0 if config.untied_biases else config.num_layers)
     biases = {f"layers.{i}.dec_attn.{name}": name for i in layers for name in ("r_w_bias", "r_r_bias")}
     return {"pos_emb.inv_freq": frequencies.astype("float32"), **biases}
+
+
+register_family(
+    TransformerXL,
+    Family(
+        config=TransformerXLConfig,
+        model_types=("transfo-xl",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only={"attn_type": 0, "sample_softmax": -1, "init": "normal", "tie_word_embeddings": True},
+            defaults=_DEFAULTS,
+            aliases=dict(
+                n_token="vocab_size", hidden_size="d_model", num_attention_heads="n_head", num_hidden_layers="n_layer"
+            ),
+            classes={
+                "Backbone": "TransfoXLModel",
+                "CausalLM": "TransfoXLLMHeadModel",
+                "TextClassifier": "TransfoXLForSequenceClassification",
+            },
+            prefix="transformer",
+            names=HUGGINGFACE_NAMES,
+            # Tied projections (`crit.out_projs.{i}`) are left out of files, and of no use where a file has them.
+            tied={f"crit.out_layers.{i}.weight": f"transformer.word_emb.emb_layers.{i}.weight" for i in range(16)},
+            implied=huggingface_implied,
+        ),
+    ),
+)

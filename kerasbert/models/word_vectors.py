@@ -11,11 +11,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import normal, uniform
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
 from ..layers.masks import real_tokens
-from .backbone import Backbone, normal, uniform
 
 # === Config ===
 
@@ -53,7 +56,6 @@ class WordVectors(Backbone):
     Returns: a dict of `sequence_output` (b, s, m) and `real_tokens`, bool (b, s).
     """
 
-    CONFIG = WordVectorsConfig
     learned_positions = False
 
     def __init__(self, config, **kwargs):
@@ -100,7 +102,7 @@ def all_real(inputs):
 # === Heads ===
 
 
-class ContextHead(keras.layers.Layer):
+class ContextHead(Composite):
     """Scores of words as contexts of a word, by a table of their own, which starts at zero.
 
     Args:
@@ -123,7 +125,7 @@ class ContextHead(keras.layers.Layer):
         return ops.einsum("bm,bcm->bc", x, self.contexts(ids))
 
 
-class MeanHead(keras.layers.Layer):
+class MeanHead(Composite):
     """Dropout and one dense layer on the mean of the real tokens.
 
     Args:
@@ -160,8 +162,6 @@ HEADS = {
     ),
 }
 
-POOLED_HEADS = set()
-
 # === Files: a layout of our own, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(WordVectorsConfig)}
@@ -170,11 +170,25 @@ HUGGINGFACE_CLASSES = {name: name for name in ("SkipGram", "TextClassifier", "To
     "Backbone": "WordVectors"
 }
 
-HUGGINGFACE_PREFIX = ""
-
 HUGGINGFACE_NAMES = {
     "token_embedding": "token_embedding",
     "skip_gram/contexts": "skip_gram.contexts",
     "classifier/dense": "classifier",
     "tagger/dense": "tagger",
 }
+
+register_family(
+    WordVectors,
+    Family(
+        config=WordVectorsConfig,
+        model_types=("word_vectors",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="",
+            names=HUGGINGFACE_NAMES,
+        ),
+    ),
+)

@@ -11,6 +11,12 @@ import dataclasses
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..core.blocks import run_blocks
+from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.initializers import normal, uniform_by_inputs, with_zero_row
+from ..core.weight_names import Field
+from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens
@@ -18,9 +24,7 @@ from ..layers.feed_forward import activation_function
 from ..layers.heads import TiedLMHead, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import sinusoidal_table, token_positions
-from .backbone import Backbone, normal, uniform_by_inputs, with_zero_row
 from .bert import BertBlock
-from .names import Field
 
 # === Config ===
 
@@ -110,8 +114,6 @@ class XLM(Backbone):
         `attention_weights` (num_layers of (b, h, s, s)).
     """
 
-    CONFIG = XLMConfig
-
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         own = dict(dtype=self.dtype_policy)
@@ -151,19 +153,16 @@ class XLM(Backbone):
         mask = AttentionMask.from_inputs(inputs)
         if self.config.causal:
             mask = AttentionMask(sequence_ids=inputs.get("sequence_ids"), causal=True)
-        states, weights = [x], []
-        for block in self.blocks:
-            x, extras = block(x, attention_mask=mask, return_weights=attention_weights)
-            weights.append(extras.weights)
-            x = _without_padding(x, real)
-            states.append(x)
-
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            after=lambda x: _without_padding(x, real),
+            attention_mask=mask,
+            return_weights=attention_weights,
+        )
+        x = blocks.states[-1]
         outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
-        if hidden_states:
-            outputs["hidden_states"] = states
-        if attention_weights:
-            outputs["attention_weights"] = weights
-        return outputs
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def example_inputs(self):
         ids = super().example_inputs()["token_ids"]
@@ -187,7 +186,7 @@ def _sinusoidal(shape, dtype=None):
 # === Heads ===
 
 
-class SequenceSummary(keras.layers.Layer):
+class SequenceSummary(Composite):
     """Dropout, a dense layer and an activation on one vector of the sequence.
 
     The vector is the first token's in the paper. Of the other `summary_type`s, which are those of transformers, "last"
@@ -233,7 +232,7 @@ class SequenceSummary(keras.layers.Layer):
         return self.activation(self.dense(self.dropout(x)))
 
 
-class SummaryChoice(keras.layers.Layer):
+class SummaryChoice(Composite):
     """The score of a choice: a `SequenceSummary`, and one dense output on it. Returns float (b, 1)."""
 
     def __init__(self, config, **kwargs):
@@ -262,8 +261,6 @@ HEADS = {
     "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
     "choice": SummaryChoice,
 }
-
-POOLED_HEADS = set()  # none: there is no pooler
 
 # === Hugging Face ===
 
@@ -311,8 +308,6 @@ HUGGINGFACE_ALIASES = {
     "num_attention_heads": "n_heads",
 }
 
-HUGGINGFACE_ONLY = {"asm": False, "is_encoder": True, "is_decoder": False}
-
 HUGGINGFACE_CLASSES = {
     "Backbone": "XLMModel",
     "CausalLM": "XLMWithLMHeadModel",
@@ -322,8 +317,6 @@ HUGGINGFACE_CLASSES = {
     "QuestionAnswerer": "XLMForQuestionAnsweringSimple",
     "MultipleChoice": "XLMForMultipleChoice",
 }
-
-HUGGINGFACE_PREFIX = "transformer"
 
 HUGGINGFACE_NAMES = {
     "token_embedding": "embeddings",
@@ -347,8 +340,6 @@ HUGGINGFACE_NAMES = {
     "choice/score": "logits_proj",
 }
 
-HUGGINGFACE_TIED = {"pred_layer.proj.weight": "transformer.embeddings.weight"}
-
 # {head: (a tensor of another head that goes by its name, what to say)}
 HUGGINGFACE_REFUSED = {
     "span": (
@@ -357,3 +348,23 @@ HUGGINGFACE_REFUSED = {
         "XLMForQuestionAnsweringSimple",
     )
 }
+
+register_family(
+    XLM,
+    Family(
+        config=XLMConfig,
+        model_types=("xlm",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only={"asm": False, "is_encoder": True, "is_decoder": False},
+            aliases=HUGGINGFACE_ALIASES,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="transformer",
+            names=HUGGINGFACE_NAMES,
+            tied={"pred_layer.proj.weight": "transformer.embeddings.weight"},
+            refused=HUGGINGFACE_REFUSED,
+        ),
+    ),
+)

@@ -1,11 +1,13 @@
 """Pretraining objectives: a backbone, a head and a loss."""
 
+from .. import models  # noqa: F401  registers the families for `from_preset`
 from .bidirectional_lm import BidirectionalLM
 from .causal_lm import CausalLM
 from .discriminator import Discriminator
 from .distillation import Distillation, start_from_teacher
 from .knowledge_transfer import KnowledgeTransfer
 from .masked_lm import MaskedLM
+from .objective import Objective, WeightedMean, cross_entropy, weighted_mean
 from .permutation_lm import PermutationLM
 from .replaced_token import ReplacedTokenDetection
 from .seq2seq_lm import Seq2SeqLM
@@ -19,10 +21,14 @@ __all__ = [
     "Distillation",
     "KnowledgeTransfer",
     "MaskedLM",
+    "Objective",
     "PermutationLM",
     "ReplacedTokenDetection",
     "Seq2SeqLM",
     "SkipGram",
     "SpanBoundary",
+    "WeightedMean",
+    "cross_entropy",
     "start_from_teacher",
+    "weighted_mean",
 ]

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from ..data import CausalLMBatches, StreamBatches
-from ..data.corpora import Corpus
+from ..data.corpus.corpus import Corpus
 from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
 from .memory import StreamObjective

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data.examples import encode_texts
-from ..models.feeding import check_texts
+from ..core.feeding import check_texts
+from ..data.tasks.examples import encode_texts
 from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 

@@ -5,11 +5,11 @@ import numpy as np
 from keras import ops
 
 from ..backend.gradients import no_gradients
+from ..core.backbone import Backbone
 from ..layers.embeddings import gather_positions
-from ..models.backbone import Backbone
-from ..models.shared_embeddings import copy_value
 from .masked_lm import MaskedLM, masked_batches
 from .objective import PairObjective, WeightedMean, as_objective, correct, cross_entropy, slot_weights, token_weights
+from .shared_embeddings import copy_value
 
 
 def spread_layers(teacher_layers, student_layers):

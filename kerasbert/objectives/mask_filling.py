@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..data.examples import encode_texts
-from ..models.feeding import check_texts
+from ..core.feeding import check_texts
+from ..data.tasks.examples import encode_texts
 from .objective import Objective
 
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from ..data import MaskedLMBatches
-from ..data.corpora import Corpus
+from ..data.corpus.corpus import Corpus
 from .mask_filling import MaskFilling
 from .objective import Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_shape, slot_weights
 from .scoring import MaskedScoring
@@ -115,4 +115,4 @@ class MaskedLM(MaskedScoring, MaskFilling):
 
     @classmethod
     def needs_pooler(cls, family, own):
-        return own.get("sentence_pair", False) and "sentence_pair" in family.POOLED_HEADS
+        return own.get("sentence_pair", False) and "sentence_pair" in family.pooled_heads

@@ -8,9 +8,9 @@ from keras.backend import standardize_dtype
 
 from ..backend.compilation import concrete_array
 from ..backend.distribution import num_replicas
-from ..data.batches import Batches
-from ..models.backbone import inputs_are_checked
-from ..models.feeding import is_text
+from ..core.feeding import is_text
+from ..core.inputs import inputs_are_checked
+from ..data.batches.batches import Batches
 from .objective import Objective
 
 

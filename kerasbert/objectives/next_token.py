@@ -3,7 +3,9 @@
 import numpy as np
 from keras import ops
 
-from ..models.feeding import check_texts
+from ..core.feeding import check_texts
+from ..generation.decoding import generate
+from ..generation.search import Options
 from .objective import Objective, Perplexity, WeightedMean, correct, cross_entropy, slot_shape
 
 
@@ -93,9 +95,6 @@ class NextToken(Objective):
             prompt and what follows it, `Seq2SeqLM` what is new. With `scores` a dict of that ("text" or "token_ids")
             and "score"; with `num_sequences` above 1 a list of them, best first. For one prompt, its answer alone.
         """
-        from ..generation.decoding import generate
-        from ..generation.search import Options
-
         ids, is_text, is_one = self._prompt_ids(prompts)
         starts, context = self.decoder_prompts(ids)
         options = Options(

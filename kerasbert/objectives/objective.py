@@ -7,9 +7,9 @@ from keras import ops
 
 from ..backend.distribution import num_replicas
 from ..backend.gradients import cross_entropy  # noqa: F401  (objectives take it from here)
+from ..core.backbone import Backbone
+from ..core.trainable import Trainable
 from ..layers.masks import real_tokens
-from ..models.backbone import Backbone
-from ..models.trainable import Trainable
 
 
 def correct(logits, labels):

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from ..data import PermutationLMBatches
-from ..data.corpora import Corpus
+from ..data.corpus.corpus import Corpus
 from ..layers.memory import without_last
 from .mask_filling import MaskFilling
 from .memory import StreamObjective

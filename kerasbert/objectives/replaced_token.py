@@ -7,11 +7,12 @@ from pathlib import Path
 import keras
 from keras import ops
 
+from ..checkpoints import fields, presets
+from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
+from ..core.backbone import Backbone
 from ..data import ReplacedTokenBatches
-from ..data.corpora import Corpus
+from ..data.corpus.corpus import Corpus
 from ..layers.embeddings import scatter_positions
-from ..models.backbone import Backbone
-from ..models.shared_embeddings import copy_value, share_embeddings, with_embeddings
 from .discriminator import (
     Discriminator,
     RankingQuality,
@@ -31,6 +32,7 @@ from .objective import (
     slot_weights,
     token_weights,
 )
+from .shared_embeddings import copy_value, share_embeddings, with_embeddings
 
 # The discriminator's objective, and what its mean loss counts by default.
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
@@ -215,8 +217,6 @@ class ReplacedTokenDetection(PairObjective):
             dtype: a Keras dtype policy.
             **overrides: arguments of this class, or fields of both configs.
         """
-        from ..checkpoints import fields, presets
-
         own = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
             folder = presets.find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
@@ -235,8 +235,6 @@ class ReplacedTokenDetection(PairObjective):
         The folder itself is one of transformers for the discriminator, whose weights an index points to; backbones and
         tasks take the discriminator from it, too. `kerasbert.load` gives both halves.
         """
-        from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
-
         folder = Path(path)
         for name, half in (("generator", self.generator), ("discriminator", self.discriminator)):
             if self.embedding_sharing == "disentangled":

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from ..backend.compilation import compiled
-from ..data.bucketing import bucket_width
-from ..models.backbone import checked_inputs
-from ..models.feeding import check_texts
+from ..core.feeding import check_texts
+from ..core.inputs import checked_inputs
+from ..data.batches.bucketing import bucket_width
 from .objective import Objective, cross_entropy
 
 LOGITS = 1 << 25  # most logits of a batch: 128 MiB

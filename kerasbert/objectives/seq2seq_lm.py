@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from ..data import Seq2SeqBatches
-from ..data.seq2seq import source_ids
+from ..data.batches.seq2seq import source_ids
 from ..layers.masks import real_tokens
 from .next_token import NextToken
 from .scoring import Seq2SeqScoring

@@ -7,7 +7,7 @@ from keras import ops
 
 from ..backend.compilation import concrete_array
 from ..data import SpanMaskBatches
-from ..data.corpora import Corpus
+from ..data.corpus.corpus import Corpus
 from ..layers.embeddings import gather_positions
 from .objective import (
     Objective,

@@ -1,9 +1,11 @@
 """Fine-tuning tasks: a backbone, a head, a loss, text in and answers out."""
 
+from .. import models  # noqa: F401  registers the families for `from_preset`
 from .few_shot import FewShot
 from .multi_task import MultiTask
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
+from .task import Task
 from .text_classifier import TextClassifier
 from .text_embedder import TextEmbedder
 from .token_classifier import TokenClassifier
@@ -13,6 +15,7 @@ __all__ = [
     "MultiTask",
     "MultipleChoice",
     "QuestionAnswerer",
+    "Task",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",

@@ -3,13 +3,14 @@
 import keras
 from keras import ops
 
+from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
 KEPT = 0.9  # the share of the steps whose predictions count while training; one of them always does
 
 
-class AnswerNetwork(keras.layers.Layer):
+class AnswerNetwork(Composite):
     """Reads the second text of a pair again and again, and averages what it thinks at each step (MT-DNN, section 3).
 
     As in the official code of Liu et al. 2019 (arXiv 1901.11504) the first text, with the special tokens of its

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..models.trainable import Trainable
+from ..core.trainable import Trainable
 
 
 class FewShot:

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from ..data.batches import Batches
-from ..data.mixtures import mixing_rates
-from ..data.task_batches import TaskBatches
-from ..models.trainable import Trainable
+from ..core.trainable import Trainable
+from ..data.batches.batches import Batches
+from ..data.batches.mixtures import mixing_rates
+from ..data.batches.tasks import TaskBatches
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
 from .standard_losses import loss_on_logits

@@ -4,10 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data.bucketing import BucketedBatches
-from ..data.choices import encode_choices
+from ..core.feeding import check_texts
+from ..data.batches.bucketing import BucketedBatches
+from ..data.tasks.choices import encode_choices
 from ..layers.masks import real_tokens
-from ..models.feeding import check_texts
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
 
 NOT_THERE = -3e4  # the score of a choice that is padding; float16 can hold it
@@ -125,4 +125,4 @@ class MultipleChoice(Task):
 
     @classmethod
     def needs_pooler(cls, family, own):
-        return "choice" in family.POOLED_HEADS
+        return "choice" in family.pooled_heads

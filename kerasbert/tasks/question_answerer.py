@@ -4,9 +4,9 @@ import dataclasses
 
 import keras
 
-from ..data.bucketing import BucketedBatches
-from ..data.questions import QuestionRows
-from ..models.feeding import check_texts
+from ..core.feeding import check_texts
+from ..data.batches.bucketing import BucketedBatches
+from ..data.tasks.questions import QuestionRows
 from .task import Task
 
 

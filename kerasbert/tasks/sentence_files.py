@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-from ..data.json_files import check_types, read_json, shortened
+from ..data.text.json_files import check_types, read_json, shortened
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@ import re
 import keras
 import numpy as np
 
-from ..models.feeding import is_text
-from ..models.inputs import check_keys
-from ..models.trainable import Trainable
+from ..core.feeding import is_text
+from ..core.inputs import check_keys
+from ..core.trainable import Trainable
 from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 

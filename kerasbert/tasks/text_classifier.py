@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
-from ..data.bucketing import BucketedBatches
-from ..data.examples import encode_texts
-from ..models.feeding import check_texts
+from ..core.feeding import check_texts
+from ..data.batches.bucketing import BucketedBatches
+from ..data.tasks.examples import encode_texts
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels, zipped_columns
@@ -244,4 +244,4 @@ class TextClassifier(Task):
     @classmethod
     def needs_pooler(cls, family, own):
         own_head = own.get("answer_steps") or own.get("features")
-        return not own_head and "classifier" in family.POOLED_HEADS
+        return not own_head and "classifier" in family.pooled_heads

@@ -8,14 +8,14 @@ from keras import ops
 
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
-from ..data.bucketing import BucketedBatches, batches_by_length, resized, row_lengths
-from ..data.examples import encode_texts
-from ..data.files import write_text
-from ..data.json_files import inside, shortened
+from ..core.feeding import check_texts
+from ..core.inputs import checked_inputs
+from ..data.batches.bucketing import BucketedBatches, batches_by_length, resized, row_lengths
+from ..data.tasks.examples import encode_texts
+from ..data.text.files import write_text
+from ..data.text.json_files import inside, shortened
 from ..layers.embeddings import gather_positions, last_tokens
 from ..layers.masks import real_tokens
-from ..models.backbone import checked_inputs
-from ..models.feeding import check_texts
 from .sentence_files import read_modules, read_pooling, read_settings
 from .sentence_objectives import cosine_losses, pair_features, ranking_losses, triplet_losses, unit
 from .task import Task, as_rows, check_texts_together, label_ids, zipped_columns

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data.bucketing import BucketedBatches
-from ..data.tagging import TaggedRows, entities, tags_within
-from ..models.feeding import check_texts, class_numbers
+from ..core.feeding import check_texts, class_numbers
+from ..data.batches.bucketing import BucketedBatches
+from ..data.tasks.tagging import TaggedRows, entities, tags_within
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
 

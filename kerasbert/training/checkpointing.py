@@ -20,9 +20,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from kerasbert.backend.distribution import is_first_process
-from kerasbert.backend.random_state import get_random_state, set_random_state
-
+from ..backend.distribution import is_first_process
+from ..backend.random_state import get_random_state, set_random_state
 from .counting import RunCallback, TrainingDiverged
 from .run_state import as_array, assign_all, is_finite, itemsize, metric_variables, run_variables, stable_name
 

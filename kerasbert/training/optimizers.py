@@ -6,8 +6,7 @@ import re
 import keras
 from keras import ops
 
-from kerasbert.backend import updates
-
+from ..backend import updates
 from .schedules import WarmupDecay
 
 NO_DECAY = (r"bias$", r"(^|/)(gamma|beta|scale)$")

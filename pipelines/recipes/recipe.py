@@ -18,6 +18,7 @@ import kerasbert.data
 import kerasbert.models
 import kerasbert.objectives
 import kerasbert.training
+from kerasbert.core.family import find_size, size_names
 
 from .. import pairs
 
@@ -115,7 +116,7 @@ class Recipe:
     def class_of(self, group: str) -> Callable:
         """What a group has the arguments of."""
         if group in ("config", "generator_config"):
-            return self._family_of((group == "generator_config" and self.generator) or self.backbone).CONFIG
+            return self._family_of((group == "generator_config" and self.generator) or self.backbone).family.config
         if group == "from_teacher":
             return kerasbert.objectives.start_from_teacher
         name = {
@@ -147,15 +148,15 @@ class Recipe:
         """The config of the backbone, or of one of another size."""
         fields, size = (self.generator_config, size) if size else (self.config, self.backbone)
         family = self._family_of(size)
-        return family.CONFIG(**{**family.family().SIZES[size], **fields, **overrides})
+        return family.family.config(**{**family.family.sizes[size], **fields, **overrides})
 
     @staticmethod
     def _family_of(size: str):
         """The backbone that has a size of a paper."""
-        for family in kerasbert.models.FAMILIES.values():
-            if size in family.family().SIZES:
-                return family
-        sizes = sorted({size for family in kerasbert.models.FAMILIES.values() for size in family.family().SIZES})
+        family = find_size(size)
+        if family is not None:
+            return family
+        sizes = size_names()
         raise ValueError(f"`backbone` must be a size of a paper: {', '.join(sizes)}. Received: {size!r}.")
 
     def with_settings(self, settings: list[str]) -> "Recipe":

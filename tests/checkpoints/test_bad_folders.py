@@ -9,8 +9,9 @@ import pytest
 
 import kerasbert
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
-from kerasbert.data.json_files import check_types
-from kerasbert.models import Backbone, Bert, BertConfig, construction
+from kerasbert.core import initializers as construction
+from kerasbert.data.text.json_files import check_types
+from kerasbert.models import Backbone, Bert, BertConfig
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
 from kerasbert.tasks import TextClassifier, TextEmbedder
 from tests.models.reference import randomize

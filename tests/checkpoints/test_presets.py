@@ -114,7 +114,7 @@ def test_tied_tensors_are_filled_from_either_name(pretrained, kept, dropped, tmp
 def test_a_tied_bias_is_written_under_both_names(cls, tmp_path):
     """transformers 4 takes the bias of these families from the decoder, whatever else the file holds."""
     sizes = dict(vocabulary_size=61, num_layers=1, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=23)
-    model = randomize(MaskedLM(cls(cls.CONFIG(**sizes), pooler=False)))
+    model = randomize(MaskedLM(cls(cls.family.config(**sizes), pooler=False)))
     model.save_to_preset(tmp_path)
     files = TensorFiles(tmp_path)
     names = [name for name in files.keys() if name.startswith(("lm_head", "predictions")) and "dense" not in name]

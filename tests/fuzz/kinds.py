@@ -156,8 +156,8 @@ def _make_config(model_type):
         from kerasbert.models import FAMILIES
 
         cls = FAMILIES[model_type]
-        config = cls.CONFIG(model_type=model_type)
-        stored = huggingface.config_fields(cls.family(), config)
+        config = cls.family.config(model_type=model_type)
+        stored = huggingface.config_fields(cls.family, config)
         names = {"0": "no", "1": "yes"}
         stored = {"architectures": ["Model"], "id2label": names, **stored}
         (folder / "config.json").write_text(json.dumps(stored))
@@ -178,7 +178,7 @@ def check_config(folder, found, valid):
     """What is stored under a plain name is the value of its field, or is completed from null."""
     family, config = found
     stored = json.loads((folder / "config.json").read_text(encoding="utf-8-sig"))
-    for field, entry in family.family().HUGGINGFACE_CONFIG.items():
+    for field, entry in family.family.huggingface.config.items():
         if isinstance(entry, str) and stored.get(entry) is not None:
             value, wanted = getattr(config, field), stored[entry]
             value = json.loads(json.dumps(value))
@@ -285,7 +285,7 @@ def _make_tokenizer(kind, size, keep, **options):
 
 
 def _make_spiece(folder):
-    from kerasbert.data.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceModel, model_bytes
+    from kerasbert.data.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceModel, model_bytes
 
     words = sorted(
         {f"▁{word}" for line in TEXT for word in line.split()} | set("▁abcdefghijklmnopqrstuvwxyz.,;0123456789")

@@ -22,6 +22,6 @@ SIZE = dict(vocabulary_size=20, num_layers=1, num_heads=2, hidden_dim=8, feed_fo
 def test_nothing_is_said_about_unbuilt_state(family, further):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        model = family(family.CONFIG(**SIZE, **further))
+        model = family(family.family.config(**SIZE, **further))
     assert not [str(one.message) for one in found if "unbuilt state" in str(one.message)]
     assert model.blocks[0].built and len(model.blocks[0].trainable_weights) > 5

@@ -283,10 +283,10 @@ def test_copies_that_differ_are_refused(tmp_path):
 def test_a_config_without_widths_means_xxlarge():
     from kerasbert.checkpoints.huggingface import read_config
 
-    fields = read_config(Albert.family(), {"model_type": "albert"})
+    fields = read_config(Albert.family, {"model_type": "albert"})
     assert AlbertConfig(**fields) == AlbertConfig(**SIZES["albert_xxlarge_v2"], embedding_projection=True)
     with pytest.raises(ValueError, match="position_embedding_type='absolute' only"):
-        read_config(Albert.family(), {"model_type": "albert", "position_embedding_type": "relative_key"})
+        read_config(Albert.family, {"model_type": "albert", "position_embedding_type": "relative_key"})
 
 
 @pytest.mark.one_backend

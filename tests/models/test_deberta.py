@@ -5,7 +5,7 @@ import pytest
 
 import kerasbert
 from kerasbert.models import Deberta, DebertaConfig
-from kerasbert.models.deberta import SIZES
+from kerasbert.models.deberta.deberta import SIZES
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import MultipleChoice, TextClassifier
 from tests.models.reference import (

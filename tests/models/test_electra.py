@@ -6,8 +6,8 @@ import pytest
 
 from kerasbert.models import Backbone, Electra, ElectraConfig
 from kerasbert.models.electra import SIZES
-from kerasbert.models.shared_embeddings import with_embeddings
 from kerasbert.objectives import Discriminator, MaskedLM
+from kerasbert.objectives.shared_embeddings import with_embeddings
 from kerasbert.tasks import MultipleChoice, TextClassifier
 from tests.models.reference import (
     HEADS,

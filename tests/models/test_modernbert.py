@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kerasbert.models import Backbone, ModernBert, ModernBertConfig
-from kerasbert.models.modernbert import SIZES
+from kerasbert.models.modernbert.modernbert import SIZES
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kerasbert.models import Backbone, ModernBertDecoder, ModernBertDecoderConfig
-from kerasbert.models.modernbert import SIZES as ENCODER_SIZES
-from kerasbert.models.modernbert_decoder import SIZES
+from kerasbert.models.modernbert.decoder import SIZES
+from kerasbert.models.modernbert.modernbert import SIZES as ENCODER_SIZES
 from kerasbert.objectives import CausalLM
 from kerasbert.tasks import TextClassifier
 from tests.models.reference import (

@@ -285,9 +285,8 @@ def test_what_a_config_leaves_out_is_what_transformers_takes(model_type, vocabul
     import transformers
 
     from kerasbert.checkpoints.huggingface import read_config
-    from kerasbert.models import roberta
 
-    config = RobertaConfig(**read_config(roberta, {"model_type": model_type}))
+    config = RobertaConfig(**read_config(Roberta.family, {"model_type": model_type}))
     theirs = transformers.AutoConfig.for_model(model_type)
     assert config.vocabulary_size == theirs.vocab_size == vocabulary_size
     assert config.max_length == theirs.max_position_embeddings - theirs.pad_token_id - 1

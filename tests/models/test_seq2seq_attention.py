@@ -6,7 +6,7 @@ import pytest
 
 import kerasbert
 from kerasbert.models import Backbone, Seq2SeqAttention, Seq2SeqAttentionConfig
-from kerasbert.models.recurrent_decoders import attention_weights
+from kerasbert.models.seq2seq_attention.recurrent_decoders import attention_weights
 from kerasbert.objectives import Seq2SeqLM
 from tests.models.reference import to_numpy
 

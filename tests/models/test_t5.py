@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 import kerasbert
 from kerasbert.models import T5, Backbone, T5Config
-from kerasbert.models.t5 import SIZES
+from kerasbert.models.t5.t5 import SIZES
 from kerasbert.objectives import CausalLM, Seq2SeqLM
 from kerasbert.tasks import QuestionAnswerer, TextClassifier, TokenClassifier
 from tests.models.reference import (

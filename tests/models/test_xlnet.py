@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kerasbert.models import Backbone, XLNet, XLNetConfig
-from kerasbert.models.xlnet import SIZES
+from kerasbert.models.xlnet.xlnet import SIZES
 from kerasbert.objectives import CausalLM, PermutationLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 from tests.models.reference import (

@@ -6,7 +6,7 @@ import pytest
 
 from kerasbert.backend.compilation import compiled
 from kerasbert.data import Corpus, StreamBatches, Tokenizer
-from kerasbert.data.batches import Batches
+from kerasbert.data.batches.batches import Batches
 from kerasbert.models import GPT2, GPT2Config, TransformerXL, TransformerXLConfig
 from kerasbert.objectives import CausalLM
 from kerasbert.training import Checkpoints

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Corpus, PermutationLMBatches, Tokenizer
-from kerasbert.data.examples import encode_texts
+from kerasbert.data.tasks.examples import encode_texts
 from kerasbert.models import XLNet, XLNetConfig
 from kerasbert.objectives import PermutationLM
 from tests.data.conftest import make_documents

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kerasbert.data.files import text_written_whole
+from kerasbert.data.text.files import text_written_whole
 from pipelines import predict as module
 from pipelines.evaluate import evaluate
 from pipelines.examples import Examples

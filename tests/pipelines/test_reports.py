@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import ExampleBatches
-from kerasbert.data.bucketing import BucketedBatches
+from kerasbert.data.batches.bucketing import BucketedBatches
 from pipelines.examples import Examples
 from pipelines.finetune import finetune
 from pipelines.reports import EpochProgress, HeldOut, in_reports, spread

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from kerasbert.data import Corpus, Tokenizer, corpora
+from kerasbert.data import Corpus, Tokenizer
+from kerasbert.data.corpus import corpus as corpora
 from pipelines import prepare_corpus as module
 from pipelines.locks import locked
 from pipelines.prepare_corpus import prepare_corpus
@@ -35,14 +36,14 @@ def prepare(tmp_path):
 KILL = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
-from kerasbert.data import corpora
+from kerasbert.data.corpus import corpus
 from pipelines import prepare_corpus as module
 
-calls, encoded = [], corpora._encoded_lines
+calls, encoded = [], corpus._encoded_lines
 def dies(*arguments):
     calls.append(1)
     return encoded(*arguments) if len(calls) == 1 else os.kill(os.getpid(), signal.SIGKILL)
-corpora._encoded_lines = dies
+corpus._encoded_lines = dies
 module.prepare_corpus([{folder!r} + "/text.txt"], {folder!r} + "/tokenizer", module.Path({folder!r}, "train"),
                       held_out=module.Path({folder!r}, "held_out"), held_out_every=3)
 """

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from kerasbert.data import Tokenizer
-from kerasbert.data.sentencepiece import build_backend, model_bytes, read_model
+from kerasbert.data.tokenizers.sentencepiece import build_backend, model_bytes, read_model
 from tests.data.mixed_text import shared_lines
-from tests.data.tokenizer_references import (
+from tests.data.tokenizers.tokenizer_references import (
     PUBLISHED,
     TRAINED,
     assert_same_ids,

@@ -6,7 +6,7 @@ import pytest
 
 import kerasbert
 from kerasbert.data import TaskBatches
-from kerasbert.data.choices import ranking_examples
+from kerasbert.data.tasks.choices import ranking_examples
 from kerasbert.tasks import MultipleChoice, MultiTask, TextClassifier
 from tests.models.reference import to_numpy
 

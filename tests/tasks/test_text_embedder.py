@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.data import Tokenizer, bucketing
+from kerasbert.data import Tokenizer
+from kerasbert.data.batches import bucketing
 from kerasbert.models import Backbone, Bert, BertConfig, Elmo, ElmoConfig
 from kerasbert.tasks import TextEmbedder
 from kerasbert.tasks.text_embedder import POOLINGS

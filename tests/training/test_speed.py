@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.batches import ExampleBatches
-from kerasbert.models.feeding import Feed, real_tokens
+from kerasbert.core.feeding import Feed, real_tokens
+from kerasbert.data.batches.batches import ExampleBatches
 from kerasbert.training import Progress, RunCallback, counting, reporting
 
 pytestmark = pytest.mark.one_backend

@@ -1,0 +1,211 @@
+"""What `fit` is fed with: the steps of a run as Keras's epochs, and what kind of data a user gave."""
+
+import keras
+import numpy as np
+
+from ..backend.compilation import slots_of_a_program
+from ..backend.datasets import reads_data, tensorflow_dataset
+from ..backend.distribution import batch_shards
+from ..data.batches.batches import Batches
+
+
+class Feed(keras.utils.PyDataset):
+    """Steps `first` to `first + steps` of a run, as Keras wants to see one epoch. Checks every batch in numpy."""
+
+    def __init__(self, batches, steps, check):
+        super().__init__()
+        self.batches = batches
+        self.steps = steps
+        self.check = check
+        self.start(0)
+
+    def start(self, first):
+        """Moves to the epoch that starts at step `first`, and makes its first batch at once.
+
+        On JAX, Keras takes the weights out of a model before it asks for the first batch of an epoch: an error there
+        would leave a model without weights.
+        """
+        self.first = first
+        self._tokens = {}
+        self._first_batch = self._checked(first) if first < len(self.batches) else None
+
+    def for_keras(self):
+        """What Keras is given: on TensorFlow a data set that knows every shape of the run."""
+        if keras.backend.backend() != "tensorflow":
+            return self
+        return tensorflow_dataset(self, [self._checked(step) for step in self.batches.shape_steps()])
+
+    def __len__(self):
+        return self.steps
+
+    @reads_data
+    def __getitem__(self, index):
+        return self._first_batch if index == 0 else self._checked(self.first + index)
+
+    def real_tokens(self, first, last):
+        """How many tokens the steps [first, last) of the run have, without padding; of this epoch only."""
+        return sum(self._tokens.get(step, 0) for step in range(first, last))
+
+    def _checked(self, step):
+        batch = self.batches[step]
+        self.check(*batch)
+        self._tokens[step] = real_tokens(batch[0])
+        shards = batch_shards()
+        rows = {len(array) for array in keras.tree.flatten(batch) if np.ndim(array)}
+        if any(number % shards for number in rows):
+            raise ValueError(
+                f"The devices of a distribution share the rows of a step: {shards} must divide them. Received: "
+                f"{max(rows)} rows. Change `batch_size`, or the mesh of devices."
+            )
+        return tuple(part for part in batch if part is not None)  # TensorFlow takes no None
+
+
+class Epochs(keras.callbacks.Callback):
+    """Moves the feed to the steps of each epoch, `interval` of the run; the first one may be the rest of an epoch."""
+
+    def __init__(self, feed, interval):
+        super().__init__()
+        self.feed, self.interval = feed, interval
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.feed.first < epoch * self.interval:
+            self.feed.start(epoch * self.interval)
+
+
+def real_tokens(x):
+    """How many tokens of a batch are no padding, those of a decoder included."""
+    total = 0
+    for prefix in ("", "decoder_"):
+        if prefix + "lengths" in x:
+            total += int(np.sum(x[prefix + "lengths"]))
+        elif prefix + "padding_mask" in x:
+            total += int(np.sum(x[prefix + "padding_mask"]))
+        elif prefix + "sequence_ids" in x:
+            total += int(np.count_nonzero(x[prefix + "sequence_ids"]))
+        else:
+            total += int(np.size(x.get(prefix + "token_ids", ())))
+    return total
+
+
+def class_numbers(class_weight, names):
+    """{number: weight} of the classes that are weighed by number or by name."""
+    found = {}
+    for key, weight in class_weight.items():
+        number = names.index(key) if key in names else key
+        if isinstance(number, str) or (names and not 0 <= number < len(names)):
+            raise ValueError(f"`class_weight` must have labels, {names}, or their numbers. Received: {key!r}.")
+        found[int(number)] = weight
+    return found
+
+
+def class_weighted(y, sample_weight, class_weight):
+    """Weights of examples multiplied by the weight of their class."""
+    y = np.asarray(y) if isinstance(y, np.ndarray) else np.zeros(0)
+    if y.ndim != 1 or not len(y):
+        raise ValueError("`class_weight` needs a class for every example. Received other targets. Use sample_weight.")
+    weights = np.ones(len(y), "float32") if sample_weight is None else np.array(sample_weight, "float32")
+    for label, weight in class_weight.items():
+        weights[y == label] *= weight
+    return weights
+
+
+def report_interval(steps, steps_per_epoch):
+    """Steps of one Keras epoch: what is asked for, if it divides the run, or the most up to 1,000 that does."""
+    if steps_per_epoch is None:
+        return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
+    if steps % steps_per_epoch:
+        near = [d for d in range(1, steps + 1) if steps % d == 0]
+        near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
+        raise ValueError(
+            f"`steps_per_epoch` must divide the run. Received: steps_per_epoch={steps_per_epoch} for {steps} steps. "
+            f"Use {', '.join(map(str, sorted(near)))}."
+        )
+    return steps_per_epoch
+
+
+def is_text(x):
+    """Whether x is a sequence of texts, or of tuples and lists that begin with one."""
+    if isinstance(x, (dict, str, bytes)) or not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
+        return False
+    if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
+        return isinstance(x, (list, tuple))
+    if isinstance(x, (list, tuple)):  # sentences of words may be empty
+        first = next((item for item in x if not isinstance(item, (list, tuple)) or len(item)), "")
+    else:
+        first = x.iloc[0] if hasattr(x, "iloc") else x[0]
+    return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
+
+
+def check_texts(texts, method, what="a text"):
+    """Raises a ValueError unless `texts` is one or a list of what a method takes."""
+    if isinstance(texts, dict) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
+        fix = " Use list(...) of it." if hasattr(texts, "__next__") else ""
+        raise ValueError(f"`{method}` takes {what}, or a list of them. Received: {type(texts).__name__}.{fix}")
+
+
+def num_rows(x):
+    """How many examples arrays or texts hold."""
+    return len(x["token_ids"]) if isinstance(x, dict) else len(x)
+
+
+def _take(x, rows):
+    if x is None:
+        return None
+    if isinstance(x, dict):
+        return {key: _take(value, rows) for key, value in x.items()}
+    return x[rows]
+
+
+def joined(arrays, left=False):
+    """Arrays one behind the other; those with fewer columns get columns of zeros, on the left or on the right."""
+    if arrays[0].ndim > 1:
+        width = max(array.shape[1] for array in arrays)
+
+        def filled(array):
+            missing = width - array.shape[1]
+            sides = (missing, 0) if left else (0, missing)
+            return np.pad(array, [(0, 0), sides] + [(0, 0)] * (array.ndim - 2)) if missing else array
+
+        arrays = [filled(array) for array in arrays]
+    return np.concatenate(arrays)
+
+
+def predict_by_width(model, batches, predict):
+    """Outputs of `BucketedBatches` in the order of their examples; columns are filled up with zeros to the widest.
+
+    The widths are those that are the fastest for the model, of which a first prediction compiles as many as pay.
+
+    Args:
+        model: whose programs are remembered.
+        batches: without `shuffle`.
+        predict: the batches of one width -> their outputs.
+    """
+    config = model.backbone.config
+    layers, dim = getattr(config, "num_layers", 4), getattr(config, "hidden_dim", 128)
+    function, known = getattr(model, "_predicted_shapes", (None, frozenset()))
+    if function is not model.predict_function:  # `compile` makes a new one, without programs
+        known = frozenset()
+    compiled = [width for rows, width in known if rows == batches.rows]
+    batches = batches.for_prediction(slots_of_a_program(layers, 12 * layers * dim**2), compiled)
+    parts, places = [], []
+    for part, examples in batches.parts():
+        outputs, count = predict(part), len(examples)
+        # The last batch of the narrowest width has rows of padding, and they come last.
+        parts.append(keras.tree.map_structure(lambda array, count=count: array[:count], outputs))
+        places.append(examples)
+    shapes = known | {(batches.rows, width) for width in batches.widths}
+    object.__setattr__(model, "_predicted_shapes", (model.predict_function, shapes))
+    order = np.argsort(np.concatenate(places))
+    return keras.tree.map_structure(lambda *arrays: joined(arrays, batches.pads_left)[order], *parts)
+
+
+def split_last(x, ours, share):
+    """Keras's rule: the last part of the data is for validation."""
+    rows = num_rows(x)
+    cut = int(rows * (1 - share))
+    if not 0 < cut < rows:
+        raise ValueError(f"`validation_split` must leave examples on both sides. Received: {share} of {rows} examples.")
+    first, last = slice(0, cut), slice(cut, None)
+    held_out = tuple(_take(part, last) for part in (x, ours["y"], ours["sample_weight"]))
+    ours = {**ours, "y": _take(ours["y"], first), "sample_weight": _take(ours["sample_weight"], first)}
+    return _take(x, first), ours, held_out

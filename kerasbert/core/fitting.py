@@ -1,0 +1,340 @@
+"""Training, evaluation and prediction on batches, arrays or text."""
+
+import warnings
+
+import keras
+import numpy as np
+
+from ..backend.compilation import CompilerMemory, reading_weights
+from ..backend.datasets import data_errors
+from ..backend.distribution import batch_shards, num_replicas
+from ..data.batches.batches import Batches, ExampleBatches
+from ..data.batches.bucketing import BucketedBatches
+from ..training.checkpointing import Checkpoints
+from ..training.optimizers import LossScale, adamw
+from ..training.reporting import Progress, connect
+from .feeding import (
+    Epochs,
+    Feed,
+    class_numbers,
+    class_weighted,
+    is_text,
+    num_rows,
+    predict_by_width,
+    report_interval,
+    split_last,
+)
+from .inputs import check_arrays, check_keys, checked_inputs
+from .keras_adapter import TrainingMode
+from .sources import KINDS, check_source, length_of, readable, unpacked
+
+JIT_FROM = 1_000_000  # parameters from which training on TensorFlow is compiled by XLA
+
+
+class Fitting(TrainingMode):
+    """`compile`, `fit`, `evaluate` and `predict`; a subclass gives `text_batches` and `check_batch`."""
+
+    default_learning_rate = 5e-5
+    needs_targets = False  # whether texts and arrays are nothing to train on, or to measure, without a y
+    _is_automatic = False  # whether `fit` or `evaluate` has compiled it
+
+    def compile(self, optimizer="rmsprop", jit_compile="auto", **kwargs):
+        """As Keras's `compile`; for float16, the optimizer gets a loss scale that misses no overflow.
+
+        On TensorFlow "auto" means XLA from `JIT_FROM` parameters on, for training and evaluation: steps take a quarter
+        less time then, but every shape has to be compiled.
+        """
+        optimizer = keras.optimizers.get(optimizer)
+        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if self.dtype_policy.name == "mixed_float16" and not scaled:
+            optimizer = LossScale(optimizer)
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:
+            jit_compile = self.count_params() >= JIT_FROM
+        self._is_automatic = False
+        with warnings.catch_warnings():  # with deterministic operations Keras warns and goes without XLA
+            warnings.filterwarnings("ignore", message=".*jit_compile=True.*")
+            super().compile(optimizer, jit_compile=jit_compile, **kwargs)
+
+    def make_predict_function(self, force=False):
+        chosen = self.jit_compile
+        if keras.backend.backend() == "tensorflow":  # predictions have many shapes
+            self.jit_compile = False
+        try:
+            return super().make_predict_function(force)
+        finally:
+            self.jit_compile = chosen
+
+    def compile_from_config(self, config):
+        """Compiles a model that comes from a `.keras` file. Keras leaves out models with a `compile` of their own."""
+        config = keras.saving.deserialize_keras_object(config)
+        is_automatic = config.pop("automatic", False)
+        self.compile(**config)
+        self._is_automatic = is_automatic
+        self.optimizer.build(self.trainable_variables)
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        return {**config, "automatic": True} if config and self._is_automatic else config
+
+    def _compile_automatically(self, steps=None, accumulation=1):
+        """Compiles a model that the user has not compiled, for a run of so many batches; for evaluation without."""
+        rate, updates = self.default_learning_rate, steps and steps // accumulation
+        self.compile(adamw(rate, warmup=updates // 10 if updates else 0, steps=updates, accumulation=accumulation))
+        self._is_automatic = True
+
+    def _start_schedule(self, steps, accumulation=1):
+        """Before a run of so many batches: a new optimizer, unless the user has given one, or its rate."""
+        if not self.compiled:
+            self._compile_automatically(steps, accumulation)
+        elif self._is_automatic and steps:
+            given = _without_scale(self.optimizer)
+            if given.built and given.schedule is None and given.iterations > 0:
+                return  # `optimizer.learning_rate = x` since the last run
+            self._compile_automatically(steps, accumulation)
+        schedule = getattr(_without_scale(self.optimizer), "schedule", None)
+        if schedule is not self.__dict__.get("_compiled_schedule", schedule):
+            self.train_function = None  # it was compiled for another schedule
+        self.__dict__["_compiled_schedule"] = schedule
+
+    def _check_schedule(self, steps):
+        """Warns when nothing will be trained in the next `steps` updates."""
+        optimizer = _without_scale(self.optimizer)
+        schedule = getattr(optimizer, "schedule", None)
+        first = int(keras.ops.convert_to_numpy(optimizer.iterations))
+        if schedule is None or not first or steps < 1:
+            return
+        rates = [float(keras.ops.convert_to_numpy(schedule(update))) for update in (first, first + steps - 1)]
+        if not any(rates):
+            warnings.warn(
+                "The learning rate must be above 0 for training: this run changes nothing. Received: a schedule that "
+                f"has ended, 0 from update {first} on. Compile the model with a new optimizer, or set "
+                "model.optimizer.learning_rate = 1e-5.",
+                stacklevel=3,
+            )
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=32,
+        epochs=1,
+        verbose="auto",
+        callbacks=None,
+        validation_split=0.0,
+        validation_data=None,
+        class_weight=None,
+        sample_weight=None,
+        steps_per_epoch=None,
+        shuffle=True,
+        seed=0,
+        **kwargs,
+    ):
+        """Trains on `Batches` (a whole run), on arrays, or on text.
+
+        Args:
+            x: a `Batches`; or texts; or a dict of arrays (the keys are those of `models.inputs.KEYS`); or a PyDataset,
+                DataLoader, tf.data.Dataset or generator of batches (x, y) or (x, y, sample_weight) of arrays or texts.
+            y, sample_weight, batch_size, epochs, validation_split, class_weight: as in Keras; for texts and arrays.
+            steps_per_epoch: with `Batches`, how many steps a report, a validation and a checkpoint are apart. It must
+                divide the run; default: the largest number up to 1,000 that does.
+            callbacks: a `Checkpoints` among them resumes the run where its folder left it, to the bit.
+            validation_data: a `Batches`, or (x, y) or (x, y, sample_weight) of arrays or texts.
+            shuffle: whether every epoch has texts and arrays in an order of its own; a `Batches` has its order.
+            seed: of these orders.
+
+        Returns: the Keras History.
+        """
+        if epochs < 1:
+            raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        if self._is_ours(x) and "initial_epoch" in kwargs:
+            raise ValueError("`initial_epoch` would repeat data. Use a `Checkpoints` callback, which resumes a run.")
+        x = self.examples_of(x)
+        self._check_targets(x, y)
+        callbacks = list(callbacks or [])
+        ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
+        if validation_split:
+            if not self._is_ours(x) or isinstance(x, Batches):
+                raise ValueError("`validation_split` needs arrays or texts. Give validation_data instead.")
+            x, ours, validation_data = split_last(x, ours, validation_split)
+        if not self._is_ours(x):
+            check_source(x)
+            if y is not None:
+                raise ValueError(f"The batches of a {type(x).__name__} bring their targets. Received: y. Drop it.")
+            steps = steps_per_epoch or length_of(x)
+            if steps is None and (not self.compiled or self._is_automatic):
+                raise ValueError(
+                    "The learning rate falls over the run, whose length must be known. Received: a "
+                    f"{type(x).__name__}, which does not say how many batches it has. Give `steps_per_epoch`, or call "
+                    "`compile(optimizer)` before `fit`."
+                )
+            source = readable(x, self._converted, endless=steps_per_epoch is not None)
+            self._start_schedule(steps and steps * epochs)
+            accumulation = getattr(_without_scale(self.optimizer), "gradient_accumulation_steps", None) or 1
+            self._check_schedule((steps or 1) * epochs // accumulation)
+            validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
+            with checked_inputs(), data_errors():
+                return super().fit(
+                    source,
+                    epochs=epochs,
+                    verbose=verbose,
+                    callbacks=callbacks,
+                    validation_data=validation_data,
+                    class_weight=class_weight,
+                    steps_per_epoch=steps_per_epoch,
+                    shuffle=shuffle and isinstance(x, keras.utils.PyDataset),
+                    **kwargs,
+                )
+        if isinstance(x, Batches):
+            if epochs != 1 or y is not None:
+                raise ValueError(
+                    "A Batches is a whole run with its targets: its length is the number of steps. Received: "
+                    f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and drop `epochs` and `y`."
+                )
+            steps_per_epoch = report_interval(len(x), steps_per_epoch)
+        else:
+            x = self._batches(x, epochs=epochs, seed=seed, shuffle=shuffle, **ours)
+            steps_per_epoch = len(x) // epochs
+        self._start_schedule(len(x), x.accumulation)
+        self.tokens_per_step = x.tokens_per_step
+        first = self._resume(callbacks)
+        self._check_schedule((len(x) - first) // x.accumulation)
+        if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
+            callbacks.append(Progress(len(x)))
+        callbacks += [CompilerMemory(), keras.callbacks.History()]
+        rest = -first % steps_per_epoch  # of an epoch that was stopped
+        for steps, last in [(rest, first + rest), (steps_per_epoch, len(x))][not rest :]:
+            feed = Feed(x, steps, self.check_batch)
+            feed.start(first)
+            connect(callbacks, feed.real_tokens)
+            with checked_inputs(), data_errors():
+                history = super().fit(
+                    feed.for_keras(),
+                    epochs=last // steps_per_epoch,
+                    initial_epoch=first // steps_per_epoch,
+                    verbose=0 if verbose == "auto" else verbose,
+                    callbacks=[Epochs(feed, steps_per_epoch), *callbacks],
+                    validation_data=None if validation_data is None else self._feed(validation_data, batch_size),
+                    shuffle=False,
+                    **kwargs,
+                )
+            if last == len(x):
+                return history
+            first = self._resume(callbacks)
+
+    def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
+        """As Keras's `evaluate`, on `Batches`, arrays or texts as well."""
+        x = self.examples_of(x)
+        self._check_targets(x, y)
+        if not self.compiled:
+            self._compile_automatically()
+        with checked_inputs(), data_errors():
+            if not self._is_ours(x):
+                return super().evaluate(readable(x, self._converted), **kwargs)
+            return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
+
+    def predict(self, x, batch_size=32, **kwargs):
+        """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input.
+
+        Texts of like length are predicted together, in batches of a few fixed widths; where outputs have a column a
+        token, the columns of padding that a batch did not have are 0. Several threads may call it; on JAX they take
+        turns.
+        """
+        x = self.examples_of(x)
+        with reading_weights(), checked_inputs(), data_errors():
+            if not self._is_ours(x):
+                return _single(super().predict(readable(x, self._converted_inputs), **kwargs))
+            if isinstance(x, dict):
+                check_keys(self.inputs_of_backbone(x), self.backbone.extra_inputs)
+            rows = None if isinstance(x, Batches) else num_rows(x)
+            if rows == 0:
+                raise ValueError("`predict` needs at least one example. Received: none.")
+            if rows is not None:
+                smallest = 1 << (rows - 1).bit_length() if is_text(x) else batch_size
+                batch_size = -(-min(batch_size, smallest) // batch_shards()) * batch_shards()
+            if is_text(x):
+                x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
+            if isinstance(x, BucketedBatches):
+                predict = super().predict
+                return _single(predict_by_width(self, x, lambda part: predict(self._feed(part, None), **kwargs)))
+            outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
+        return _single(keras.tree.map_structure(lambda array: array[:rows], outputs))
+
+    def _converted(self, batch):
+        """A batch of a data set as arrays (x, y, sample_weight), checked; texts are encoded."""
+        x, y, sample_weight = unpacked(batch)
+        if is_text(x):
+            steps = self._batches(x, y, sample_weight, len(x), epochs=1, seed=0, shuffle=False)
+            if len(steps) != 1:
+                raise ValueError(
+                    "Texts of a data set are encoded batch by batch, which needs a row for each. Received: texts that "
+                    f"make {len(steps)} batches of {len(x)} rows for a {type(self).__name__}. Give them as a list."
+                )
+            x, y, sample_weight = steps[0]
+        self.check_batch(x, y, sample_weight)
+        return tuple(part for part in (x, y, sample_weight) if part is not None)
+
+    def _converted_inputs(self, batch):
+        """As `_converted`, of the inputs alone."""
+        return self._converted(unpacked(batch)[0])[:1]
+
+    def _resume(self, callbacks):
+        """Restores from a `Checkpoints` callback, if there is one; the first step of the rest of the run."""
+        step = self.initial_step = 0
+        for callback in callbacks:
+            if isinstance(callback, Checkpoints):
+                step = self.initial_step = callback.restore(self)
+        return step
+
+    def _check_targets(self, x, y):
+        if self.needs_targets and y is None and self._is_ours(x) and not isinstance(x, Batches):
+            raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
+
+    def examples_of(self, x):
+        """Data in the form that the class reads; a class whose examples are several texts may take columns of them."""
+        return x
+
+    def _is_ours(self, x):
+        return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
+
+    def _feed(self, data, batch_size):
+        """A whole `Batches`, or (x, y, sample_weight) of arrays or texts once through in order, for Keras."""
+        if isinstance(data, tuple):
+            x, y, sample_weight = (*data, None, None)[:3]
+            if not self._is_ours(x):
+                return readable(x, self._converted)
+            data = x = self.examples_of(x)
+            if not isinstance(x, Batches):
+                data = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
+        if not isinstance(data, Batches):
+            return readable(data, self._converted)
+        return Feed(data, len(data), self.check_batch).for_keras()
+
+    def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
+        x = self.examples_of(x)
+        if class_weight is not None:
+            class_weight = class_numbers(class_weight, getattr(self, "labels", []))
+            sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
+        if is_text(x):
+            return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
+        if isinstance(x, dict):
+            x = {key: np.asarray(array) for key, array in x.items() if array is not None}
+            inputs = self.inputs_of_backbone(x)  # as they were given: batches are filled up to their size
+            check_keys(inputs, self.backbone.extra_inputs)
+            check_arrays(inputs)
+            return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
+        raise ValueError(
+            f"Data must be {KINDS}. Received: a "
+            f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
+        )
+
+
+def _single(outputs):
+    """Outputs of half precision as float32."""
+    halves = ("float16", "bfloat16")
+    return keras.tree.map_structure(lambda x: x.astype("float32") if x.dtype.name in halves else x, outputs)
+
+
+def _without_scale(optimizer):
+    """The optimizer inside of one that scales the loss, as float16 has it; any other as it is."""
+    return getattr(optimizer, "inner_optimizer", optimizer)

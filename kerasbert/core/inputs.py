@@ -1,0 +1,213 @@
+"""The keys of a batch, and checks of what compiled code would misread in silence."""
+
+import contextlib
+import contextvars
+import difflib
+import warnings
+
+import keras
+import numpy as np
+
+from ..backend.compilation import concrete_array
+
+_CHECKED = contextvars.ContextVar("checked", default=False)
+
+
+@contextlib.contextmanager
+def checked_inputs():
+    """Calls made inside trust their input: it was checked where its batches were made."""
+    token = _CHECKED.set(True)
+    try:
+        yield
+    finally:
+        _CHECKED.reset(token)
+
+
+def inputs_are_checked():
+    return _CHECKED.get()
+
+
+# Key -> (kind, shape). Kinds: "ids" are integers, a "mask" is bool or integers of 0 and 1, "numbers" are anything.
+# Letters of shapes: b rows, s tokens, t tokens of the decoder, p slots, n sequences of a packed row, c characters of a
+# word, k words around a word.
+KEYS = {
+    "token_ids": ("ids", "bs"),
+    "padding_mask": ("mask", "bs"),  # True at real tokens
+    "lengths": ("ids", "b"),  # real tokens, all at the left; in place of `padding_mask`
+    "segment_ids": ("ids", "bs"),
+    "position_ids": ("ids", "bs"),
+    "sequence_ids": ("ids", "bs"),  # of packed rows: which sequence, from 1 on; 0 is padding
+    "first_positions": ("ids", "bn"),  # of packed rows: where each sequence starts
+    "language_ids": ("ids", "bs"),
+    "character_ids": ("ids", "bsc"),
+    "context_ids": ("ids", "bk"),
+    "masked_positions": ("ids", "bp"),  # slots to predict; -1 is unused
+    "span_left": ("ids", "bp"),
+    "span_right": ("ids", "bp"),
+    "span_offset": ("ids", "bp"),
+    "query_ranks": ("ids", "bs"),  # token i sees j where query_ranks[i] > key_ranks[j]
+    "key_ranks": ("ids", "bs"),
+    "permutation_mask": ("mask", "bss"),  # True: may not attend
+    "prefix_mask": ("mask", "bs"),  # True: visible to all
+    "backward": ("mask", "b"),
+    "stream_start": ("mask", "b"),
+    "memory": ("numbers", None),  # its shape is that of the backbone's `empty_memory`
+    "memory_mask": ("mask", None),
+    "decoder_token_ids": ("ids", "bt"),
+    "decoder_padding_mask": ("mask", "bt"),
+    "decoder_lengths": ("ids", "b"),
+    "decoder_position_ids": ("ids", "bt"),
+    "decoder_sequence_ids": ("ids", "bt"),
+    "loss_normalizer": ("numbers", "b"),
+}
+
+# What other packages call these keys, and what is none of them.
+_OTHER_NAMES = {
+    "attention_mask": "padding_mask",
+    "input_mask": "padding_mask",
+    "mask": "padding_mask",
+    "input_ids": "token_ids",
+    "ids": "token_ids",
+    "tokens": "token_ids",
+    "token_type_ids": "segment_ids",
+    "langs": "language_ids",
+    "length": "lengths",
+    "mems": "memory",
+    "perm_mask": "permutation_mask",
+    "decoder_input_ids": "decoder_token_ids",
+    "decoder_attention_mask": "decoder_padding_mask",
+}
+_MEANINGS = {"padding_mask": ", True or 1 at real tokens", "permutation_mask": ", True where a token is hidden"}
+_TARGETS = ("label", "labels", "targets", "y", "start_positions", "end_positions")
+
+
+def check_keys(inputs, others=()):
+    """Raises a ValueError for a batch without `token_ids`, and for a key that nothing would read.
+
+    Args:
+        inputs: a batch.
+        others: keys that a class adds to `KEYS`.
+    """
+    example = '{"token_ids": ids, "padding_mask": mask}'
+    if not isinstance(inputs, dict):
+        raise ValueError(f"A batch is a dict that has `token_ids`. Received: {type(inputs).__name__}. Use {example}.")
+    known = {*KEYS, *others}
+    for key in inputs:
+        if key in known:
+            continue
+        if key in _TARGETS:
+            raise ValueError(f"Targets are no input. Received: `{key}` in a batch. Give them as y.")
+        near = _OTHER_NAMES.get(key) or next(iter(difflib.get_close_matches(str(key), known, 1)), None)
+        fix = f"Use `{near}`{_MEANINGS.get(near, '')}" if near else f"The keys are {', '.join(sorted(known))}"
+        raise ValueError(f"The keys of a batch must be known, or they would be ignored. Received: {key!r}. {fix}.")
+    if inputs.get("token_ids") is None:
+        raise ValueError(f"A batch is a dict that has `token_ids`. Received: {sorted(inputs)}. Use {example}.")
+
+
+def check_arrays(inputs):
+    """Raises a ValueError for arrays whose kind or shape is not that of `KEYS`, and for impossible values of masks and
+    lengths, where values are known."""
+    sizes = {}
+    for key, (kind, letters) in KEYS.items():
+        for name, array in _named(key, inputs.get(key)):
+            if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+                raise ValueError(
+                    f"`{name}` must be an array or a tensor. Received: a {type(array).__name__}. Use np.array(...)."
+                )
+            _check_kind(name, kind, array)
+            if letters is None:
+                continue
+            _check_shape(name, letters, tuple(array.shape), sizes)
+    for prefix, letter in (("", "s"), ("decoder_", "t")):
+        lengths, most = concrete_array(inputs.get(f"{prefix}lengths")), sizes.get(letter)
+        if lengths is None or most is None or not lengths.size:
+            continue
+        if lengths.min() < 0 or lengths.max() > most:
+            wrong = int(lengths.max() if lengths.max() > most else lengths.min())
+            raise ValueError(
+                f"`{prefix}lengths` must be between 0 and {most}, the columns of `{prefix}token_ids`. Received: "
+                f"{wrong}."
+            )
+
+
+def _named(key, value):
+    if isinstance(value, dict):  # a loss normalizer of several targets
+        return [(f"{key}[{name!r}]", part) for name, part in value.items()]
+    return [] if value is None else [(key, value)]
+
+
+def _check_kind(key, kind, array):
+    is_text = isinstance(array, np.ndarray) and array.dtype.kind in "OSU"
+    dtype = "text or objects" if is_text else keras.backend.standardize_dtype(array.dtype)
+    is_integer = dtype.startswith(("int", "uint"))
+    if kind == "ids" and not is_integer:
+        raise ValueError(f"`{key}` must be integers. Received: {dtype}. Use {key}.astype('int32').")
+    if kind != "mask" or dtype == "bool":
+        return
+    if not is_integer:
+        raise ValueError(
+            f"`{key}` must be bool, or integers of 0 and 1. Received: {dtype}. Of a mask that is added to the scores "
+            "(0 and -1e9) give mask == 0."
+        )
+    values = concrete_array(array)
+    if values is not None and values.size and (values.min() < 0 or values.max() > 1):
+        wrong = int(values.max() if values.max() > 1 else values.min())
+        raise ValueError(f"`{key}` must be bool, or integers of 0 and 1. Received: {wrong}.")
+
+
+def _check_shape(key, letters, shape, sizes):
+    """Compares a shape with its letters, whose sizes `sizes` collects."""
+    fits = len(shape) == len(letters)
+    for letter, size in zip(letters, shape, strict=False):
+        known = sizes.get(letter)
+        fits = fits and (size is None or known is None or known == size)
+    if not fits:
+        if key.endswith("token_ids"):
+            rows = f" of {sizes['b']} rows" if sizes.get("b") is not None else ""
+            raise ValueError(
+                f"`{key}` must be ({', '.join(letters)}){rows}: one row a sequence. Received: shape {shape}."
+                + (f" Use {key}[None]." if len(shape) == 1 else "")
+            )
+        table = {"s": "token_ids", "t": "decoder_token_ids", "p": "masked_positions"}
+        like = next((table[letter] for letter in letters if letter in table), "token_ids")
+        if letters in ("bs", "bt"):
+            wanted = f"must have the shape of `{like}`, {(sizes['b'], sizes[letters[1]])}: one value a token"
+        else:
+            known = ", ".join(str(sizes.get(letter) or letter) for letter in letters)
+            wanted = f"must have the shape ({', '.join(letters)}), here ({known})"
+        fix = " To keep sequences of one row apart, give `sequence_ids`." if len(shape) > len(letters) else ""
+        raise ValueError(f"`{key}` {wanted}. Received: {shape}.{fix}")
+    for letter, size in zip(letters, shape, strict=True):
+        if size is not None:
+            sizes.setdefault(letter, size)
+
+
+def warn_of_padding(inputs, config):
+    """Warns where rows end (or begin) with two padding tokens or more, and nothing says that they are padding."""
+    pad = getattr(config, "pad_id", None)
+    others = {getattr(config, name, None) for name in ("bos_id", "eos_id", "cls_id", "sep_id")}
+    if pad is None or pad in others:
+        return
+    for prefix in ("", "decoder_"):
+        told = (f"{prefix}{key}" for key in ("padding_mask", "lengths", "sequence_ids"))
+        ids = concrete_array(inputs.get(f"{prefix}token_ids"))
+        if ids is None or ids.ndim != 2 or ids.shape[1] < 3 or any(inputs.get(key) is not None for key in told):
+            continue
+        padding = ids == pad
+        starts = prefix or pad == getattr(config, "decoder_start_id", None)  # such a token may begin a row
+        ends = padding[:, -2:].all(axis=1)
+        ends = ends if starts else ends | padding[:, :2].all(axis=1)
+        if (ends & ~padding.all(axis=1)).any():
+            warnings.warn(
+                f"`{prefix}token_ids` has rows with padding tokens, {pad}, at an end, but nothing says that it is "
+                f"padding: it is attended to. Give `{prefix}padding_mask`, for example ids != {pad}, or "
+                f"`{prefix}lengths`.",
+                stacklevel=2,
+            )
+
+
+def longest_sequence(sequence_ids):
+    """Tokens of the longest sequence of packed rows; None where the ids are not known."""
+    if sequence_ids is None:
+        return None
+    return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)

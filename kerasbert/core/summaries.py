@@ -1,0 +1,60 @@
+"""Shapes for `summary()`, which Keras knows of its functional models alone."""
+
+import contextlib
+
+import keras
+import numpy as np
+
+from .inputs import checked_inputs
+
+NAMES = ("output_shape", "_build_shapes_dict")  # where Keras's summary looks for them
+
+
+@contextlib.contextmanager
+def known_shapes(model):
+    """Inside, `model.summary()` has the output shapes of all layers, None for sizes that depend on the batch."""
+    inputs = model.example_inputs()
+    larger = keras.tree.map_structure(lambda x: np.tile(np.asarray(x), (3, *[2] * (np.ndim(x) - 1))), inputs)
+    small, large = _shapes(model, inputs), _shapes(model, larger)
+    layers = [layer for layer in model._flatten_layers(include_self=False) if id(layer) in small]
+    before = {id(layer): {name: layer.__dict__.get(name) for name in NAMES} for layer in layers}
+    for layer in layers:
+        sizes = zip(small[id(layer)], large.get(id(layer), small[id(layer)]), strict=False)
+        shape = tuple(one if one == other else None for one, other in sizes)
+        layer.__dict__.update(output_shape=shape, _build_shapes_dict=before[id(layer)][NAMES[1]] or {"shape": None})
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.__dict__.update(before[id(layer)])
+            if before[id(layer)]["output_shape"] is None:
+                del layer.__dict__["output_shape"]
+
+
+def _shapes(model, inputs):
+    """{id of a layer: the shape of its output, or of the first of several} in a call on `inputs`."""
+    found, kept = {}, []
+
+    def watched(layer, call):
+        def run(*args, **kwargs):
+            outputs = call(*args, **kwargs)
+            shown = outputs.get("sequence_output", outputs) if isinstance(outputs, dict) else outputs
+            tensors = [leaf for leaf in keras.tree.flatten(shown) if hasattr(leaf, "shape")]
+            if tensors:
+                found[id(layer)] = tuple(tensors[0].shape)
+            return outputs
+
+        return run
+
+    try:
+        for layer in model._flatten_layers(include_self=False):
+            kept.append((layer, layer.__dict__.get("call")))
+            layer.__dict__["call"] = watched(layer, layer.call)
+        with checked_inputs():
+            model(inputs)
+    finally:
+        for layer, call in kept:
+            del layer.__dict__["call"]
+            if call is not None:
+                layer.__dict__["call"] = call
+    return found

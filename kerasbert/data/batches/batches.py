@@ -1,0 +1,215 @@
+"""Batches: every step of a run as a pure function of the seed and the step."""
+
+import copy
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..sampling import shuffled
+
+
+class Batches:
+    """The steps of a run, with random access: `batches[step]` -> (x, y, sample_weight).
+
+    One item is one call of the model. With `accumulation=k` an update takes k items: item i holds the rows of
+    micro-batch i % k of update i // k, and `batch_size` counts the rows of the whole update, so that the run is the
+    same for every k. Its x then has "loss_normalizer": the total weight of the update divided by its rows.
+
+    Subclasses give `_rows(update, first, last)`: rows [first, last) of an update.
+
+    Args:
+        batch_size: rows of an update.
+        updates: number of updates in the run.
+        seed: of everything that is random, at least 0.
+        accumulation: items that make up an update.
+    """
+
+    length: int
+
+    def __init__(self, batch_size: int, updates: int, seed: int = 0, accumulation: int = 1):
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("steps", updates, 0),
+            ("seed", seed, 0),
+            ("accumulation", accumulation, 1),
+        ):
+            if not hasattr(value, "__index__") or operator.index(value) < least:
+                raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {value}.")
+        if batch_size % accumulation:
+            raise ValueError(
+                f"`batch_size` must be a multiple of `accumulation`. Received: batch_size={batch_size}, "
+                f"accumulation={accumulation}."
+            )
+        self.batch_size = batch_size
+        self.seed = seed
+        self.accumulation = accumulation
+        self._items = updates * accumulation
+        self._start = 0
+        self._part, self._parts = 0, 1
+        self._latest: tuple = (None, None)
+
+    def __len__(self) -> int:
+        return self._items - self._start
+
+    def __getitem__(self, step: int) -> tuple:
+        update, micro = divmod(self._start + self._counted(step), self.accumulation)
+        first = micro * (self.batch_size // self.accumulation) + self._part * self.rows
+        if self.accumulation == 1:
+            return self._rows(update, first, first + self.rows)
+        latest = self._latest  # read once: other threads may ask for other updates
+        if latest[0] != update:  # the items of an update come one after the other
+            latest = self._latest = (update, self._rows(update, 0, self.batch_size))
+        x, y, weight = latest[1]
+        normalizer = _map(lambda w: np.full(self.rows, w.sum(dtype=np.float64) / self.batch_size, np.float32), weight)
+        x, y, weight = (_map(lambda value: value[first : first + self.rows], part) for part in (x, y, weight))
+        return {**x, "loss_normalizer": normalizer}, y, weight
+
+    def _counted(self, step: int) -> int:
+        """A step of this run, counted from its beginning; negative ones count from the end."""
+        step = operator.index(step)
+        if not -len(self) <= step < len(self):
+            raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
+        return step % len(self)
+
+    def __iter__(self) -> Iterator[tuple]:
+        return (self[step] for step in range(len(self)))
+
+    @property
+    def rows(self) -> int:
+        """Rows of one item."""
+        return self.batch_size // self.accumulation // self._parts
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Slots of one item, padding included."""
+        return self.rows * self.length
+
+    def starting_at(self, step: int) -> "Batches":
+        """The rest of the run from `step` on; step 0 of the result is that step."""
+        if not 0 <= step <= len(self):
+            raise ValueError(f"`step` must be within the run of {len(self)} steps. Received: {step}.")
+        rest = copy.copy(self)
+        rest._start += step
+        return rest
+
+    def shape_steps(self) -> list[int]:
+        """Steps whose batches have, between them, every shape of the run; here the first two."""
+        return list(range(min(2, len(self))))
+
+    def shard(self, index: int, count: int) -> "Batches":
+        """One host's part: rows [index, index + 1) / count of every item."""
+        if not 0 <= index < count or self.rows % count:
+            raise ValueError(
+                f"`count` must divide the {self.rows} rows of a step, and `index` be below it. Received: "
+                f"index={index}, count={count}."
+            )
+        part = copy.copy(self)
+        part._part, part._parts = self._part * count + index, self._parts * count
+        return part
+
+    def recipe(self) -> dict:
+        """What decides every row of every step, JSON-able; how long the run is does not."""
+        return {
+            "batches": type(self).__name__,
+            "batch_size": self.batch_size,
+            "length": self.length,
+            "seed": self.seed,
+            "accumulation": self.accumulation,
+        }
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        raise NotImplementedError
+
+
+class ExampleBatches(Batches):
+    """Ready arrays in batches, for fine-tuning; a new order in every pass.
+
+    The last batch of a pass is filled up with rows of padding that weigh nothing.
+
+    Args:
+        x: dict of arrays, or one array, with examples along the first axis.
+        y: targets, or a dict of them, or None.
+        sample_weight: of the form of y, or one array for all targets. Default: 1 for every example.
+        batch_size: rows of a step.
+        epochs: passes over the examples.
+        seed: of the orders.
+        shuffle: False keeps the given order.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+    ):
+        self.x, self.y = _map(np.asarray, x), _map(np.asarray, y)
+        sizes = {len(array) for part in (self.x, self.y) for array in _leaves(part)}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError(
+                f"All arrays must have the same number of examples, at least one. Received: {sorted(sizes)}."
+            )
+        self.num_examples = sizes.pop()
+        if sample_weight is None:
+            sample_weight = np.ones(self.num_examples, dtype=np.float32)
+        if isinstance(self.y, dict) and not isinstance(sample_weight, dict):
+            sample_weight = dict.fromkeys(self.y, sample_weight)
+        self.sample_weight = _map(lambda w: np.asarray(w, dtype=np.float32), sample_weight)
+        if {len(array) for array in _leaves(self.sample_weight)} != {self.num_examples}:
+            raise ValueError(f"`sample_weight` must have a weight for each of the {self.num_examples} examples.")
+        first = self.x["token_ids"] if isinstance(self.x, dict) and "token_ids" in self.x else next(_leaves(self.x))
+        self.length = first.shape[-1] if first.ndim > 1 else 1
+        self.shuffle = shuffle
+        self.steps_per_epoch = -(-self.num_examples // max(1, batch_size))
+        super().__init__(batch_size, self.steps_per_epoch * epochs, seed)
+
+    def recipe(self) -> dict:
+        return {**super().recipe(), "examples": self.num_examples, "shuffle": self.shuffle}
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        number, step = divmod(update, self.steps_per_epoch)
+        places = step * self.batch_size + np.arange(first, last)
+        chosen = places[places < self.num_examples]
+        if self.shuffle:
+            chosen = shuffled(chosen, self.num_examples, self.seed, number)
+        return self._taken(chosen, len(places))
+
+    def _taken(self, examples: np.ndarray, rows: int) -> tuple:
+        """x, y and weights of some examples, filled up to a number of rows."""
+
+        def pick(array: np.ndarray, name: str) -> np.ndarray:
+            return _filled(array[examples], rows, name)
+
+        return tuple(_map_named(pick, part) for part in (self.x, self.y, self.sample_weight))
+
+
+def _filled(array: np.ndarray, rows: int, name: str) -> np.ndarray:
+    """Adds rows of padding: -1 where it means an unused slot, otherwise 0."""
+    if len(array) == rows:
+        return array
+    value = -1 if name in ("masked_positions", "span_left", "span_right", "span_offset") else 0
+    rest = np.full((rows - len(array), *array.shape[1:]), value, dtype=array.dtype)
+    return np.concatenate([array, rest])
+
+
+def _map(function: Callable, structure: Any) -> Any:
+    return _map_named(lambda value, _: function(value), structure)
+
+
+def _map_named(function: Callable, structure: Any) -> Any:
+    """Applies to the arrays of a dict, or to the one array, or to nothing; with the key, or ""."""
+    if structure is None:
+        return None
+    if isinstance(structure, dict):
+        return {name: function(value, name) for name, value in structure.items()}
+    return function(structure, "")
+
+
+def _leaves(structure: Any) -> Iterator[np.ndarray]:
+    if structure is not None:
+        yield from structure.values() if isinstance(structure, dict) else [structure]

@@ -1,0 +1,296 @@
+"""Rows of like length together, in batches of a few fixed widths: little padding, and few programs to compile."""
+
+import collections
+import copy
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..sampling import shuffled
+from .batches import ExampleBatches
+
+WIDTHS = (16, 32, 64, 128, 256, 512)  # wider rows: multiples of the last
+FINE_WIDTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
+MOST_WIDTHS = 12  # of a run of training
+PADDING = 0.12  # share of slots that may be padding, where more widths can make it less
+# Of predictions: whatever the texts, a model needs no more programs than these.
+PREDICTED_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+TEXT = 64  # tokens of a text by which the size of a batch is reckoned, so that all batches are equally large
+
+
+def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = WIDTHS) -> int:
+    """The width of the bucket for rows of `length` tokens: the next of `widths`, and no more than `limit`.
+
+    70 -> 128, or 100 with a limit of 100
+    """
+    width = next((width for width in widths if width >= length), -(-length // widths[-1]) * widths[-1])
+    return max(length, width if limit is None else min(width, limit))
+
+
+def batches_by_length(
+    lengths: np.ndarray, batch_size: int, limit: int | None = None, exact: bool = False
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Which examples go together, and in how many rows of what width; the longest come first.
+
+    All batches have about as many tokens: wide ones have fewer rows. Only the last batch has rows of padding, to a
+    power of two. One of the `FINE_WIDTHS` is used where it has examples for a batch or more.
+
+    lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
+
+    Args:
+        lengths: int (n,), tokens of each example.
+        batch_size: rows of a batch that is `TEXT` wide.
+        limit: no row is made wider than this, but for those that are longer.
+        exact: every batch is as wide as its longest example.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    fine, counts = np.unique([bucket_width(int(n), limit, FINE_WIDTHS) for n in lengths], return_counts=True)
+    tokens = batch_size * TEXT
+    worth = {int(width) for width, count in zip(fine, counts, strict=True) if count >= tokens // width}
+    start = 0
+    while start < len(order):
+        longest = int(lengths[order[start]])
+        width = bucket_width(longest, limit, FINE_WIDTHS)
+        width = longest if exact else width if width in worth else bucket_width(longest, limit)
+        rows = max(1, tokens // max(width, 1))
+        examples = order[start : start + rows]
+        yield examples, min(rows, 1 << (len(examples) - 1).bit_length()), width
+        start += len(examples)
+
+
+def row_lengths(x: dict) -> np.ndarray:
+    """Tokens of every row, int32 (n,): of a row of choices, those of the longest choice."""
+    if "lengths" in x:
+        lengths = np.asarray(x["lengths"])
+    elif "padding_mask" in x:
+        lengths = np.asarray(x["padding_mask"]).sum(axis=-1)
+    else:
+        lengths = np.full(x["token_ids"].shape[:-1], x["token_ids"].shape[-1])
+    return (lengths if lengths.ndim == 1 else lengths.max(axis=-1)).astype(np.int32)
+
+
+def token_count(x: dict) -> int:
+    """Tokens of all rows together, padding left out."""
+    if "lengths" in x:
+        return int(np.asarray(x["lengths"]).sum())
+    return int(np.asarray(x["padding_mask"]).sum()) if "padding_mask" in x else int(np.size(x["token_ids"]))
+
+
+def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
+    """An array whose last axis, of columns, is cut or filled with zeros to be `width` long."""
+    missing = width - array.shape[-1]
+    if missing <= 0:
+        return array[..., -width:] if left else array[..., :width]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(missing, 0) if left else (0, missing)])
+
+
+def fine_width(length: int, limit: int | None = None) -> int:
+    """The width of a row for `length` tokens: at most one in sixteen more, and even; no more than `limit`.
+
+    13 -> 14, 33 -> 34, 70 -> 72, 201 -> 208
+    """
+    step = max(2, 1 << max(0, (length - 1).bit_length() - 5))
+    width = -(-length // step) * step
+    return max(length, width if limit is None else min(width, limit))
+
+
+def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int]:
+    """The width of each batch of a run that repeats: of few different ones, with little padding.
+
+    The fewest widths, `most` at the most, with which no more than `PADDING` of the slots are padding; where that cannot
+    be reached, with which there are hardly more slots than with `most` of them.
+
+    Args:
+        needed: the least width of each batch, falling.
+        most: different widths.
+        tokens: of a batch, padding left out, divided by its rows: the mean.
+    """
+    plans = _cheapest_plans(needed, most)
+    bound = max(tokens * len(needed) / (1 - PADDING), 1.04 * min(total for total, _ in plans))
+    return next(widths for total, widths in plans if total <= bound)
+
+
+def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int] = ()) -> list[int]:
+    """The width of each batch of a pass that is made once: fewest slots, with what new programs cost added.
+
+    Args:
+        needed: the least width of each batch, falling.
+        cost: of a new program, in slots of a row.
+        compiled: widths whose programs are there already.
+    """
+    return min(_cheapest_plans(needed, len(needed), cost, frozenset(compiled)))[1]
+
+
+def _cheapest_plans(
+    needed: Sequence[int], most: int, cost: float = 0.0, compiled: Collection[int] = ()
+) -> list[tuple[float, list[int]]]:
+    """(slots of a row with costs, the width of each batch) of the cheapest plan of 1, 2, ... `most` different widths.
+
+    A width is that of the first of its batches, which come one after the other, or a wider one that is compiled.
+    """
+    groups = sorted(collections.Counter(needed).items(), reverse=True)
+    ends = [0, *itertools.accumulate(count for _, count in groups)]
+
+    def part(begin: int, end: int) -> tuple[float, int]:
+        """The cheapest (cost, width) of groups [begin, end)."""
+        count, width = ends[end] - ends[begin], groups[begin][0]
+        free = [(width * count, width) for width in compiled if width > groups[begin][0]]
+        return min([(width * count + (0.0 if width in compiled else cost), width), *free])
+
+    parts = {(i, j): part(i, j) for j in range(1, len(groups) + 1) for i in range(j)}
+    best: list[tuple[float, list]] = [(0.0, [])] + [(math.inf, [])] * len(groups)
+    plans = []
+    for _ in range(max(1, min(most, len(groups)))):
+        best = best[:1] + [
+            min(((best[i][0] + parts[i, j][0], [*best[i][1], (i, j)]) for i in range(j)), key=lambda found: found[0])
+            for j in range(1, len(groups) + 1)
+        ]
+        total, cuts = best[-1]
+        plans.append((total, [parts[cut][1] for cut in cuts for _ in range(ends[cut[1]] - ends[cut[0]])]))
+    return plans
+
+
+class BucketedBatches(ExampleBatches):
+    """Ready arrays in batches of like length, each cut to one of a few widths; a new order in every pass.
+
+    The examples are sorted by length and cut into batches; batches next to each other share a width, so that few
+    programs are compiled and little is padding (see `training_widths`). In every pass the examples of one width are
+    shuffled among its batches. Only the last batch of the narrowest width has rows of padding. The widest batch and the
+    narrowest are the first two of a pass: what does not fit into memory shows at once.
+
+    Args:
+        x: dict of arrays with "token_ids" (n, s) or (n, c, s), and "lengths" or "padding_mask"; all but "lengths" have
+            a column a token.
+        y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. Without `shuffle` narrow batches
+            come first, and examples of one width in their order.
+        limit: no row is made wider than this, but for those that are longer.
+        tagged: y and the weights have a column a token as well, and are cut with x.
+        steps_per_width: how many steps of a pass there must be for each width, for the mean of them: compiling a
+            program must be worth it. Without `shuffle`, how many steps that are `TEXT` wide it costs. Default: 2.
+    """
+
+    def __init__(
+        self,
+        x: dict,
+        y: Any = None,
+        sample_weight: Any = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+        limit: int | None = None,
+        tagged: bool = False,
+        steps_per_width: float | None = None,
+    ):
+        super().__init__(x, y, sample_weight, batch_size, epochs, seed, shuffle)
+        self._tagged, self._limit = tagged, limit
+        self.pads_left = "padding_mask" in self.x
+        self._lengths = row_lengths(self.x)
+        self.tokens = token_count(self.x)
+        self._least = 2 if steps_per_width is None else steps_per_width
+        self._plan_buckets()
+
+    def _plan_buckets(self, multiple: int = 1, cost: float | None = None, compiled: Iterable[int] = ()) -> None:
+        """Decides which examples have which width; the steps of a pass become a multiple of a number."""
+        order = np.argsort(-self._lengths, kind="stable")
+        steps = -(-len(order) // self.batch_size)
+        more = -steps % multiple
+        places = [*range(0, len(order), self.batch_size)]
+        if more and steps + more <= len(order):  # the last batches are smaller
+            cut = next(cut for cut in range(steps - 1, -1, -1) if len(order) - places[cut] >= steps - cut + more)
+            parts = np.linspace(places[cut], len(order), steps - cut + more + 1).astype(int)
+            places = [*places[:cut], *parts[:-1].tolist()]
+        longest = [int(self._lengths[order[place]]) for place in places]
+        if self.shuffle:
+            needed = [fine_width(length, self._limit) for length in longest]
+            most = max(1, int(min(MOST_WIDTHS, len(places) / self._least)))
+            widths = training_widths(needed, most, self._lengths.sum() / self.batch_size / len(places))
+        else:
+            needed = [bucket_width(length, self._limit, PREDICTED_WIDTHS) for length in longest]
+            widths = prediction_widths(needed, self._least * TEXT if cost is None else cost, compiled)
+        ends = [*places[1:], len(order)]
+        self._buckets: list[tuple[int, np.ndarray, list[int]]] = []  # width, examples, sizes of the batches
+        for width in sorted(set(widths)):
+            mine = [place for place, found in enumerate(widths) if found == width]
+            examples = np.sort(order[places[mine[0]] : ends[mine[-1]]])
+            self._buckets.append((width, examples, [ends[place] - places[place] for place in mine]))
+        self._plan: tuple = (None, None, None)
+        epochs = self._items // self.steps_per_epoch
+        self.steps_per_epoch = len(places)
+        self._items = epochs * self.steps_per_epoch
+
+    def in_multiples_of(self, number: int) -> "BucketedBatches":
+        """The same run with passes of a multiple of `number` steps: the narrowest batches of each are smaller."""
+        found = copy.copy(self)
+        found._plan_buckets(number)
+        return found
+
+    def for_prediction(self, cost: float, compiled: Iterable[int] = ()) -> "BucketedBatches":
+        """The same examples in the widths that are the fastest for a model; without `shuffle` only.
+
+        Args:
+            cost: of compiling a program, in slots.
+            compiled: widths whose programs the model has.
+        """
+        found = copy.copy(self)
+        slots = self.batch_size * int(np.prod(self.x["token_ids"].shape[1:-1], dtype=int))
+        found._plan_buckets(cost=cost / slots, compiled=compiled)
+        return found
+
+    @property
+    def widths(self) -> list[int]:
+        """The different ones, the narrowest first."""
+        return [width for width, _, _ in self._buckets]
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step, padding left out: the mean over a pass."""
+        return max(1, round(self.tokens / self.steps_per_epoch / (self.batch_size / self.rows)))
+
+    def _pass(self, number: int) -> tuple[list[np.ndarray], list[int]]:
+        """Of every step of a pass, the examples and the width."""
+        plan = self._plan  # read once: other threads may ask for other passes
+        if plan[0] == number:
+            return plan[1:]
+        batches, widths = [], []
+        for width, examples, sizes in self._buckets:
+            if self.shuffle:
+                order = shuffled(np.arange(len(examples)), len(examples), self.seed, number)
+                examples = examples[order]
+            batches += np.split(examples, np.cumsum(sizes)[:-1])
+            widths += [width] * len(sizes)
+        if self.shuffle and len(batches) > 2:
+            inner = 1 + shuffled(np.arange(len(batches) - 2), len(batches) - 2, self.seed, number)
+            order = [len(batches) - 1, 0, *inner]
+            batches, widths = [batches[i] for i in order], [widths[i] for i in order]
+        self._plan = (number, batches, widths)
+        return batches, widths
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        number, step = divmod(update, self.steps_per_epoch)
+        batches, widths = self._pass(number)
+        x, y, weight = self._taken(batches[step][first:last], last - first)
+        x = {k: array if k == "lengths" else resized(array, widths[step], self.pads_left) for k, array in x.items()}
+        if self._tagged and y is not None:
+            y, weight = (resized(array, widths[step], self.pads_left) for array in (y, weight))
+        return x, y, weight
+
+    def shape_steps(self) -> list[int]:
+        first: dict[int, int] = {}
+        # Two passes: a run that begins within one may meet a width in the later part of the next one only.
+        for step in range(min(len(self), 2 * self.steps_per_epoch * self.accumulation)):
+            number, place = divmod((self._start + step) // self.accumulation, self.steps_per_epoch)
+            first.setdefault(self._pass(number)[1][place], step)
+        return sorted(first.values())
+
+    def parts(self) -> Iterator[tuple["BucketedBatches", np.ndarray]]:
+        """The batches of one width at a time, with the examples that their rows hold. Without `shuffle` only."""
+        batches, widths = self._pass(0)
+        for width in sorted(set(widths)):
+            steps = [step for step, w in enumerate(widths) if w == width]
+            part = copy.copy(self)
+            part._start, part._items = steps[0], steps[-1] + 1
+            yield part, np.concatenate([batches[step] for step in steps])

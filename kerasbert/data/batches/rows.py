@@ -1,0 +1,302 @@
+"""How text is laid out in rows: chunks, pairs, whole lines, a stream, or several sequences in a row.
+
+Each layout has a plan, `bounds` of its passes that differ, and fills rows from lines of the plan.
+"""
+
+import functools
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..corpus.bin_packing import pack, packed_keys
+from ..corpus.corpus import Corpus
+from ..corpus.packing import document_chunks, segment_pairs, sentence_blocks
+from ..corpus.segments import joined_segments
+from ..corpus.streams import TokenStream
+from ..tasks.examples import fill_rows
+
+
+class ChunkRows:
+    """Contiguous chunks of documents in the tokenizer's template for one text."""
+
+    labelled = False
+    texts = ("single", 1)
+
+    def __init__(self, corpus: Corpus, length: int, **_):
+        if not hasattr(length, "__index__"):
+            raise ValueError(f"`length` must be an integer. Received: {length!r}.")
+        self.corpus, self.length = corpus, length
+        self.template = corpus.facts[self.texts[0]]
+        self.room = length - sum(item not in ("A", "B") for item, _ in self.template)
+        if self.room < self.texts[1]:
+            raise ValueError(
+                f"`length` must leave room for text beside the special tokens. Received: {length}. Use at least "
+                f"{len(self.template)}."
+            )
+        self.plan, self.bounds = None, None
+
+    @property
+    def document_starts(self) -> np.ndarray:
+        """Where each document begins, in tokens; the end last."""
+        return np.append(self.corpus.sequence_starts, self.corpus.num_tokens)[self.corpus.document_starts]
+
+    def make_plan(self, name: str, settings: dict, build) -> None:
+        self.plan = self.corpus.plan(f"{name}_{self.length}", {"tokens": self.room, **settings}, build)
+        self.bounds = (0, len(self.plan))
+
+    def fill(self, lines: np.ndarray) -> dict:
+        """x of some lines of the plan; -1 is a row of padding."""
+        plan, tokens = np.asarray(self.plan[np.maximum(lines, 0)]), self.corpus.tokens
+        columns = ((0, 1), (2, 3))[: self.texts[1]]
+        rows = [
+            tuple(tokens[line[start] : line[start] + line[size]] for start, size in columns) if there else ()
+            for line, there in zip(plan.tolist(), (lines >= 0).tolist(), strict=True)
+        ]
+        return fill_rows(self.corpus.facts, rows, self.length, segments=self.texts[1] == 2)
+
+
+class DocumentRows(ChunkRows):
+    def __init__(self, corpus: Corpus, length: int, **_):
+        super().__init__(corpus, length)
+        self.make_plan("chunks", {}, lambda: [document_chunks(self.document_starts, self.room)])
+
+
+class KnownRows(ChunkRows):
+    """The chunks of `DocumentRows` without those of up to 11 tokens and those of which half or more are unknown.
+
+    Special tokens are counted. The rule is that of DistilBERT's code.
+    """
+
+    def __init__(self, corpus: Corpus, length: int, **_):
+        super().__init__(corpus, length)
+
+        def build() -> list[np.ndarray]:
+            chunks = document_chunks(self.document_starts, self.room)
+            texts = (corpus.tokens[start : start + size] for start, size in chunks.tolist())
+            unknown = np.array([np.count_nonzero(text == corpus.facts["unk_id"]) for text in texts])
+            sizes = chunks[:, 1] + length - self.room
+            return [chunks[(sizes > 11) & (2 * unknown < sizes)]]
+
+        self.make_plan("known_chunks", {"shortest": 12, "unknown": 0.5}, build)
+
+
+class PairRows(ChunkRows):
+    """Pairs of segments with a label, in the template for two texts."""
+
+    labelled = True
+    texts = ("pair", 2)
+    kind = "next"
+
+    def __init__(self, corpus: Corpus, length: int, seed: int, passes: int, short_rate: float, lone: str, **_):
+        super().__init__(corpus, length)
+        documents = np.unique(corpus.document_starts)  # other writers may have documents without sentences
+        if np.diff(documents).max() < 2:
+            raise ValueError(
+                "Pairs need documents of two sentences or more, one a line. In this corpus every document has one. "
+                "Put a line end behind each sentence, and write the corpus again."
+            )
+        if self.kind != "order" and len(documents) < 3:
+            raise ValueError(
+                f"A random second segment comes from another document. The corpus {corpus.folder} has only one. "
+                "Separate documents by a blank line, or use rows without pairs or with sentence order."
+            )
+
+        def build() -> Iterator[np.ndarray]:
+            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
+            return segment_pairs(sentences, documents, self.room, passes, seed, short_rate, self.kind, lone)
+
+        settings = {"passes": passes, "seed": seed, "short_rate": short_rate}
+        if self.kind != "next":
+            settings |= {"kind": self.kind, "lone": lone}
+        self.make_plan("segment_pairs", settings, build)
+        plan = self.plan
+        bounds = [bisect_left(range(len(plan)), number, key=lambda line: plan[line, 5]) for number in range(passes)]
+        self.bounds = (*bounds, len(plan))
+
+    def labels(self, lines: np.ndarray) -> np.ndarray:
+        return np.where(lines >= 0, self.plan[np.maximum(lines, 0), 4], 0).astype(np.int32)
+
+
+class SentencePairRows(PairRows):
+    kind = "sentences"
+
+
+class SentenceOrderRows(PairRows):
+    kind = "order"
+
+
+class SegmentRows(ChunkRows):
+    """Whole sentences of a document in one segment or two, without a label; the end of what is too long is lost."""
+
+    texts = ("pair", 2)
+
+    def __init__(self, corpus: Corpus, length: int, seed: int, **_):
+        super().__init__(corpus, length)
+        special = tuple(sum(item not in ("A", "B") for item, _ in corpus.facts[kind]) for kind in ("single", "pair"))
+
+        @functools.cache
+        def segments() -> tuple[np.ndarray, np.ndarray]:
+            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
+            return joined_segments(sentences, np.unique(corpus.document_starts), length, special, seed)
+
+        settings = {"special": special, "seed": seed}
+        self._runs = corpus.plan(f"segment_runs_{length}", settings, lambda: [segments()[0]])
+        self.make_plan("segments", settings, lambda: [segments()[1]])
+
+    def fill(self, lines: np.ndarray) -> dict:
+        tokens, rows = self.corpus.tokens, []
+        for line in lines.tolist():
+            first, *counts = self.plan[line].tolist() if line >= 0 else (0, 0, 0)
+            row = []
+            for count in counts:
+                runs = self._runs[first : first + count].tolist()
+                row += [np.concatenate([tokens[start : start + size] for start, size in runs])] if runs else []
+                first += count
+            rows.append(tuple(row))
+        return fill_rows(self.corpus.facts, rows, self.length, segments=True)
+
+
+class FullSentenceRows(ChunkRows):
+    """As many whole lines as fit, across documents, each with the end token behind it, and one more after a document.
+
+    <s> line </s> line </s> </s> line </s>. A line longer than a row is cut into lines.
+    """
+
+    within_documents = False
+
+    def __init__(self, corpus: Corpus, length: int, **_):
+        super().__init__(corpus, length)
+        place = [item for item, _ in self.template].index("A")
+        self._lead = [item for item, _ in self.template[:place]]
+        if len(self.template) != place + 2:
+            raise ValueError("Rows of whole lines need a tokenizer whose rows end in one special token.")
+        self._end = self.template[-1][0]
+        limit = length - len(self._lead)
+        self._lines = corpus.plan(f"lines_{length}", {"lines": limit - 1}, lambda: [self._cut_lines(limit - 1)])
+
+        def build() -> list[np.ndarray]:
+            sizes = self._lines[:, 1]
+            ends = sizes == 0 if self.within_documents else None
+            return [sentence_blocks(sizes + 1, limit, ends)]
+
+        name = "doc_sentences" if self.within_documents else "full_sentences"
+        self.make_plan(name, {"limit": limit, "within_documents": self.within_documents}, build)
+
+    def _cut_lines(self, longest: int) -> np.ndarray:
+        """Start and length of every line, and a line of length 0 behind each document."""
+        corpus = self.corpus
+        pieces = document_chunks(np.append(corpus.sequence_starts, corpus.num_tokens), longest)
+        ends = np.unique(self.document_starts)[1:]
+        lines = np.concatenate([pieces, np.stack([ends, np.zeros_like(ends)], axis=1)])
+        # A separator stands before the piece that begins where it does.
+        return lines[np.lexsort((lines[:, 1], lines[:, 0]))]
+
+    def fill(self, lines: np.ndarray) -> dict:
+        facts, lead = self.corpus.facts, len(self._lead)
+        token_ids = np.full((len(lines), self.length), facts["pad_id"] or 0, dtype=np.int32)
+        totals = np.zeros(len(lines), dtype=np.int32)
+        left = facts["padding_side"] == "left"
+        for number, line in enumerate(lines.tolist()):
+            if line < 0:
+                continue
+            first, count = self.plan[line].tolist()
+            block = self._lines[first : first + count]
+            start, stop = int(block[0, 0]), int(block[-1].sum())
+            total = totals[number] = lead + stop - start + count
+            row = token_ids[number, self.length - total if left else 0 :][:total]
+            row[:lead] = self._lead
+            is_text = np.ones(total - lead, dtype=bool)
+            is_text[np.cumsum(block[:, 1] + 1) - 1] = False
+            row[lead:] = self._end
+            row[lead:][is_text] = self.corpus.tokens[start:stop]
+        if left:
+            return {"token_ids": token_ids, "padding_mask": np.arange(self.length) >= self.length - totals[:, None]}
+        return {"token_ids": token_ids, "lengths": totals}
+
+
+class DocSentenceRows(FullSentenceRows):
+    """As `FullSentenceRows`, but a document ends the row."""
+
+    within_documents = True
+
+
+class StreamRows:
+    """Contiguous chunks of all text with the end token behind every line; no template."""
+
+    labelled = False
+
+    def __init__(self, corpus: Corpus, length: int, **_):
+        if length < 2:
+            raise ValueError(f"`length` must be at least 2: the first token is never predicted. Received: {length}.")
+        facts = corpus.facts
+        self.corpus, self.length, self.template = corpus, length, ()
+        self._stream = TokenStream(corpus, facts["eos_id"] if facts["eos_id"] is not None else facts["sep_id"], True)
+        self.bounds = (0, -(-len(self._stream) // length))
+
+    def fill(self, lines: np.ndarray) -> dict:
+        places = lines[:, None] * self.length + np.arange(self.length)
+        there = (places < len(self._stream)) & (lines >= 0)[:, None]
+        tokens = self._stream[np.where(there, places, 0)]
+        pad = np.int32(self.corpus.facts["pad_id"] or 0)
+        return {"token_ids": np.where(there, tokens, pad), "lengths": there.sum(axis=1, dtype=np.int32)}
+
+
+class PackedRows(ChunkRows):
+    """Chunks of documents, each in its template, several in a row: little padding, and nothing crosses.
+
+    "sequence_ids", "position_ids" and "first_positions" say where each begins.
+    """
+
+    def __init__(self, corpus: Corpus, length: int, seed: int, **_):
+        super().__init__(corpus, length)
+        self._special = len(self.template) - 1
+
+        @functools.cache
+        def packing() -> tuple[np.ndarray, np.ndarray]:
+            chunks = document_chunks(self.document_starts, self.room)
+            order, starts = pack(chunks[:, 1] + self._special, length, seed)
+            return chunks[order], np.stack([starts[:-1], np.diff(starts)], axis=1)
+
+        settings = {"tokens": self.room, "seed": seed}
+        self._chunks = corpus.plan(f"packed_chunks_{length}", settings, lambda: [packing()[0]])
+        self.make_plan("packed_rows", {"seed": seed}, lambda: [packing()[1]])
+        self.most = int(self.plan[:, 1].max())
+
+    def fill(self, lines: np.ndarray) -> dict:
+        facts, tokens = self.corpus.facts, self.corpus.tokens
+        token_ids = np.full((len(lines), self.length), facts["pad_id"] or 0, dtype=np.int32)
+        lengths, counts = [], []
+        for row, line in zip(token_ids, lines.tolist(), strict=True):
+            first, count = self.plan[line].tolist() if line >= 0 else (0, 0)
+            place = 0
+            for start, size in self._chunks[first : first + count].tolist():
+                for item, _ in self.template:
+                    ids = tokens[start : start + size] if item == "A" else [item]
+                    row[place : place + len(ids)] = ids
+                    place += len(ids)
+                lengths.append(size + self._special)
+            counts.append(count)
+        keys = packed_keys(np.array(lengths, dtype=np.int64), np.array(counts), self.length, self.most)
+        return {"token_ids": token_ids, **keys}
+
+
+ROWS = {
+    "chunks": DocumentRows,
+    "known_chunks": KnownRows,
+    "segment_pairs": PairRows,
+    "sentence_pairs": SentencePairRows,
+    "sentence_order": SentenceOrderRows,
+    "segments": SegmentRows,
+    "full_sentences": FullSentenceRows,
+    "doc_sentences": DocSentenceRows,
+    "stream": StreamRows,
+    "packed": PackedRows,
+}
+
+
+def token_counts(x: dict) -> np.ndarray:
+    """int (b,): real tokens of each row of a batch."""
+    if "lengths" in x:
+        return x["lengths"]
+    return (x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0).sum(axis=1)

@@ -1,0 +1,140 @@
+"""Words with the words around them, and words drawn at random, for skip-gram with negative sampling."""
+
+import numpy as np
+
+from ..corpus.corpus import Corpus
+from ..sampling import DYNAMIC, PLAN, row_draws, shuffled
+from .batches import Batches
+
+
+def keep_probabilities(counts: np.ndarray, threshold: float | None, rule: str = "paper") -> np.ndarray:
+    """With what probability an occurrence of each word stays in the text; frequent words lose most of theirs.
+
+    share 1e-3 of the text, threshold 1e-5, "paper" -> 0.1; share 0.01, threshold 1e-3, "code" -> 0.4162
+
+    Args:
+        counts: of every word.
+        threshold: t; None keeps all.
+        rule: "paper" is sqrt(t / share) (Mikolov et al. 2013, section 2.3), "code" adds t / share, as the tool does.
+    """
+    if threshold is None:
+        return np.ones(len(counts))
+    if not threshold > 0 or rule not in ("paper", "code"):
+        raise ValueError(f'`threshold` must be above 0, `rule` "paper" or "code". Received: {threshold}, {rule!r}.')
+    ratios = threshold * counts.sum() / np.maximum(counts, 1)
+    return np.minimum(np.sqrt(ratios) + (ratios if rule == "code" else 0), 1.0)
+
+
+def noise_probabilities(counts: np.ndarray, power: float = 0.75) -> np.ndarray:
+    """With what probability each word is drawn as noise: by its count to the power of 3/4.
+
+    counts 16, 1 -> 0.8889, 0.1111
+    """
+    weights = np.asarray(counts, dtype=np.float64) ** power * (np.asarray(counts) > 0)
+    return weights / weights.sum()
+
+
+class SkipGramBatches(Batches):
+    """Pairs of a word and one near it, each with words drawn at random.
+
+    x: "token_ids" (b, 1), "context_ids" (b, 1 + negatives), the word near it first. y: int32 (b, 1 + negatives), 1 for
+    that one. Weights are 1, and 0 for drawn words that are the one near it.
+
+    Every pass drops frequent words anew, before it looks for neighbours: windows reach over what was dropped. Each word
+    has a window of its own, from 1 to `window` words on both sides, within its line. Rows are all pairs of a pass in a
+    random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
+
+    line [5 6 7], window 1, nothing dropped -> pairs 5 6, 6 5, 6 7, 7 6
+
+    Args:
+        corpus: a `Corpus`.
+        batch_size: pairs of an update.
+        window: most words on each side.
+        negatives: words drawn for each pair: 5 to 20 for small corpora, 2 to 5 for large ones.
+        threshold: of `keep_probabilities`. The paper has 1e-5, the tool 1e-3.
+        rule: of `keep_probabilities`.
+        power: of `noise_probabilities`.
+        seed: decides everything that is random.
+        steps: updates in the run. Default: one pass.
+    """
+
+    length = 1
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        batch_size: int,
+        window: int = 5,
+        negatives: int = 5,
+        threshold: float | None = 1e-3,
+        rule: str = "code",
+        power: float = 0.75,
+        seed: int = 0,
+        steps: int | None = None,
+    ):
+        if window < 1 or negatives < 1:
+            raise ValueError(f"`window` and `negatives` must be at least 1. Received: {window}, {negatives}.")
+        self.corpus, self.window, self.negatives = corpus, window, negatives
+        self.settings = {"window": window, "negatives": negatives, "threshold": threshold, "rule": rule, "power": power}
+        counts = np.bincount(corpus.tokens)
+        self._keep = keep_probabilities(counts, threshold, rule)
+        self._noise = np.cumsum(noise_probabilities(counts, power))
+        self._lines = np.repeat(np.arange(corpus.num_sequences), corpus.lengths)
+        self._computed: dict = {}
+        self.seed = seed
+        self._first_pairs = [0]  # where each pass begins, in pairs of the run
+        pairs = self._first_pair(1)
+        if pairs == 0:
+            raise ValueError("A corpus needs lines of two words that are kept. Use a larger `threshold`.")
+        self._end = pairs if steps is None else None
+        super().__init__(batch_size, -(-pairs // max(1, batch_size)) if steps is None else steps, seed)
+
+    def recipe(self) -> dict:
+        return {**super().recipe(), **self.settings, "corpus": self.corpus.fingerprint}
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        places = update * self.batch_size + np.arange(first, last)
+        there = np.ones(len(places), bool) if self._end is None else places < self._end
+        words, near = np.zeros((2, len(places)), np.int32)
+        passes = self._passes(places)
+        for number in np.unique(passes[there]):
+            here = there & (passes == number)
+            tokens, left, before = self._pass(int(number))
+            pairs = shuffled(places[here] - self._first_pair(number), int(before[-1]), self.seed, int(number))
+            centres = np.searchsorted(before, pairs, side="right") - 1
+            distances = pairs - before[centres] - left[centres]
+            words[here], near[here] = tokens[centres], tokens[centres + distances + (distances >= 0)]
+        draws = row_draws(self.seed, update, DYNAMIC, first, len(places), self.negatives)[:, : self.negatives]
+        drawn = np.searchsorted(self._noise, (draws + 0.5) / 2.0**32).astype(np.int32)
+        weights = there[:, None] * (drawn != near[:, None])
+        x = {"token_ids": words[:, None], "context_ids": np.concatenate([near[:, None], drawn], axis=1)}
+        y = np.zeros(x["context_ids"].shape, np.int32)
+        y[:, 0] = 1
+        return x, y, np.concatenate([there[:, None], weights], axis=1).astype(np.float32)
+
+    def _passes(self, places: np.ndarray) -> np.ndarray:
+        """Which pass each pair of the run belongs to."""
+        while self._end is None and self._first_pairs[-1] <= places.max(initial=0):
+            self._first_pair(len(self._first_pairs))
+        return np.searchsorted(self._first_pairs, places, side="right") - 1
+
+    def _first_pair(self, number: int) -> int:
+        """Pairs of all passes before one."""
+        while len(self._first_pairs) <= number:
+            _, _, before = self._pass(len(self._first_pairs) - 1)
+            self._first_pairs.append(self._first_pairs[-1] + int(before[-1]))
+        return self._first_pairs[number]
+
+    def _pass(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of one pass: the tokens that are kept; how many neighbours each has on its left; the pairs before each."""
+        if number not in self._computed:
+            draws = row_draws(self.seed, number, PLAN, 0, self.corpus.num_tokens, 2)[:, :2]
+            kept = draws[:, 0] < self._keep[self.corpus.tokens] * 2.0**32
+            tokens, lines = self.corpus.tokens[kept].astype(np.int32), self._lines[kept]
+            windows = 1 + draws[kept, 1].astype(np.int64) % self.window
+            places = np.arange(len(tokens))
+            left = np.minimum(windows, places - np.searchsorted(lines, lines, side="left"))
+            right = np.minimum(windows, np.searchsorted(lines, lines, side="right") - 1 - places)
+            before = np.concatenate([[0], np.cumsum(left + right)])
+            self._computed = {**dict(list(self._computed.items())[-1:]), number: (tokens, left, before)}
+        return self._computed[number]

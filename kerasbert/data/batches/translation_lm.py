@@ -1,0 +1,154 @@
+"""Batches for translation language modelling, and documents out of parallel text."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ..corpus.bin_packing import pack, packed_keys
+from ..corpus.corpus import Corpus
+from ..corpus.packing import truncation
+from ..noise.masking import masking_for
+from ..sampling import DYNAMIC, row_draws
+from .passes import PassBatches, facts_of
+
+
+def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterator[str]:
+    """A document of two lines for every pair of sentences; pairs with an empty side are left out.
+
+    "a b" and "c" -> "a b\\nc"
+
+    Raises:
+        ValueError: one side has more sentences than the other.
+    """
+    ends = object()
+    sources, targets = iter(sources), iter(targets)
+    for number in range(1 << 62):
+        source, target = next(sources, ends), next(targets, ends)
+        if source is ends and target is ends:
+            return
+        if source is ends or target is ends:
+            shorter = "sources" if source is ends else "targets"
+            raise ValueError(f"There must be a target for each source. Received: {number} {shorter}, and more others.")
+        pair = [" ".join(side.split()) for side in (source, target)]
+        if all(pair):
+            yield "\n".join(pair)
+
+
+class TranslationLMBatches(PassBatches):
+    """A sentence and its translation in one row, masked together, so that each can help with the other.
+
+    </s> x1 </s> </s> x2 </s>, positions from 0 in each half, its language on each half.
+
+    x: "token_ids", "position_ids", "language_ids" (b, s), "lengths" (b,) or, of packed rows, "sequence_ids" (b, s) and
+    "first_positions" (b, n), and "masked_positions" (b, p) with -1 in unused slots. y: the tokens that were there
+    (b, p), weights 1 in used slots. The first token of a pair is never hidden. Pairs that are too long lose tokens from
+    the end of the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
+
+    Args:
+        corpus: documents of two lines, a sentence and its translation (see `parallel_documents`); others are left out.
+        batch_size: rows of an update.
+        length: tokens of a row, at least 6.
+        languages: numbers of the two languages.
+        seed: decides order and masks.
+        steps: updates in the run. Default: one pass over the pairs.
+        both_orders: every pair comes twice in a pass, once with the translation first.
+        packed: several pairs in a row, as many as fit; they do not see each other.
+        mask_rate, max_predictions, rule: as in `MaskedLMBatches`.
+        accumulation: items that make up an update.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        batch_size: int,
+        length: int,
+        languages: tuple[int, int] = (0, 1),
+        seed: int = 0,
+        steps: int | None = None,
+        both_orders: bool = True,
+        packed: bool = False,
+        mask_rate: float = 0.15,
+        max_predictions: int | None = None,
+        rule: str = "xlm",
+        accumulation: int = 1,
+    ):
+        facts = facts_of(corpus, "mask", "pad")
+        self._end_id = facts["sep_id"] if facts["sep_id"] is not None else facts["eos_id"]
+        if self._end_id is None:
+            raise ValueError("Pairs need a tokenizer with a separator or end token.")
+        if length < 6:
+            raise ValueError(f"`length` must leave room for text beside four special tokens. Received: {length}.")
+        if not 0 < mask_rate < 1:
+            raise ValueError(f"`mask_rate` must be between 0 and 1. Received: {mask_rate}.")
+        if len(set(languages)) != 2:
+            raise ValueError(f"Translations need two languages. Received: {languages}.")
+        self.corpus, self.length, self.languages = corpus, length, tuple(languages)
+        self.both_orders, self.packed, self.mask_rate, self.rule = both_orders, packed, mask_rate, rule
+        lines = np.diff(corpus.document_starts)
+        first = np.asarray(corpus.document_starts[:-1])[lines == 2]
+        if not len(first):
+            raise ValueError("The corpus must have documents of two lines, a sentence and its translation.")
+        self.num_pairs = len(first)
+        sizes = np.stack([corpus.lengths[first], corpus.lengths[first + 1]], axis=1).astype(np.int64)
+        sizes -= np.stack(truncation(sizes[:, 0], sizes[:, 1], length - 4), axis=1)
+        starts = np.stack([corpus.sequence_starts[first], corpus.sequence_starts[first + 1]], axis=1)
+        # Start and size of each half, and which language comes first.
+        self._pairs = np.column_stack([starts[:, 0], sizes[:, 0], starts[:, 1], sizes[:, 1], np.zeros(len(first), int)])
+        if both_orders:
+            other = self._pairs[:, [2, 3, 0, 1, 4]]
+            other[:, 4] = 1
+            self._pairs = np.concatenate([self._pairs, other])
+        rows = len(self._pairs)
+        if packed:
+            order, bounds = pack(self._pairs[:, 1] + self._pairs[:, 3] + 4, length, seed)
+            self._pairs, self._packs = self._pairs[order], np.stack([bounds[:-1], np.diff(bounds)], axis=1)
+            rows = len(self._packs)
+        self._masking = masking_for(
+            rule,
+            length,
+            max_predictions,
+            mask_id=facts["mask_id"],
+            vocabulary_size=facts["vocabulary_size"],
+            special_ids=(self._end_id,),
+            rate=mask_rate,
+        )
+        self.max_predictions = self._masking.slots
+        super().__init__(batch_size, (0, rows), seed, steps, accumulation)
+
+    def recipe(self) -> dict:
+        names = ("languages", "both_orders", "packed", "mask_rate", "max_predictions", "rule")
+        own = {name: getattr(self, name) for name in names}
+        return {**super().recipe(), "corpus": self.corpus.fingerprint, **own, "languages": list(self.languages)}
+
+    def _rows(self, update: int, first: int, last: int) -> tuple:
+        lines, _ = self._places(update, first, last)
+        tokens, end, shape = self.corpus.tokens, self._end_id, (len(lines), self.length)
+        token_ids = np.full(shape, self.corpus.facts["pad_id"], dtype=np.int32)
+        positions, languages = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        starts, sizes, counts = np.zeros(shape, bool), [], []
+        for row, line in enumerate(lines.tolist()):
+            begin, count = (0, 0) if line < 0 else self._packs[line].tolist() if self.packed else (line, 1)
+            place = 0
+            for *halves, order in self._pairs[begin : begin + count].tolist():
+                starts[row, place] = True
+                sizes.append(4 + halves[1] + halves[3])
+                for half, (start, size) in enumerate((halves[:2], halves[2:])):
+                    stop = place + size + 2
+                    token_ids[row, place], token_ids[row, stop - 1] = end, end
+                    token_ids[row, place + 1 : stop - 1] = tokens[start : start + size]
+                    positions[row, place:stop] = np.arange(size + 2)
+                    languages[row, place:stop] = self.languages[half ^ order]
+                    place = stop
+            counts.append(count)
+        lengths = np.zeros(len(lines), dtype=np.int32)
+        np.add.at(lengths, np.repeat(np.arange(len(lines)), counts), sizes)
+        x = {"token_ids": token_ids, "position_ids": positions, "language_ids": languages}
+        if self.packed:
+            most = int(self._packs[:, 1].max())
+            keys = packed_keys(np.array(sizes, dtype=np.int64), np.array(counts), self.length, most)
+            x |= {name: keys[name] for name in ("sequence_ids", "first_positions")}
+        else:
+            x["lengths"] = lengths
+        draws = row_draws(self.seed, update, DYNAMIC, first, last - first, self._masking.num_draws(self.length))
+        x["masked_positions"], targets = self._masking(token_ids, lengths, draws, never=starts)
+        return x, targets, (x["masked_positions"] >= 0).astype(np.float32)

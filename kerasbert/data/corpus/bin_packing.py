@@ -1,0 +1,132 @@
+"""Packing: several short sequences in one row, so that little is padding."""
+
+import numpy as np
+
+from ..sampling import PLAN, raw_bits
+
+
+def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Fills rows with sequences, the longest first, each where it leaves the least room (best fit, decreasing).
+
+    Works on how many sequences of each length there are, not on single ones, so that millions take a moment; which
+    sequences of a length go where is drawn by the seed.
+
+    lengths 5 3 4 2 6, capacity 10 -> rows of lengths [6, 4] and [5, 3, 2]
+
+    Args:
+        lengths: int (n,), each from 1 to `capacity`.
+        capacity: tokens of a row.
+        most: sequences of a row.
+
+    Returns: which sequences stand in the rows, int64 (n,), row after row; and where each row begins in that list, with
+        the end last, int64 (rows + 1,).
+    """
+    lengths = np.asarray(lengths)
+    if len(lengths) and (lengths.min() < 1 or lengths.max() > capacity):
+        raise ValueError(
+            f"Sequences to be packed must have 1 to {capacity} tokens. Received: {lengths.min()} to {lengths.max()}. "
+            "Cut longer ones into pieces, and leave empty ones out."
+        )
+    counts = np.bincount(lengths, minlength=capacity + 1)
+    by_length = _shuffled_by_length(lengths, capacity, seed)
+    next_of = np.cumsum(counts) - counts  # the next sequence of each length, in `by_length`
+    packed, sizes = [], []
+    for contents, rows in _best_fit(counts, capacity, most or capacity):
+        columns = []
+        for length in contents:
+            columns.append(by_length[next_of[length] : next_of[length] + rows])
+            next_of[length] += rows
+        packed.append(np.stack(columns, axis=1).reshape(-1))
+        sizes.append(np.full(rows, len(contents)))
+    if not packed:
+        return np.zeros(0, np.int64), np.zeros(1, np.int64)
+    return np.concatenate(packed), np.append(0, np.cumsum(np.concatenate(sizes)))
+
+
+def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int) -> np.ndarray:
+    """Numbers of the sequences, shorter ones first, those of one length in random order."""
+    # One key holds the length, random bits and the number: sorting plain integers is the fastest there is.
+    number_bits = np.uint64(max(1, len(lengths)).bit_length())
+    random_bits = np.uint64(64 - capacity.bit_length()) - number_bits
+    keys = raw_bits(seed, PLAN, len(lengths)) >> (np.uint64(64) - random_bits)
+    keys |= lengths.astype(np.uint64) << random_bits
+    keys <<= number_bits
+    keys |= np.arange(len(lengths), dtype=np.uint64)
+    keys.sort()
+    return (keys & ((np.uint64(1) << number_bits) - np.uint64(1))).astype(np.int64)
+
+
+def _best_fit(counts: np.ndarray, capacity: int, most: int) -> list[tuple[tuple[int, ...], int]]:
+    """Contents of rows, as lengths, and how many rows have them."""
+    open_rows: list[list] = [[] for _ in range(capacity + 1)]  # by the room that is left: [contents, rows]
+    has_room = np.zeros(capacity + 1, dtype=bool)
+    done = []
+
+    def put(contents: tuple[int, ...], rows: int, room: int) -> None:
+        if room == 0 or len(contents) == most:
+            done.append((contents, rows))
+        else:
+            open_rows[room].append((contents, rows))
+            has_room[room] = True
+
+    for length in np.flatnonzero(counts)[::-1].tolist():
+        left = int(counts[length])
+        while left:
+            room = length + int(np.argmax(has_room[length:]))
+            if has_room[room]:
+                contents, rows = open_rows[room].pop()
+                has_room[room] = bool(open_rows[room])
+            else:
+                contents, rows, room = (), left, capacity
+            # One more of this length leaves less room than before, so the same row is the best fit again.
+            each = min(room // length, most - len(contents))
+            full = min(rows, left // each)
+            rest = 0 if full == rows else min(each, left - full * each)
+            if full:
+                put(contents + (length,) * each, full, room - each * length)
+            if rest:
+                put(contents + (length,) * rest, 1, room - rest * length)
+            untouched = rows - full - (rest > 0)
+            if untouched and contents:
+                open_rows[room].append((contents, untouched))
+                has_room[room] = True
+            left -= full * each + rest
+    for rows_of_room in open_rows:
+        done += rows_of_room
+    return done
+
+
+def lay_out(values: np.ndarray, sizes: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
+    """Cuts a line of values into rows, filled up at the end.
+
+    values 1 2 3 4 5, sizes 2 3, width 4 -> [[1, 2, 0, 0], [3, 4, 5, 0]]
+    """
+    rows = np.full((len(sizes), width), fill, dtype=values.dtype)
+    rows[np.arange(width) < np.asarray(sizes)[:, None]] = values
+    return rows
+
+
+def packed_keys(lengths: np.ndarray, row_sizes: np.ndarray, width: int, most: int, prefix: str = "") -> dict:
+    """ "sequence_ids", "position_ids" and "first_positions" of rows that hold several sequences.
+
+    lengths 2 3 1, in rows of 2 and 1 sequences, width 6, most 2 ->
+    sequence_ids [[1, 1, 2, 2, 2, 0], [1, 0, ...]], position_ids [[0, 1, 0, 1, 2, 0], [0, ...]],
+    first_positions [[0, 2], [0, -1]]
+
+    Args:
+        lengths: int (n,), tokens of each sequence, row after row.
+        row_sizes: int (rows,), sequences of each row.
+        most: slots of "first_positions".
+    """
+    ends = np.cumsum(lengths)
+    rows = np.append(0, np.cumsum(row_sizes))
+    totals = np.append(0, ends)[rows]
+    number = np.arange(1, len(lengths) + 1) - np.repeat(rows[:-1], row_sizes)
+    places = np.arange(len(lengths) and ends[-1]) - np.repeat(ends - lengths, lengths)
+    first = ends - lengths - np.repeat(totals[:-1], row_sizes)
+    totals = np.diff(totals)
+    return {
+        prefix + "sequence_ids": lay_out(np.repeat(number, lengths).astype(np.int32), totals, width),
+        prefix + "position_ids": lay_out(places.astype(np.int32), totals, width),
+        prefix + "first_positions": lay_out(first.astype(np.int32), row_sizes, most, fill=-1),
+    }

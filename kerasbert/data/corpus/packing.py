@@ -1,0 +1,207 @@
+"""Plans: which tokens of a corpus make up which row. Tables of integers, built once and memory-mapped.
+
+A plan has one line an instance. All kinds keep tokens where they are: a line holds starts and lengths only.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from ..sampling import PLAN, Uniform
+
+LANES = 1 << 16  # documents that are cut up side by side; decides memory, and the order of the draws
+
+
+def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Contiguous chunks of `max_tokens` inside documents, the last of a document shorter: (n, 2) start, length.
+
+    documents [0, 5, 7], max_tokens 3 -> [[0, 3], [3, 2], [5, 2]]
+
+    Args:
+        document_starts: int64 (documents + 1,): where each begins, in tokens; the end last.
+    """
+    lengths = np.diff(document_starts)
+    chunks = -(-lengths // max_tokens)
+    first = np.cumsum(chunks) - chunks
+    within = (np.arange(chunks.sum()) - np.repeat(first, chunks)) * max_tokens
+    starts = np.repeat(document_starts[:-1], chunks) + within
+    return np.stack([starts, np.minimum(max_tokens, np.repeat(lengths, chunks) - within)], axis=1)
+
+
+def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | None = None) -> np.ndarray:
+    """Blocks of whole lines, as many as fit: int64 (n, 2), first line and number of lines of each.
+
+    A line that exceeds the limit is a block of its own. sizes 5 4 1 6 3, limit 10 -> [[0, 3], [3, 2]]
+
+    Args:
+        sizes: int (lines,).
+        limit: of the sum of a block's sizes.
+        document_ends: bool (lines,): the line ends a document; it closes the block and belongs to none.
+    """
+    ends = np.append(0, np.cumsum(sizes))
+    lines = np.arange(len(sizes))
+    following = np.maximum(np.searchsorted(ends, ends[:-1] + limit, side="right") - 1, lines + 1)
+    begin = 0
+    if document_ends is not None:
+        closes = np.flatnonzero(np.append(document_ends, True))
+        close = closes[np.searchsorted(closes, lines)]
+        following = np.minimum(following, np.maximum(close, lines))
+        # From the line that ends a document, go on with the first line of the next.
+        jumps = np.append(np.where(document_ends, lines + 1, following), len(sizes)).tolist()
+    else:
+        jumps = following.tolist()
+    starts = []
+    while begin < len(sizes):
+        starts.append(begin)
+        begin = jumps[begin]
+    starts = np.array(starts, dtype=np.int64)
+    blocks = np.stack([starts, following[starts] - starts], axis=1)
+    return blocks[blocks[:, 1] > 0]
+
+
+def whole_sentences(sentence_starts: np.ndarray, document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
+    """As many whole sentences of one document as fit, again and again: (n, 2) start, length in tokens.
+
+    A sentence that alone is too long is left out, and ends what stands before it (SpanBERT's rule).
+    sentences [0, 4, 7, 20, 25], one document, max_tokens 8 -> [[0, 7], [20, 5]]
+
+    Args:
+        sentence_starts: int64 (sentences + 1,): where each begins, in tokens; the end last.
+        document_starts: int64 (documents + 1,): where each begins, in sentences; the end last.
+    """
+    here, end = document_starts[:-1], document_starts[1:]
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    while len(here):  # one row of every unfinished document
+        stop = np.searchsorted(sentence_starts, sentence_starts[here] + max_tokens, side="right") - 1
+        stop = np.minimum(stop, end)
+        fits = stop > here
+        starts = sentence_starts[here]
+        found.append(np.stack([starts, sentence_starts[stop] - starts], axis=1)[fits])
+        here = np.where(fits, stop, here + 1)
+        going = here < end
+        here, end = here[going], end[going]
+    rows = np.concatenate(found)
+    return rows[np.argsort(rows[:, 0], kind="stable")]
+
+
+def segment_pairs(
+    sentence_starts: np.ndarray,
+    document_starts: np.ndarray,
+    max_tokens: int,
+    passes: int,
+    seed: int,
+    short_rate: float = 0.1,
+    kind: Literal["next", "sentences", "order"] = "next",
+    lone: Literal["random", "skip"] = "random",
+) -> Iterator[np.ndarray]:
+    """Pairs of segments with a label, in blocks of lines ordered by pass and document.
+
+    All documents of a block are cut up side by side, one chunk each at a time (Devlin et al. 2018, appendix A.2, and
+    the reference code, whose rules are followed to the letter). Label 1 is, with "next", a B from another document;
+    with "sentences" the same, of single sentences (RoBERTa's SENTENCE-PAIR); with "order" A and B exchanged
+    (Lan et al. 2019, section 3.1).
+
+    Args:
+        sentence_starts: int64 (sentences + 1,): where each begins, in tokens; the end last. No sentence is empty.
+        document_starts: int64 (documents + 1,): where each begins, in sentences; the end last. None is empty.
+        max_tokens: tokens of both segments, without special tokens.
+        passes: how often all documents are cut up, each time with other draws.
+        short_rate: share of documents of a pass that are cut to a random shorter length.
+        kind: of the pairs.
+        lone: what becomes of a chunk of one sentence with "order": a pair with a random B and label 1, as in ALBERT's
+            code, or nothing.
+
+    Yields:
+        int64 (n, 6): start and length of A, start and length of B, label (0: B follows A), pass.
+    """
+    draw = Uniform(seed, PLAN)
+    documents = len(document_starts) - 1
+    for first in range(0, passes * documents, LANES):
+        lanes = np.arange(first, min(first + LANES, passes * documents))
+        plan = _cut_up(sentence_starts, document_starts, lanes, max_tokens, short_rate, draw, kind, lone)
+        yield _truncated(plan, max_tokens, draw)
+
+
+def _cut_up(
+    sentences: np.ndarray,
+    documents: np.ndarray,
+    lanes: np.ndarray,
+    max_tokens: int,
+    short_rate: float,
+    draw: Uniform,
+    kind: str = "next",
+    lone: str = "random",
+) -> np.ndarray:
+    """Lines of a block before truncation; one round of the loop makes one chunk of every unfinished document."""
+    num_documents = len(documents) - 1
+    document = lanes % num_documents
+    here, end = documents[document], documents[document + 1]
+    # The short length holds for a whole document in a pass, not for a chunk.
+    short = draw(len(lanes)) < (0 if kind == "sentences" else short_rate)
+    target = np.where(short, 2 + draw.below(np.full(len(lanes), max_tokens - 1)), max_tokens)
+    found = []
+    while len(lanes):
+        stop = here + 2 if kind == "sentences" else np.searchsorted(sentences, sentences[here] + target)
+        stop = np.minimum(stop, end)
+        size = stop - here
+        size_a = np.where(size == 1, 1, 1 + draw.below(size - 1))
+        middle = here + size_a
+        coin = draw(len(lanes)) < 0.5
+        random = (size == 1) if kind == "order" else (size == 1) | coin
+
+        other = draw.below(np.full(len(lanes), num_documents))
+        for _ in range(9):  # ten attempts at another document
+            same = np.flatnonzero(random & (other == document))
+            if not len(same):
+                break
+            other[same] = draw.below(np.full(len(same), num_documents))
+        start_b = documents[other] + draw.below(documents[other + 1] - documents[other])
+        missing = np.maximum(1, target - (sentences[middle] - sentences[here]))
+        stop_b = start_b + 1 if kind == "sentences" else np.searchsorted(sentences, sentences[start_b] + missing)
+        stop_b = np.minimum(stop_b, documents[other + 1])
+        start_b, stop_b = np.where(random, start_b, middle), np.where(random, stop_b, stop)
+
+        starts = sentences[here], sentences[start_b]
+        ends = sentences[middle], sentences[stop_b]
+        lines = np.stack([starts[0], ends[0] - starts[0], starts[1], ends[1] - starts[1], random, lanes], axis=1)
+        if kind == "order":
+            swapped = coin & ~random
+            lines[swapped] = lines[swapped][:, [2, 3, 0, 1, 4, 5]]
+            lines[:, 4] |= swapped
+            lines = lines[~random] if lone == "skip" else lines
+        found.append(lines)
+        here = np.where(random, middle, stop)  # sentences that a random B left over come again
+        going = here < end
+        if not going.all():
+            lanes, document, here, end, target = (v[going] for v in (lanes, document, here, end, target))
+    plan = np.concatenate(found)
+    plan = plan[np.argsort(plan[:, 5], kind="stable")]
+    plan[:, 5] //= num_documents
+    return plan
+
+
+def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
+    """Drops single tokens from the longer segment (B on a tie), front or back by a coin each, until the pair fits."""
+    drops_a, drops_b = truncation(plan[:, 1], plan[:, 3], max_tokens)
+    drops = np.concatenate([drops_a, drops_b])
+    ends = np.cumsum(drops)
+    fronts = np.concatenate([[0], np.cumsum(draw.bits(int(drops.sum())), dtype=np.int64)])
+    front = fronts[ends] - fronts[ends - drops]
+    plan[:, 0] += front[: len(plan)]
+    plan[:, 1] -= drops_a
+    plan[:, 2] += front[len(plan) :]
+    plan[:, 3] -= drops_b
+    return plan
+
+
+def truncation(length_a: np.ndarray, length_b: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens each segment loses when the longer one (B on a tie) loses one at a time until both fit.
+
+    lengths 5 and 9, max_tokens 8 -> 1 and 5
+    """
+    excess = np.maximum(0, length_a + length_b - max_tokens)
+    lead = np.minimum(excess, np.abs(length_a - length_b))  # until they are even
+    rest = excess - lead  # then in turn, B first
+    drops_a = np.where(length_a > length_b, lead, 0) + rest // 2
+    return drops_a, excess - drops_a

@@ -1,0 +1,304 @@
+"""Noise for encoder-decoders: shapes (bool masks), and renderings of inputs and targets, vectorised over the batch.
+
+The eight unsupervised objectives of T5 (Raffel et al. 2019, arXiv 1910.10683, section 3.3) are a shape, a rendering of
+the inputs and one of the targets each: `OBJECTIVES`. Rows are padded on the right; results are, too.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..tokenizers.tokenizer import Tokenizer
+from .corruption import choose_tokens, sort_keys
+
+Rows = tuple[np.ndarray, np.ndarray]  # token ids, int32 (b, s), and lengths (b,)
+
+# === Lengths ===
+
+
+def noise_counts(lengths: np.ndarray, rate: float, mean_span: float) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens of a row are noise, and in how many spans; both at least 1 and so that a token is kept.
+
+    Rounded in single precision, exact halves to the even side, as the reference's masks are.
+    length 32, rate 0.25, mean_span 2 -> 8, 4
+    """
+    lengths = np.maximum(lengths, 2)
+    noise = np.rint(lengths.astype(np.float32) * np.float32(rate)).astype(np.int64)
+    noise = np.clip(noise, 1, lengths - 1)
+    spans = np.rint(noise.astype(np.float32) / np.float32(mean_span)).astype(np.int64)
+    return noise, np.clip(spans, 1, np.minimum(noise, lengths - noise))
+
+
+def span_corruption_lengths(inputs_length: int, rate: float = 0.15, mean_span: float = 3.0) -> tuple[int, int]:
+    """Tokens of raw text whose corruption fills `inputs_length`, and the length of its targets, both with an end token.
+
+    Rounded in double precision, as the reference's helper does. 512, 0.15, 3 -> 568, 114
+    """
+
+    def lengths_of(tokens: int) -> tuple[int, int]:
+        noise = round(tokens * rate)
+        spans = round(noise / mean_span)
+        return tokens - noise + spans + 1, noise + spans + 1
+
+    tokens = inputs_length - 1  # fits whatever is noise: every span hides a token at least
+    while lengths_of(tokens + 1)[0] <= inputs_length:
+        tokens += 1
+    targets = lengths_of(tokens)[1]
+    if rate == 0.5 and targets > inputs_length:  # of inputs and targets alike, neither is to be the longer one
+        tokens, targets = tokens - 1, targets - 1
+    return tokens, targets
+
+
+# === Shapes ===
+
+
+def random_spans(
+    lengths: np.ndarray, width: int, rate: float, mean_span: float, draws: np.ndarray, roll: bool = False
+) -> np.ndarray:
+    """Spans of noise, bool (b, width): a row begins with kept tokens and ends in noise.
+
+    Noise and kept tokens are split into as many parts, every way to split them equally likely. A row of one token
+    has no noise.
+
+    Args:
+        lengths: int (b,).
+        rate: share of noise. 0 and 1 leave one noise token, and one kept.
+        mean_span: mean length of a span.
+        draws: uint32 (b, at least `span_draws(width)`).
+        roll: turn the row by a random number of places, so that noise may stand anywhere.
+    """
+    inner = max(width, 2)
+    noise, spans = noise_counts(lengths, rate, mean_span)
+    totals = np.maximum(lengths, 2)
+    half = span_draws(inner) // 2
+    kept = _random_parts(totals - noise, spans, draws[:, :half])
+    hidden = _random_parts(noise, spans, draws[:, half : 2 * half])
+    most = kept.shape[1]
+    sizes = np.empty((len(totals), 2 * most + 1), dtype=np.int64)
+    sizes[:, 0:-1:2], sizes[:, 1::2], sizes[:, -1] = kept, hidden, inner - totals
+    flags = np.tile(np.arange(2 * most + 1) % 2 == 1, len(totals))
+    mask = np.repeat(flags, sizes.reshape(-1)).reshape(len(totals), inner)[:, :width]
+    if roll:
+        offset = (draws[:, -1].astype(np.uint64) * np.maximum(lengths, 1).astype(np.uint64) >> np.uint64(32)).astype(
+            int
+        )
+        places = (np.arange(width) - offset[:, None]) % np.maximum(lengths, 1)[:, None]
+        mask = np.take_along_axis(mask, places, axis=1)
+    if (lengths < 2).any() or roll:
+        mask = mask & (np.arange(width) < lengths[:, None])
+    return mask
+
+
+def span_draws(width: int) -> int:
+    """32-bit draws that `random_spans` needs for a row."""
+    return 2 * (-(-max(width, 2) // 2) + 1) + 1
+
+
+def _random_parts(totals: np.ndarray, parts: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Sizes of non-empty parts that add up to the totals, int64 (b, most parts); 0 behind a row's last part."""
+    most = int(parts.max(initial=1))
+    ends = np.empty((len(totals), most + 1), dtype=np.int64)
+    ends[:, 0], ends[:, 1:] = 0, totals[:, None]
+    if most > 1:
+        places = int(totals.max()) - 1
+        inner = choose_tokens(np.arange(places) < totals[:, None] - 1, parts - 1, most - 1, draws)
+        np.copyto(ends[:, 1:-1], inner + 1, where=inner >= 0)
+    return np.diff(ends, axis=1)
+
+
+def random_tokens(lengths: np.ndarray, width: int, rate: float, draws: np.ndarray) -> np.ndarray:
+    """Every token by itself with probability `rate`, bool (b, width); a row may have none. Draws: `width` a row."""
+    return (draws[:, :width] < min(round(rate * 2**32), 2**32 - 1)) & (np.arange(width) < lengths[:, None])
+
+
+def random_ends(lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarray:
+    """All behind the first n tokens, n uniform in 1...length - 1, bool (b, width). Draws: one a row."""
+    split = 1 + (draws[:, 0].astype(np.uint64) * np.maximum(lengths - 1, 0).astype(np.uint64) >> np.uint64(32))
+    columns = np.arange(width)
+    return (columns >= split[:, None].astype(np.int64)) & (columns < lengths[:, None])
+
+
+# === Renderings ===
+
+
+def kept(token_ids: np.ndarray, keep: np.ndarray) -> Rows:
+    """Without the other tokens.
+
+    10...15, keep F F T T F T -> 12 13 15
+    """
+    counts = np.count_nonzero(keep, axis=1)
+    rows = np.zeros((len(keep), int(counts.max(initial=0))), dtype=np.int32)
+    rows[np.arange(rows.shape[1]) < counts[:, None]] = token_ids[keep]
+    return rows, counts
+
+
+def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) -> Rows:
+    """Every run of noise becomes one sentinel: the first of them, the second, ... in a row.
+
+    10...15, noise T T F F T F, sentinels 999 998 -> 999 12 13 998 15
+
+    Args:
+        sentinels: int (n,). Runs beyond the last one go on with the ids below it, as in the reference.
+    """
+    begins = noise.copy()
+    begins[:, 1:] &= ~noise[:, :-1]
+    flat = np.flatnonzero(begins)
+    counts = np.count_nonzero(begins, axis=1)
+    number = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
+    last = len(sentinels) - 1
+    rendered = np.array(token_ids, dtype=np.int32)
+    rendered.reshape(-1)[flat] = np.asarray(sentinels)[np.minimum(number, last)] - np.maximum(number - last, 0)
+    real = np.arange(token_ids.shape[1]) < lengths[:, None]
+    return kept(rendered, real & (~noise | begins))
+
+
+def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Noise tokens among themselves in random order. Draws: half the width, and one."""
+    keys, low, scramble = sort_keys(token_ids.shape[1], draws)
+    np.copyto(keys, np.uint32(2**32 - 1), where=~noise)
+    keys.sort(axis=1)
+    rendered = np.array(token_ids, dtype=np.int32)
+    first = np.arange(token_ids.shape[1]) < np.count_nonzero(noise, axis=1)[:, None]
+    order = ((keys & low) ^ scramble).astype(np.int64)
+    order[~first] = 0
+    rendered[noise] = np.take_along_axis(token_ids, order, axis=1)[first]
+    return rendered
+
+
+def masked_or_random(
+    token_ids: np.ndarray, noise: np.ndarray, mask_id: int, vocabulary: tuple[int, int], draws: np.ndarray, share=0.9
+) -> np.ndarray:
+    """Noise tokens become the mask with probability `share`, or else any id of a range. Draws: the width."""
+    draws = draws[:, : token_ids.shape[1]]
+    limit = round(share * 2**32)
+    excess = np.maximum(draws, np.uint32(min(limit, 2**32 - 1))).astype(np.uint64) - np.uint64(limit)
+    low, high = vocabulary
+    random = low + (excess * np.uint64(high - low) // np.uint64(max(1, 2**32 - limit))).astype(np.int32)
+    return np.where(noise, np.where(draws < limit, np.int32(mask_id), random), token_ids).astype(np.int32)
+
+
+# === Objectives ===
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A shape of the noise and how it shows.
+
+    Args:
+        noise: "spans", "tokens" (each by itself), "end" (all behind a random place) or "all".
+        inputs: of the noise, "sentinels" (one a run), "mask" (one a token), "mask_or_random", "nothing" or "shuffled".
+        targets: "sentinels" (the noise, kept runs as sentinels), "noise" or "text".
+    """
+
+    noise: str
+    inputs: str
+    targets: str
+
+
+OBJECTIVES = {
+    "prefix_lm": Objective("end", "nothing", "noise"),
+    "lm": Objective("all", "nothing", "text"),
+    "bert": Objective("tokens", "mask_or_random", "text"),
+    "mass": Objective("tokens", "mask", "text"),
+    "deshuffling": Objective("all", "shuffled", "text"),
+    "replace_spans": Objective("tokens", "sentinels", "sentinels"),
+    "drop_tokens": Objective("tokens", "nothing", "noise"),
+    "random_spans": Objective("spans", "sentinels", "sentinels"),
+}
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """An objective with its numbers.
+
+    Args:
+        objective: its shape and renderings.
+        sentinels: int (n,), first sentinel first; the first is the mask, too.
+        vocabulary: random tokens come from [first, last).
+        rate: share of noise.
+        mean_span: mean length of random spans.
+        roll: turn random spans, so that a text may begin in noise and end in kept tokens.
+    """
+
+    objective: Objective
+    sentinels: np.ndarray
+    vocabulary: tuple[int, int]
+    rate: float = 0.15
+    mean_span: float = 3.0
+    roll: bool = False
+
+    def num_draws(self, width: int) -> int:
+        """32-bit draws a row needs."""
+        return self._shape_draws(width) + (width if self.objective.inputs in ("mask_or_random", "shuffled") else 0) + 2
+
+    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray) -> tuple[Rows, Rows]:
+        """Inputs and targets of int32 `token_ids` (b, s), without end tokens."""
+        width = token_ids.shape[1]
+        real = np.arange(width) < lengths[:, None]
+        noise = self._noise(lengths, width, draws)
+        further = draws[:, self._shape_draws(width) :]
+        kind = self.objective.inputs
+        if kind == "sentinels":
+            inputs = spans_replaced(token_ids, lengths, noise, self.sentinels)
+        elif kind == "nothing":
+            inputs = kept(token_ids, real & ~noise)
+        elif kind == "mask":
+            inputs = np.where(noise, np.int32(self.sentinels[0]), token_ids), lengths
+        elif kind == "shuffled":
+            inputs = shuffled_noise(token_ids, noise, further), lengths
+        else:
+            inputs = masked_or_random(token_ids, noise, self.sentinels[0], self.vocabulary, further), lengths
+        if self.objective.targets == "sentinels":
+            return inputs, spans_replaced(token_ids, lengths, real & ~noise, self.sentinels)
+        return inputs, (token_ids, lengths) if self.objective.targets == "text" else kept(token_ids, noise)
+
+    def _noise(self, lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarray:
+        kind = self.objective.noise
+        if kind == "spans":
+            return random_spans(lengths, width, self.rate, self.mean_span, draws[:, : span_draws(width)], self.roll)
+        if kind == "tokens":
+            return random_tokens(lengths, width, self.rate, draws)
+        return random_ends(lengths, width, draws) if kind == "end" else np.arange(width) < lengths[:, None]
+
+    def _shape_draws(self, width: int) -> int:
+        return {"spans": span_draws(width), "tokens": width, "end": 1, "all": 0}[self.objective.noise]
+
+    def most(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The most tokens that inputs, targets and both together can have, without end tokens.
+
+        Tokens that are noise or not by themselves could be anything; six standard deviations are allowed for.
+        """
+        if self.objective.noise == "spans":
+            noise, spans = noise_counts(lengths, self.rate, self.mean_span)
+            shorter = np.maximum(lengths, 2) - lengths
+            inputs, targets = lengths - noise + spans + self.roll, noise + spans - shorter + self.roll
+            return inputs, targets, inputs + targets
+        if self.objective.targets == "text":
+            inputs = lengths * (self.objective != OBJECTIVES["lm"])
+            return inputs, lengths, inputs + lengths
+        if self.objective.noise == "end":
+            return lengths - 1, lengths - 1, lengths
+        spread = 6 * np.sqrt(lengths * self.rate * (1 - self.rate))
+        noise = np.minimum(np.ceil(lengths * self.rate + spread), lengths).astype(np.int64)
+        if self.objective.targets == "noise":
+            return lengths, noise, lengths
+        runs = np.ceil(lengths * self.rate * (1 - self.rate)).astype(np.int64)
+        return lengths, noise + runs + 1, np.ceil(lengths + 2 * runs + spread).astype(np.int64) + 1
+
+
+def sentinel_ids(tokenizer: Tokenizer) -> np.ndarray:
+    """Ids of <extra_id_0>, <extra_id_1>, ..., int32.
+
+    Raises:
+        ValueError: the vocabulary has none.
+    """
+    numbers = {token: number for number, token in enumerate(tokenizer.tokens) if token.startswith("<extra_id_")}
+    ids = []
+    while (token := f"<extra_id_{len(ids)}>") in numbers:
+        ids.append(numbers[token])
+    if not ids:
+        raise ValueError(
+            "Span corruption needs sentinels in the vocabulary, <extra_id_0>, <extra_id_1>, .... There is none. Train "
+            'a tokenizer with family="t5", or say which tokens to use: sentinels=[id, ...].'
+        )
+    return np.array(ids, dtype=np.int32)

@@ -1,0 +1,99 @@
+"""Multiple choice: one row for each choice."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..corpus.packing import truncation
+from ..tokenizers.tokenizer import Tokenizer
+from .examples import fill_rows, never_empty
+
+
+def encode_choices(
+    tokenizer: Tokenizer, examples: Sequence, max_length: int, max_choice_length: int = 128
+) -> dict[str, np.ndarray]:
+    """Rows of (context, choice) for each choice of each example.
+
+    An example is (context, choices) as in SWAG and ARC, or (passage, question, choices) as in RACE: each choice is then
+    put behind the question, or in place of each "_" in it; of question and choice the last `max_choice_length` tokens
+    are kept, and the passage loses its end. A pair that is too long loses tokens from the end of the longer part.
+
+    Args:
+        examples: see above; the numbers of choices may differ, rows of padding fill them up.
+        max_length: tokens of a row, special ones included.
+
+    Returns:
+        int32 "token_ids" (b, c, s), "lengths" (b, c), "segment_ids" (b, c, s) if the tokenizer's pairs have segments;
+        or bool "padding_mask" (b, c, s) in place of lengths for a tokenizer that pads on the left.
+    """
+    parts = [_checked(example, number) for number, example in enumerate(examples)]
+    most = max(len(endings) for _, endings, _ in parts)
+    texts = [context for context, *_ in parts] + [ending for _, endings, _ in parts for ending in endings]
+    ids = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
+    endings = iter(ids[len(parts) :])
+    facts = tokenizer.facts
+    room = max_length - (len(facts["pair"]) - 2)
+    if room < 2:
+        raise ValueError(f"`max_length` must leave room for text beside the special tokens. Received: {max_length}.")
+    rows: list[tuple] = []
+    for context, (_, choices, is_reading) in zip(ids, parts, strict=False):
+        for _ in choices:
+            fitted = _fitted(context, next(endings), room, min(max_choice_length, room) if is_reading else None)
+            rows.append(never_empty(facts, fitted))
+        rows += [()] * (most - len(choices))
+    x = fill_rows(facts, rows, segments=any(segment for _, segment in facts["pair"]))
+    return {key: array.reshape(len(parts), most, *array.shape[1:]) for key, array in x.items()}
+
+
+def _fitted(context: np.ndarray, ending: np.ndarray, room: int, kept: int | None) -> tuple:
+    if kept is not None:
+        ending = ending[-kept:]
+        return context[: room - len(ending)], ending
+    drops = truncation(np.array(len(context)), np.array(len(ending)), room)
+    return tuple(part[: len(part) - int(drop)] for part, drop in zip((context, ending), drops, strict=True))
+
+
+def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
+    """(context, the choices as they are read, whether there is a passage before a question)."""
+    right = isinstance(example, (tuple, list)) and len(example) in (2, 3)
+    choices = example[-1] if right else ()
+    right = right and isinstance(choices, (tuple, list)) and len(choices) > 1
+    if not right or not all(isinstance(text, str) for text in (*example[:-1], *choices)):
+        raise ValueError(
+            "An example must be (context, choices) or (passage, question, choices) of str, with two or more choices. "
+            f"Received as example {number}: {example!r:.60}."
+        )
+    if len(example) == 2:
+        return example[0], list(choices), False
+    question = example[1]
+    joined = [question.replace("_", choice) if "_" in question else f"{question} {choice}" for choice in choices]
+    return example[0], joined, True
+
+
+def ranking_examples(
+    pairs: Sequence[tuple[str, str]], labels: Sequence, seed: int = 0
+) -> tuple[list[tuple[str, list[str]]], list[int]]:
+    """Pairs that follow each other with one question, as candidates to choose from; MT-DNN's QNLI.
+
+    Kept are questions with two or more candidates of which one is right; their order is random.
+
+    (q, a) 1, (q, b) 0, (r, c) 1, (r, d) 1 -> (q, [b, a]) with the choice 1
+
+    Args:
+        pairs: (question, candidate).
+        labels: of each pair, true (or 1) for a right one.
+
+    Returns: the examples of a `MultipleChoice`, and the number of the right choice of each.
+    """
+    generator = np.random.Generator(np.random.Philox(seed))
+    examples, right = [], []
+    numbered = zip(pairs, labels, strict=True)
+    for question, group in itertools.groupby(numbered, key=lambda item: item[0][0]):
+        candidates = [(pair[1], bool(label)) for pair, label in group]
+        if len(candidates) < 2 or sum(is_right for _, is_right in candidates) != 1:
+            continue
+        candidates = [candidates[i] for i in np.argsort(generator.random(len(candidates)))]
+        examples.append((question, [text for text, _ in candidates]))
+        right.append([is_right for _, is_right in candidates].index(True))
+    return examples, right

@@ -1,0 +1,108 @@
+"""Texts into rows of ids, by the template of their tokenizer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..corpus.packing import truncation
+from ..tokenizers.tokenizer import Tokenizer
+
+
+def encode_texts(
+    tokenizer: Tokenizer,
+    texts: Sequence[str | tuple[str, str]],
+    max_length: int | None = None,
+    pad_to: int | None = None,
+    plain_text: bool = False,
+) -> dict[str, np.ndarray]:
+    """Rows of a model's input: special tokens, segments and padding as the tokenizer's template says.
+
+    Pairs that are too long lose tokens from the end of the longer text (the second on a tie); single texts lose their
+    end. BERT, max_length 8: ("a b c d", "e f") -> [CLS] a b c [SEP] e f [SEP]
+
+    Args:
+        texts: str, or (str, str) for pairs.
+        max_length: most tokens a row, special tokens included. Default: the tokenizer's, or no limit.
+        pad_to: width of the rows. Default: the longest row.
+        plain_text: read the names of special tokens in a text as text.
+
+    Returns:
+        int32 "token_ids" (b, s); "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that pads on the
+        left; "segment_ids" (b, s) if the tokenizer's pairs have segments.
+    """
+    if isinstance(texts, (str, bytes)):
+        raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received one str. Use [text].")
+    pairs = [_checked(text, number) for number, text in enumerate(texts)]
+    flat = tokenizer.encode([part for pair in pairs for part in pair], add_special_tokens=False, plain_text=plain_text)
+    remaining = iter(flat)
+    rows = [tuple(next(remaining) for _ in pair) for pair in pairs]
+    max_length = max_length or tokenizer.max_length
+    if pad_to and (max_length is None or max_length > pad_to):
+        max_length = pad_to
+    facts = tokenizer.facts
+    if max_length is not None:
+        rows = [_shortened(row, max_length, facts["pair" if len(row) == 2 else "single"]) for row in rows]
+    rows = [never_empty(facts, row) for row in rows]
+    return fill_rows(facts, rows, pad_to, segments=any(segment for _, segment in facts["pair"]))
+
+
+def never_empty(facts: dict, row: tuple) -> tuple:
+    """A row of one or two id arrays; of no tokens at all, special ones included, with the end token in its place.
+
+    A row of padding alone would be read at some pad, with nothing that is seen: what comes out of it depends on the
+    widths of the others. Without an end token a pad stands for the text.
+    """
+    if any(map(len, row)) or len(facts["pair" if len(row) == 2 else "single"]) > len(row):
+        return row
+    token = next((facts[name] for name in ("eos_id", "pad_id") if facts[name] is not None), 0)
+    return (np.array([token], dtype=np.int32), *row[1:])
+
+
+def fill_rows(facts: dict, rows: Sequence[tuple], width: int | None = None, segments: bool = False) -> dict:
+    """Lays rows of one or two id arrays out in a tokenizer's templates; an empty tuple is a row of padding."""
+    templates = [None, facts["single"], facts["pair"]]
+    totals = np.zeros(len(rows), dtype=np.int32)
+    for number, row in enumerate(rows):
+        if row:
+            totals[number] = len(templates[len(row)]) - len(row) + sum(map(len, row))
+    width = width or int(totals.max(initial=1))
+    token_ids = np.full((len(rows), width), facts["pad_id"] or 0, dtype=np.int32)
+    segment_ids = np.zeros((len(rows), width), dtype=np.int32) if segments else None
+    left = facts["padding_side"] == "left"
+    for number, row in enumerate(rows):  # copying whole runs is faster than any gather by position
+        place = width - int(totals[number]) if left else 0
+        for item, segment in templates[len(row)] or ():
+            ids = item if item.__class__ is int else row[0] if item == "A" else row[1]
+            stop = place + (1 if ids is item else len(ids))
+            token_ids[number, place:stop] = ids
+            if segments and segment:
+                segment_ids[number, place:stop] = segment
+            place = stop
+    x = {"token_ids": token_ids}
+    if left:
+        x["padding_mask"] = np.arange(width) >= width - totals[:, None]
+    else:
+        x["lengths"] = totals
+    if segments:
+        x["segment_ids"] = segment_ids
+    return x
+
+
+def _checked(text: object, number: int) -> tuple[str, ...]:
+    pair = (text,) if isinstance(text, str) else text
+    if not isinstance(pair, (tuple, list)) or len(pair) not in (1, 2) or not all(isinstance(p, str) for p in pair):
+        raise ValueError(f"Every text must be a str or a pair (str, str). Received as text {number}: {text!r:.60}.")
+    return tuple(pair)
+
+
+def _shortened(row: tuple, max_length: int, template: Sequence) -> tuple:
+    budget = max_length - (len(template) - len(row))
+    if budget < len(row):
+        raise ValueError(
+            f"`max_length` must leave room for text beside the special tokens. Received: {max_length}. "
+            f"Use at least {len(template)}."
+        )
+    if len(row) == 1:
+        return (row[0][:budget],)
+    drops = truncation(*(np.array(len(part)) for part in row), budget)
+    return tuple(part[: len(part) - int(drop)] for part, drop in zip(row, drops, strict=True))

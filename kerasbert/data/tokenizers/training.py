@@ -1,0 +1,239 @@
+"""Learning vocabularies: the same text always gives the same one."""
+
+import itertools
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+
+import tokenizers as hf
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from ..text import moses
+from ..text.documents import checked_documents, lines_of
+from .families import FAMILIES, mark_special
+from .files import bert_template, bpe_of_words, roberta_template
+from .sentencepiece import names_apart
+
+# In the order of their ids; byte_bpe puts the mask behind the learnt pieces, as RoBERTa does.
+SPECIAL_TOKENS = {
+    "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    "byte_bpe": {
+        **{"bos": "<s>", "cls": "<s>", "pad": "<pad>", "eos": "</s>", "sep": "</s>", "unk": "<unk>"},
+        "mask": "<mask>",
+    },
+    "unigram": {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    "bpe": FAMILIES["xlm"].roles,
+}
+
+MOST_PIECES = 1 << 24
+_MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
+_LONGEST_LINE = 4096  # text without blanks would be one word, and unigram training is slow on long ones
+
+
+def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    backend = hf.Tokenizer(models.WordPiece(unk_token=roles["unk"]))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = list(dict.fromkeys(roles.values()))
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
+        characters: set[str] = set()
+        for line in lines:
+            characters.update(line)
+            spool.write(line + "\n")
+        spool.seek(0)
+        # The trainer numbers "##" letters in the order of a hash map that is new in every process, and breaks ties
+        # by number. Given beforehand they are the same every time, and no known letter can be unknown inside a word.
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocabulary_size,
+            min_frequency=_MIN_FREQUENCY,
+            show_progress=False,
+            special_tokens=special + [f"##{letter}" for letter in _inner_letters(backend, characters)],
+        )
+        backend.train_from_iterator((line.rstrip("\n") for line in spool), trainer)
+    trained = hf.Tokenizer(models.WordPiece(vocab=backend.get_vocab(), unk_token=roles["unk"]))
+    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trained.decoder = decoders.WordPiece(prefix="##")
+    trained.add_special_tokens([hf.AddedToken(token, special=True, normalized=False) for token in special])
+    return trained
+
+
+def _inner_letters(backend: hf.Tokenizer, characters: Iterable[str]) -> list[str]:
+    """Letters that can continue a word: neither punctuation nor ideographs, which stand alone."""
+    inner: set[str] = set()
+    for character in characters:
+        words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{character}a"))
+        for word, _ in words:
+            inner.update(word[1:])
+    return sorted(inner)
+
+
+def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    backend = hf.Tokenizer(models.BPE())
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.ByteLevel(trim_offsets=True)
+    mask = roles.get("mask")
+    special = [token for token in dict.fromkeys(roles.values()) if token != mask]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size - (mask is not None),
+        min_frequency=_MIN_FREQUENCY,
+        show_progress=False,
+        special_tokens=special,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    backend.train_from_iterator(lines, trainer)
+    if mask is not None:  # swallows the blank before it, which belongs to the word that it stands for
+        backend.add_special_tokens([hf.AddedToken(mask, lstrip=True, special=True, normalized=False)])
+    return backend
+
+
+def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    """BPE on Moses's words, the last letter of each marked (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
+    backend = hf.Tokenizer(models.BPE(unk_token=roles["unk"], end_of_word_suffix="</w>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = list(dict.fromkeys(roles.values()))
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
+        letters: set[str] = set()
+        for line in lines:
+            words = moses.prepare(line, lowercase)
+            letters.update(letter for word in words.split() for letter in (*word[:-1], f"{word[-1]}</w>"))
+            spool.write(words + "\n")
+        spool.seek(0)
+        # As for WordPiece: given beforehand, letters have the same ids every time.
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary_size,
+            min_frequency=_MIN_FREQUENCY,
+            show_progress=False,
+            special_tokens=special + sorted(letters),
+            end_of_word_suffix="</w>",
+        )
+        backend.train_from_iterator((line.rstrip("\n") for line in spool), trainer)
+    model = json.loads(backend.to_str())["model"]
+    trained = hf.Tokenizer(bpe_of_words(model["vocab"], list(map(tuple, model["merges"]))))
+    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trained.decoder = decoders.BPEDecoder(suffix="</w>")
+    mark_special(trained, special)
+    return trained
+
+
+def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+    backend = hf.Tokenizer(models.Unigram())
+    steps = [normalizers.Nmt(), normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(hf.Regex(r"\s+"), " ")])
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    special = list(dict.fromkeys(roles.values()))
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocabulary_size, special_tokens=special, unk_token=roles["unk"], show_progress=False
+    )
+    try:
+        backend.train_from_iterator(lines, trainer)
+    except Exception as error:
+        if "ocab" not in str(error):
+            raise
+        raise _TooSmall(str(error)) from None
+    pieces = _in_fixed_order(json.loads(backend.to_str())["model"]["vocab"], special)
+    trained = hf.Tokenizer(models.Unigram(pieces, unk_id=special.index(roles["unk"])))
+    trained.normalizer = backend.normalizer
+    trained.pre_tokenizer = pre_tokenizers.Sequence([backend.pre_tokenizer, names_apart(special)])
+    trained.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    swallow = roles.get("mask")
+    trained.add_special_tokens([hf.AddedToken(t, lstrip=t == swallow, special=True, normalized=False) for t in special])
+    return trained
+
+
+class _TooSmall(Exception):
+    """A vocabulary that cannot hold the alphabet."""
+
+
+def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
+    """Undoes what the trainer leaves to the order of a hash map.
+
+    Letters that did not survive the pruning get the lowest score plus 0, 1e-4, 2e-4... in no fixed order: here they
+    get them in the order of their code points. Scores are rounded, which hides the order of summation.
+    """
+    scores = {piece: score for piece, score in pieces if piece not in special}
+    lowest = min(scores.values(), default=0.0)
+    steps = {piece: (score - lowest) / 1e-4 for piece, score in scores.items() if len(piece) == 1}
+    late = sorted(p for p, step in steps.items() if step < len(steps) and abs(step - round(step)) < 1e-6)
+    values = sorted(scores[piece] for piece in late)
+    scores |= dict(zip(late, values, strict=True))
+    ordered = sorted(((piece, round(score, 8)) for piece, score in scores.items()), key=lambda p: (-p[1], p[0]))
+    return [(token, 0.0) for token in special] + ordered
+
+
+TRAINERS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram, "bpe": _train_bpe}
+
+
+def train_backend(
+    kind: str,
+    documents: Iterable[str],
+    vocabulary_size: int,
+    lowercase: bool,
+    roles: dict[str, str],
+    behind: Sequence[str] = (),
+) -> hf.Tokenizer:
+    """Trains, puts the template of the kind on top, and refuses a size that the text does not give.
+
+    Args:
+        kind, documents, vocabulary_size, lowercase: see `Tokenizer.train`.
+        roles: special tokens that are trained with.
+        behind: special tokens that the caller adds behind the learnt pieces; `vocabulary_size` includes them.
+    """
+    if kind not in TRAINERS:
+        raise ValueError(f"`kind` must be one of {', '.join(TRAINERS)}. Received: {kind!r}.")
+    if "unk" not in roles and kind != "byte_bpe":
+        raise ValueError(f"`special_tokens` must name one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
+    special = {*roles.values(), *behind}
+    is_integer = hasattr(vocabulary_size, "__index__") and not isinstance(vocabulary_size, bool)
+    if not is_integer or not len(special) < vocabulary_size <= MOST_PIECES:
+        raise ValueError(
+            f"`vocabulary_size` must be an integer above the {len(special)} special tokens, of at most "
+            f"{MOST_PIECES:,}. Received: {vocabulary_size!r}."
+        )
+    lines = (line for document in checked_documents(documents) for line in lines_of(document, _LONGEST_LINE))
+    first = next(lines, None)
+    if first is None:
+        raise ValueError("`documents` must hold text to learn from. Received none.")
+    try:
+        backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size - len(behind), lowercase, roles)
+    except _TooSmall as error:
+        raise ValueError(
+            f"`vocabulary_size` must hold the alphabet of the text and the {len(special)} special tokens. Received: "
+            f"{vocabulary_size}, too few for this text ({error}). Use more, or less varied text."
+        ) from None
+    reached = backend.get_vocab_size(with_added_tokens=True) + len(behind)
+    if reached < vocabulary_size:
+        raise ValueError(
+            f"`vocabulary_size` must be one that the text supports. Received: {vocabulary_size}, but training ran out "
+            f"of pieces at {reached}. Use at most {reached}, or more text."
+        )
+    if reached > vocabulary_size:
+        raise ValueError(
+            f"`vocabulary_size` must hold the alphabet and the special tokens. Received: {vocabulary_size}, they alone "
+            f"are {reached}. Use more than {reached}, or less varied text."
+        )
+    if "cls" in roles and "sep" in roles:
+        template = roberta_template if kind == "byte_bpe" else bert_template
+        backend.post_processor = template(roles, backend.get_vocab(with_added_tokens=True))
+    return backend
+
+
+def train_family(
+    family: str, kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict | None
+) -> tuple[hf.Tokenizer, dict[str, str]]:
+    """As `train_backend`, with the special tokens of a family in the order of its ids, and its rows."""
+    known = FAMILIES.get(family)
+    trainable = [name for name, entry in FAMILIES.items() if entry.kind == kind]
+    if known is None or known.kind != kind:
+        raise ValueError(f"`family` must be one of {', '.join(trainable)} for {kind}. Received: {family!r}.")
+    roles = roles or known.roles
+    named = {role: token for role, token in roles.items() if token not in known.behind + known.special}
+    named |= {token: token for token in known.special}
+    backend = train_backend(kind, documents, vocabulary_size, lowercase, named, known.behind)
+    mark_special(backend, known.behind, roles.get("mask"))
+    layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
+    if layout is not None and family != "roberta":  # which has its own, with the same ids
+        backend.post_processor = layout
+    return backend, roles

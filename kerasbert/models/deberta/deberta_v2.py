@@ -1,0 +1,396 @@
+"""DeBERTa versions 2 and 3: distances in logarithmic buckets, whose vectors the content's own layers project.
+
+Version 2, the model of 1.5 billion parameters of He, Liu, Gao, Chen 2020 (arXiv 2006.03654), adds to version 1 buckets
+of distances, a norm of their table, projections shared with the content, and a convolution beside the first block.
+Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) is the same encoder, pretrained on replaced tokens as ELECTRA is.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from ...core.backbone import Backbone
+from ...core.blocks import BlockOutputs
+from ...core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ...core.initializers import normal, uniform_by_inputs
+from ...core.weight_names import Field
+from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ...layers.composite import Composite
+from ...layers.convolution import NeighbourConvolution
+from ...layers.dense import Dense
+from ...layers.disentangled import disentangled_bias, distances_in_use, log_buckets
+from ...layers.dropout import Dropout
+from ...layers.embeddings import first_tokens, gather_positions
+from ...layers.extras import Extras
+from ...layers.feed_forward import activation_function
+from ...layers.masks import AttentionMask
+from ...layers.positions import token_positions
+from . import disentangled
+from .deberta import DebertaBlock
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class DebertaV2Config:
+    vocabulary_size: int = 128_100
+    embedding_dim: int | None = None  # width of the tables; None: `hidden_dim`
+    num_layers: int = 12
+    num_heads: int = 12
+    head_dim: int | None = None  # None: `hidden_dim / num_heads`, the only one that transformers reads
+    hidden_dim: int = 768
+    feed_forward_dim: int = 3_072
+    max_length: int = 512  # rows of the table of absolute positions
+    num_segments: int = 0  # 0: segments are not told apart
+    absolute_positions: bool = False  # whether they are added to the embeddings
+    mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, and not the last block
+    relative_attention: bool = True
+    position_terms: tuple[str, ...] = ("p2c", "c2p")  # of the scores, beside content to content
+    max_distance: int | None = None  # beyond it all distances are one; None: `max_length`
+    distance_buckets: int | None = 256  # on either side; the nearer half one distance each; None: a row each distance
+    shared_projections: bool = True  # distances are projected by the layers of the content
+    distance_norm: bool = True  # layer norm of the table of distances
+    convolution_width: int = 0  # tokens around the first block that are mixed beside it; 0: no convolution
+    convolution_groups: int = 1
+    convolution_activation: str = "gelu"
+    dropout: float = 0.1  # after the embeddings, on the table of distances, and after each sublayer
+    attention_dropout: float = 0.1  # on the attention probabilities
+    pooler_dropout: float = 0.0  # on the first token, in front of the pooler of the classifier
+    classifier_dropout: float | None = None  # behind the pooler; None: as `dropout`
+    activation: str = "gelu"
+    pooler_activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-7
+    initializer_range: float = 0.02
+    legacy_head: bool = False  # whether files name the masked LM head as BERT's do
+    pad_id: int = 0
+    model_type: str = "deberta-v2"
+
+    def __post_init__(self):
+        disentangled.complete(self)
+        object.__setattr__(self, "head_dim", self.head_dim or self.hidden_dim // self.num_heads)
+        if self.distance_buckets is not None and not 1 <= self.distance_buckets // 2 < self.max_distance - 1:
+            raise ValueError(
+                "Half of `distance_buckets` must be at least 1 and less than `max_distance` - 1. Received: "
+                f"distance_buckets={self.distance_buckets}, max_distance={self.max_distance}."
+            )
+        if self.convolution_width and not self.convolution_width % 2:
+            raise ValueError(f"`convolution_width` must be odd, or 0. Received: {self.convolution_width}.")
+        if self.hidden_dim % self.convolution_groups:
+            raise ValueError(
+                "`convolution_groups` must divide `hidden_dim`. Received: convolution_groups="
+                f"{self.convolution_groups}, hidden_dim={self.hidden_dim}."
+            )
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+    @property
+    def num_rows(self):
+        """Rows of the table of distances on either side."""
+        return self.distance_buckets or self.max_distance
+
+    def distance_rows(self):
+        """int32 (2 n + 1): the row of the table of distances for -n, ..., n. All beyond have the row of the last."""
+        if self.distance_buckets is None:
+            buckets = np.arange(-self.max_distance, self.max_distance + 1)
+        else:
+            buckets = log_buckets(self.distance_buckets, self.max_distance)
+        return np.clip(buckets + self.num_rows, 0, 2 * self.num_rows - 1).astype("int32")
+
+
+# === Sizes ===
+
+_XLARGE = dict(hidden_dim=1_536, num_heads=24, feed_forward_dim=6_144, convolution_width=3)
+_XSMALL = dict(hidden_dim=384, num_heads=6, feed_forward_dim=1_536)
+_BASE = dict(hidden_dim=768, num_heads=12, feed_forward_dim=3_072)
+_LARGE = dict(hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096)
+
+SIZES = {
+    "deberta_v2_xlarge": dict(num_layers=24, **_XLARGE),
+    "deberta_v2_xxlarge": dict(num_layers=48, **_XLARGE),
+    "deberta_v3_xsmall": dict(num_layers=12, **_XSMALL),
+    "deberta_v3_small": dict(num_layers=6, **_BASE),
+    "deberta_v3_base": dict(num_layers=12, **_BASE),
+    "deberta_v3_large": dict(num_layers=24, **_LARGE),
+    # A generator is as wide as its discriminator, and half as deep.
+    "deberta_v3_xsmall_generator": dict(num_layers=6, mask_decoder=True, **_XSMALL),
+    "deberta_v3_small_generator": dict(num_layers=3, mask_decoder=True, **_BASE),
+    "deberta_v3_base_generator": dict(num_layers=6, mask_decoder=True, **_BASE),
+    "deberta_v3_large_generator": dict(num_layers=12, mask_decoder=True, **_LARGE),
+    "mdeberta_v3_base": dict(vocabulary_size=251_000, num_layers=12, **_BASE),
+    "mdeberta_v3_base_generator": dict(vocabulary_size=251_000, num_layers=6, mask_decoder=True, **_BASE),
+}
+
+# === Block ===
+
+# The block is version 1's, around another attention layer.
+
+
+class BucketedAttention(Composite):
+    """Disentangled attention whose distances are projected as the content is, or by layers of their own.
+
+    Args:
+        config: a `DebertaV2Config`.
+
+    Call:
+        x: float (b, s, m), where keys and values come from.
+        query: float (b, s, m), where the queries come from; default `x`.
+        distances: float (r, m), the vectors of the distances in use, and the second of `distances_in_use`.
+        attention_mask: an `AttentionMask`.
+        return_weights: also return the attention probabilities.
+
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads, terms = config.num_heads, config.position_terms
+        # One more term, one more variance of a product of vectors.
+        self.scale = (config.head_dim * (1 + len(terms))) ** -0.5
+        width = config.num_heads * config.head_dim
+        dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
+        self.query = Dense(width, name="query", **dense)
+        self.key = Dense(width, name="key", **dense)
+        self.value = Dense(width, name="value", **dense)
+        self.relative_key = self.key if "c2p" in terms else None
+        self.relative_query = self.query if "p2c" in terms else None
+        if config.relative_attention and not config.shared_projections:
+            if "c2p" in terms:
+                self.relative_key = Dense(width, name="relative_key", **dense)
+            if "p2c" in terms:
+                self.relative_query = Dense(width, name="relative_query", **dense)
+        self.project = Dense(config.hidden_dim, name="project", **dense)
+        self.distance_dropout = Dropout(config.dropout, dtype=self.dtype_policy, name="distance_dropout")
+        self.dropout = Dropout(config.attention_dropout, dtype="float32", name="dropout")
+
+    def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False, training=None):
+        query = split_heads(self.query(x if query is None else query), self.num_heads)
+        key = split_heads(self.key(x), self.num_heads)
+        value = split_heads(self.value(x), self.num_heads)
+        if distances is not None:
+            distances = (self.distance_dropout(distances[0]), distances[1])
+        bias = disentangled_bias(query, key, distances, self.relative_key, self.relative_query, self.scale)
+        dropout = self.dropout if training and self.dropout.rate > 0 else None
+        y = self.project(merge_heads(attend(query, key, value, attention_mask, bias, self.scale, dropout)))
+        weights = attention_probabilities(query, key, attention_mask, bias, self.scale) if return_weights else None
+        return y, Extras(weights)
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class DebertaV2(Backbone):
+    """The encoder of DeBERTa, versions 2 and 3.
+
+    Args:
+        config: a `DebertaV2Config`.
+        embeddings: the `embeddings` of another backbone with equal tables, to have the same layers; default: its own.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
+            `sequence_ids`, `first_positions`.
+        hidden_states: also return the embeddings and the output of every block.
+        attention_weights: also return the attention probabilities of every block.
+        decode: give the enhanced mask decoder's output as the `sequence_output`. It runs in place of the last block.
+
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
+        for packed rows without `first_positions`), `own_first_output` (b, 1, m), or (b, s, m) for packed rows: the
+        first token of each token's sequence, and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
+        `attention_weights` (num_layers of (b, h, s, s)).
+    """
+
+    def __init__(self, config, embeddings=None, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        self.learned_positions = config.absolute_positions or config.mask_decoder
+        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **own)
+        self.relative_embedding = self.relative_norm = self.convolution = self.mask_decoder = None
+        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        if config.relative_attention:
+            self.relative_embedding = keras.layers.Embedding(
+                2 * config.num_rows, config.hidden_dim, name="relative_embedding", **table
+            )
+            if config.distance_norm:
+                self.relative_norm = keras.layers.LayerNormalization(name="relative_norm", **norm)
+        self.blocks = [
+            DebertaBlock(config, BucketedAttention(config, name="attention", **own), name=f"block_{i}", **own)
+            for i in range(config.num_layers)
+        ]
+        if config.convolution_width:
+            self.convolution = NeighbourConvolution(
+                config.convolution_width,
+                config.convolution_groups,
+                config.convolution_activation,
+                config.dropout,
+                config.layer_norm_epsilon,
+                uniform_by_inputs(),  # torch's default, which the official code leaves
+                name="convolution",
+                **own,
+            )
+        if config.mask_decoder:
+            self.mask_decoder = keras.layers.Embedding(
+                config.max_length, config.hidden_dim, name="mask_decoder", **table
+            )
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, decode=False):
+        sequences = disentangled.sequences_of(inputs)
+        x = self.embed(inputs, sequence_ids=sequences)
+        distances = None
+        if self.relative_embedding is not None:
+            used, rows = distances_in_use(self.config.distance_rows(), ops.shape(x)[1])
+            table = self.relative_embedding(used)
+            distances = (table if self.relative_norm is None else self.relative_norm(table), rows)
+        shared = dict(distances=distances, attention_mask=AttentionMask(sequence_ids=sequences))
+
+        states, all_extras = [x], []
+        for i, block in enumerate(self.blocks):
+            if decode and block is self.blocks[-1]:
+                query = x + self.mask_decoder(token_positions(inputs))
+                x, extras = disentangled.run_mask_decoder(block, x, query, return_weights=attention_weights, **shared)
+            else:
+                x, extras = block(x, return_weights=attention_weights, **shared)
+            all_extras.append(extras)
+            if i == 0 and self.convolution is not None:
+                x = self.convolution(x, states[0], sequence_ids=sequences)
+            states.append(x)
+
+        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        outputs["pooled_output"] = outputs["first_output"]
+        outputs["own_first_output"] = _own_first_tokens(x, inputs)
+        return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
+
+    def stages(self):
+        first, *others = super().stages()
+        return [first if self.convolution is None else (*first, self.convolution), *others]
+
+    @property
+    def embeddings(self):
+        """The layers that a generator may share with its discriminator: token, position and segment tables."""
+        return self.embed.token_embedding, self.embed.position_embedding, self.embed.segment_embedding
+
+    @property
+    def token_embedding(self):
+        return self.embed.token_embedding
+
+    @property
+    def prediction_arguments(self):
+        return {"decode": self.config.mask_decoder}
+
+
+def _own_first_tokens(x, inputs):
+    if inputs.get("sequence_ids") is None:
+        return x[:, :1]
+    within = token_positions({**inputs, "position_ids": None})
+    return gather_positions(x, ops.arange(ops.shape(x)[1], dtype="int32") - within)
+
+
+# === Heads ===
+
+
+class ReplacedTokenHead(Composite):
+    """Version 3's answer for every token: token and first token added, layer norm, dense, activation, one output.
+
+    Args:
+        config: a `DebertaV2Config`.
+
+    Call:
+        outputs: the dict of the backbone; `sequence_output` (b, s, m) and `own_first_output` are read.
+
+    Returns: logits, float (b, s), high where a token was replaced.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.activation = activation_function(config.activation)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+        dense = dict(kernel_initializer=config.kernel_initializer(), **own)
+        self.dense = Dense(config.hidden_dim, name="dense", **dense)
+        self.project = Dense(1, name="project", **dense)
+
+    def call(self, outputs):
+        x = self.norm(outputs["sequence_output"] + outputs["own_first_output"])
+        return ops.squeeze(self.project(self.activation(self.dense(x))), axis=-1)
+
+
+HEADS = {**disentangled.HEADS, "replaced_token": lambda config, **own: ReplacedTokenHead(config, **own)}
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    **disentangled.CONFIG,
+    "head_dim": "attention_head_size",
+    "distance_buckets": Field(
+        "position_buckets",
+        load=lambda stored: stored["position_buckets"] if stored["position_buckets"] > 0 else None,
+        save=lambda config: config.distance_buckets or -1,
+    ),
+    "shared_projections": "share_att_key",
+    "distance_norm": Field(
+        "norm_rel_ebd",
+        load=lambda stored: "layer_norm" in [part.strip() for part in stored["norm_rel_ebd"].lower().split("|")],
+        save=lambda config: "layer_norm" if config.distance_norm else "none",
+    ),
+    "convolution_width": "conv_kernel_size",
+    "convolution_groups": "conv_groups",
+    "convolution_activation": "conv_act",
+}
+
+# What transformers means by a config.json that does not say.
+HUGGINGFACE_DEFAULTS = {
+    "num_hidden_layers": 24,
+    "num_attention_heads": 24,
+    "hidden_size": 1_536,
+    "intermediate_size": 6_144,
+    "position_biased_input": True,
+    "relative_attention": False,
+    "pos_att_type": None,
+    "position_buckets": -1,
+    "share_att_key": False,
+    "norm_rel_ebd": "none",
+    "conv_act": "tanh",
+    "legacy": True,
+}
+
+_SELF = "encoder.layer.{i}.attention.self"
+
+HUGGINGFACE_NAMES = {
+    **disentangled.NAMES,
+    "relative_norm": "encoder.LayerNorm",
+    "convolution": "encoder.conv.conv",
+    "convolution/norm": "encoder.conv.LayerNorm",
+    "block_{i}/attention/query": f"{_SELF}.query_proj",
+    "block_{i}/attention/key": f"{_SELF}.key_proj",
+    "block_{i}/attention/value": f"{_SELF}.value_proj",
+    "block_{i}/attention/relative_key": f"{_SELF}.pos_key_proj",
+    "block_{i}/attention/relative_query": f"{_SELF}.pos_query_proj",
+    "replaced_token/norm": "mask_predictions.LayerNorm",
+    "replaced_token/dense": "mask_predictions.dense",
+    "replaced_token/project": "mask_predictions.classifier",
+}
+
+
+register_family(
+    DebertaV2,
+    Family(
+        config=DebertaV2Config,
+        model_types=("deberta-v2",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            defaults=HUGGINGFACE_DEFAULTS,
+            classes={"Discriminator": "DebertaV2Model", **transformers_classes("DebertaV2")},
+            prefix="deberta",
+            names=HUGGINGFACE_NAMES,
+            tied=disentangled.TIED,
+            optional=disentangled.OPTIONAL,
+            spelling=disentangled.legacy_spelling,
+        ),
+    ),
+)

@@ -1,0 +1,256 @@
+"""What the versions of DeBERTa have in common: embeddings, the enhanced mask decoder, heads, the names in files."""
+
+import keras
+from keras import ops
+
+from ...core.weight_names import Field
+from ...layers.composite import Composite
+from ...layers.dense import Dense
+from ...layers.dropout import Dropout
+from ...layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
+from ...layers.masks import real_tokens
+from ...layers.positions import token_positions
+
+# === Configs ===
+
+
+def position_terms(terms):
+    """The terms of a config in any form that configs hold them: a tuple, a list, "c2p|p2c", or None."""
+    terms = terms.lower().split("|") if isinstance(terms, str) else terms or ()
+    terms = tuple(term.strip() for term in terms)
+    if set(terms) - {"c2p", "p2c"} or len(set(terms)) < len(terms):
+        raise ValueError(
+            "`position_terms` must be of c2p (content to position) and p2c (position to content), each at most once. "
+            f'Received: {terms}. Use ("c2p", "p2c").'
+        )
+    return terms
+
+
+def complete(config):
+    """Fills what a config leaves to its other fields, and raises a ValueError when they do not fit together."""
+
+    def set_field(name, value):
+        object.__setattr__(config, name, value)  # the dataclass is frozen
+
+    if config.hidden_dim % config.num_heads:
+        raise ValueError(
+            f"`hidden_dim` must be a multiple of `num_heads`. Received: hidden_dim={config.hidden_dim}, num_heads="
+            f"{config.num_heads}. Use {config.hidden_dim + -config.hidden_dim % config.num_heads}."
+        )
+    set_field("position_terms", position_terms(config.position_terms))
+    set_field("embedding_dim", config.embedding_dim or config.hidden_dim)
+    set_field("max_distance", config.max_length if config.max_distance is None else config.max_distance)
+    if config.max_distance < 1:
+        raise ValueError(f"`max_distance` must be at least 1, or None. Received: {config.max_distance}.")
+    if config.mask_decoder and config.absolute_positions:
+        raise ValueError(
+            "`mask_decoder` gives absolute positions to an encoder without them. Received: mask_decoder=True, "
+            "absolute_positions=True. Use one of them."
+        )
+    if config.embedding_dim != config.hidden_dim:
+        set_field("legacy_head", True)  # the other layout has no room for a head that narrows
+
+
+# === Layers ===
+
+
+def sequences_of(inputs):
+    """int32 (b, s), which sequence of its row a token is of, 0 for padding; None when each row is one sequence.
+
+    Tokens see those of their own sequence, and padding sees none: what stands there is of no use to anyone.
+    """
+    real, sequences = real_tokens(inputs), inputs.get("sequence_ids")
+    if sequences is None:
+        return None if real is None else ops.cast(real, "int32")
+    return ops.where(real, ops.convert_to_tensor(sequences), 0)
+
+
+class DebertaEmbeddings(Composite):
+    """Tokens, and where the config has them absolute positions and segments, projected and normalised.
+
+    Args:
+        config: a config with DeBERTa's fields.
+        tables: the embedding layers of tokens, positions and segments of another backbone, or None for new ones; those
+            that the config lacks are None.
+
+    Call:
+        inputs: a batch.
+        sequence_ids: `sequences_of` it.
+
+    Returns: float (b, s, m), zeros at padding.
+    """
+
+    def __init__(self, config, tables, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        tables = _new_tables(config, self.dtype_policy) if tables is None else _checked(tables, config)
+        self.token_embedding, self.position_embedding, self.segment_embedding = tables
+        self.projection = None
+        if config.embedding_dim != config.hidden_dim:
+            dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **own)
+            self.projection = Dense(config.hidden_dim, name="projection", **dense)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **own)
+
+    def call(self, inputs, sequence_ids=None):
+        token_ids = inputs["token_ids"]
+        x = self.token_embedding(token_ids)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding(token_positions(inputs))
+        if self.segment_embedding is not None:
+            segment_ids = inputs.get("segment_ids")
+            x = x + self.segment_embedding(ops.zeros_like(token_ids) if segment_ids is None else segment_ids)
+        x = self.norm(x if self.projection is None else self.projection(x))
+        return self.dropout(x if sequence_ids is None else ops.where(sequence_ids[..., None] > 0, x, 0))
+
+
+def _rows(config):
+    """Rows of each table, by its name; 0 for one that the config lacks."""
+    positions = config.max_length if config.absolute_positions else 0
+    return dict(
+        token_embedding=config.vocabulary_size, position_embedding=positions, segment_embedding=config.num_segments
+    )
+
+
+def _new_tables(config, dtype):
+    table = dict(output_dim=config.embedding_dim, embeddings_initializer=config.kernel_initializer(), dtype=dtype)
+    return [keras.layers.Embedding(rows, name=name, **table) if rows else None for name, rows in _rows(config).items()]
+
+
+def _checked(tables, config):
+    expected = [(rows, config.embedding_dim) if rows else None for rows in _rows(config).values()]
+    found = [None if table is None else tuple(table.embeddings.shape) for table in tables]
+    if found != expected:
+        raise ValueError(
+            "Shared embeddings must have the tables of the config: tokens, positions and segments by embedding_dim. "
+            f"Received: {found} for {expected}. Use a config with the sizes of the other backbone."
+        )
+    return tables
+
+
+def run_mask_decoder(block, x, query, return_weights=False, **arguments):
+    """The enhanced mask decoder (section 3.2): two runs of the last block, in which `query` attends to what it reads.
+
+    Keys and values are always those of `x`; the queries are `x` with absolute positions added, then the first run's
+    output.
+    """
+    for _ in range(2):
+        query, extras = block(x, query=query, return_weights=return_weights, **arguments)
+    return query, extras
+
+
+# === Heads ===
+
+
+def first_token_classifier(num_labels, config, own):
+    return FirstTokenClassifier(
+        num_labels,
+        config.hidden_dim,
+        config.pooler_activation,
+        config.dropout if config.classifier_dropout is None else config.classifier_dropout,
+        config.pooler_dropout,
+        config.kernel_initializer(),
+        **own,
+    )
+
+
+HEADS = {
+    "masked_lm": lambda config, **own: MaskedLMHead(
+        config.vocabulary_size,
+        config.embedding_dim,
+        config.activation,
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        **own,
+    ),
+    "classifier": lambda config, num_labels, **own: first_token_classifier(num_labels, config, own),
+    "tagger": lambda config, num_labels, **own: TokenHead(
+        num_labels, config.dropout, config.kernel_initializer(), **own
+    ),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: first_token_classifier(1, config, own),
+}
+
+# === Hugging Face ===
+
+CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "embedding_dim": "embedding_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "feed_forward_dim": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "absolute_positions": "position_biased_input",
+    "mask_decoder": "mask_decoder",  # ours: transformers keeps what it does not know
+    "relative_attention": "relative_attention",
+    "position_terms": Field(
+        "pos_att_type",
+        load=lambda stored: position_terms(stored["pos_att_type"]),
+        save=lambda config: list(config.position_terms),
+    ),
+    "max_distance": Field(
+        "max_relative_positions",
+        load=lambda stored: stored["max_relative_positions"] if stored["max_relative_positions"] > 0 else None,
+        save=lambda config: config.max_distance,
+    ),
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "pooler_dropout": "pooler_dropout",
+    "classifier_dropout": "cls_dropout",
+    "activation": "hidden_act",
+    "pooler_activation": "pooler_hidden_act",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "legacy_head": "legacy",
+    "pad_id": "pad_token_id",
+    "model_type": "model_type",
+}
+
+NAMES = {
+    "embed/token_embedding": "embeddings.word_embeddings",
+    "embed/position_embedding": "embeddings.position_embeddings",
+    "embed/segment_embedding": "embeddings.token_type_embeddings",
+    "embed/projection": "embeddings.embed_proj",
+    "embed/norm": "embeddings.LayerNorm",
+    "relative_embedding": "encoder.rel_embeddings",
+    "mask_decoder": "embeddings.position_embeddings",
+    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
+    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
+    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
+    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
+    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
+    "masked_lm/dense": "lm_predictions.lm_head.dense",
+    "masked_lm/norm": "lm_predictions.lm_head.LayerNorm",
+    "masked_lm/bias": "lm_predictions.lm_head.bias",
+    "classifier/dense": "pooler.dense",
+    "classifier/project": "classifier",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "pooler.dense",
+    "choice/project": "classifier",
+}
+
+# Files hold the position table of a mask decoder, or not; transformers ignores it.
+OPTIONAL = {"mask_decoder"}
+
+# The masked LM head as files of a "legacy" config name it, and as the others do.
+_LEGACY = {
+    "cls.predictions.transform.dense.weight": "lm_predictions.lm_head.dense.weight",
+    "cls.predictions.transform.dense.bias": "lm_predictions.lm_head.dense.bias",
+    "cls.predictions.transform.LayerNorm.weight": "lm_predictions.lm_head.LayerNorm.weight",
+    "cls.predictions.transform.LayerNorm.bias": "lm_predictions.lm_head.LayerNorm.bias",
+    "cls.predictions.bias": "lm_predictions.lm_head.bias",
+}
+
+TIED = {
+    **_LEGACY,
+    "cls.predictions.decoder.bias": "lm_predictions.lm_head.bias",
+    "cls.predictions.decoder.weight": "deberta.embeddings.word_embeddings.weight",
+}
+
+
+def legacy_spelling(config):
+    """{name of the table above: the name in a file of this config}, where they differ."""
+    return {new: old for old, new in _LEGACY.items()} if config.legacy_head else {}

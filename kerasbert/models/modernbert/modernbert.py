@@ -1,0 +1,388 @@
+"""ModernBERT: the encoder of BERT with what ten years of decoders have taught, for 8,192 tokens.
+
+Warner et al. 2024, arXiv 2412.13663. New in it: rotary positions; local attention in two layers of three, each kind of
+layer with its own wavelengths; gated feed-forwards (GeGLU); pre-norm, without biases. Only masked tokens as objective.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import keras
+
+from ...core.backbone import Backbone
+from ...core.blocks import run_blocks
+from ...core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ...core.initializers import truncated_normal
+from ...core.weight_names import Field, Part
+from ...layers.attention import MultiHeadAttention
+from ...layers.composite import Composite
+from ...layers.dropout import Dropout
+from ...layers.embeddings import first_real_tokens, first_tokens, mean_tokens
+from ...layers.feed_forward import GatedFeedForward
+from ...layers.heads import HeadTransform, TransformedHead, TransformedTableHead
+from ...layers.masks import AttentionMask
+from ...layers.positions import Rotation, token_positions
+from .huggingface import global_layers, layer_types, rope_parameters, rope_theta
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class ModernBertConfig:
+    vocabulary_size: int = 50_368
+    num_layers: int = 22
+    num_heads: int = 12
+    hidden_dim: int = 768
+    feed_forward_dim: int = 1_152  # of either half of the gated layer
+    max_length: int = 8_192  # of the training; nothing depends on it
+    local_attention: int = 128  # a local layer sees half of this on either side, and the token itself
+    global_every: int = 3  # layers 0, 3, 6, ... see the whole sequence, ...
+    global_layers: tuple[int, ...] | None = None  # ... unless this says which ones do
+    global_rope_theta: float = 160_000.0  # the paper's first stage has 10,000 here, too
+    local_rope_theta: float = 10_000.0
+    embedding_dropout: float = 0.0
+    attention_dropout: float = 0.0  # on the attention probabilities
+    attention_output_dropout: float = 0.1
+    feed_forward_dropout: float = 0.0
+    classifier_dropout: float = 0.0
+    attention_bias: bool = False
+    feed_forward_bias: bool = False
+    norm_bias: bool = False
+    head_bias: bool = False  # of the dense layer that heads begin with
+    vocabulary_bias: bool = True
+    activation: str = "gelu"
+    head_activation: str = "gelu"
+    classifier_pooling: str = "cls"  # or "mean", of all tokens
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02  # of the normal before it is cut ...
+    initializer_cutoff: float = 2.0  # ... at so many standard deviations
+    pad_id: int | None = 50_283
+    bos_id: int | None = 50_281
+    eos_id: int | None = 50_282
+    cls_id: int | None = 50_281
+    sep_id: int | None = 50_282
+    model_type: str = "modernbert"
+    POOLINGS: ClassVar = ("cls", "mean")
+
+    def __post_init__(self):
+        if self.global_layers is not None:
+            object.__setattr__(self, "global_layers", tuple(self.global_layers))
+        if self.classifier_pooling not in self.POOLINGS:
+            rule = f"`classifier_pooling` must be {' or '.join(self.POOLINGS)}."
+            raise ValueError(f"{rule} Received: {self.classifier_pooling!r}.")
+
+    def is_global(self, layer):
+        """Whether a layer attends to the whole sequence."""
+        return layer % self.global_every == 0 if self.global_layers is None else layer in self.global_layers
+
+    def kernel_initializer(self):
+        return truncated_normal(self.initializer_range, self.initializer_cutoff)
+
+    def residual_initializer(self):
+        """For the 2 * num_layers kernels whose outputs add up in the residual stream."""
+        return truncated_normal(self.initializer_range * (2 * self.num_layers) ** -0.5, self.initializer_cutoff)
+
+    def norm(self, **own):
+        """A layer norm, without bias unless `norm_bias` says so."""
+        return keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, center=self.norm_bias, **own)
+
+
+# === Sizes ===
+
+# num_layers, num_heads, hidden_dim, feed_forward_dim of the Ettin suite (Weller et al. 2025, arXiv 2507.11412).
+ETTIN_SHAPES = {
+    "17m": (7, 4, 256, 384),
+    "32m": (10, 6, 384, 576),
+    "68m": (19, 8, 512, 768),
+    "150m": (22, 12, 768, 1_152),
+    "400m": (28, 16, 1_024, 2_624),
+    "1b": (28, 28, 1_792, 3_840),
+}
+
+
+def ettin_sizes(kind, **fields):
+    """{name: config fields} of the encoders or the decoders."""
+    names = "num_layers", "num_heads", "hidden_dim", "feed_forward_dim"
+    return {
+        f"ettin_{kind}_{size}": {**dict(zip(names, shape, strict=True)), **fields}
+        for size, shape in ETTIN_SHAPES.items()
+    }
+
+
+SIZES = {
+    "modernbert_base": {},
+    "modernbert_large": dict(num_layers=28, num_heads=16, hidden_dim=1_024, feed_forward_dim=2_624),
+    **ettin_sizes("encoder", local_rope_theta=160_000.0),
+}
+
+# === Block ===
+
+
+class ModernBertBlock(Composite):
+    """Attention and gated feed-forward, each on its normalised input and added to it (pre-norm).
+
+    Args:
+        config: a `ModernBertConfig`.
+        first: whether this is the first block: its input is normalised already.
+
+    Call:
+        x: float (b, s, m).
+        attention_mask: an `AttentionMask`; with a `window` in local layers.
+        rotation: the `Rotation` of this kind of layer.
+        return_weights: also return the attention probabilities.
+        cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
+
+    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
+    """
+
+    def __init__(self, config, first=False, **kwargs):
+        super().__init__(**kwargs)
+        initializer, residual = config.kernel_initializer(), config.residual_initializer()
+        own = dict(dtype=self.dtype_policy)
+        self.attention_norm = None if first else config.norm(name="attention_norm", **own)
+        self.attention = MultiHeadAttention(
+            config.hidden_dim,
+            config.num_heads,
+            config.attention_dropout,
+            initializer,
+            config.attention_bias,
+            residual,
+            name="attention",
+            **own,
+        )
+        self.attention_output_dropout = Dropout(config.attention_output_dropout, name="attention_output_dropout", **own)
+        self.feed_forward_norm = config.norm(name="feed_forward_norm", **own)
+        self.feed_forward = GatedFeedForward(
+            config.hidden_dim,
+            config.feed_forward_dim,
+            config.activation,
+            config.feed_forward_dropout,
+            initializer,
+            config.feed_forward_bias,
+            residual,
+            name="feed_forward",
+            **own,
+        )
+
+    def call(self, x, attention_mask=None, rotation=None, return_weights=False, cache=None):
+        y = x if self.attention_norm is None else self.attention_norm(x)
+        y, extras = self.attention(
+            y, attention_mask=attention_mask, rotation=rotation, return_weights=return_weights, cache=cache
+        )
+        x = x + self.attention_output_dropout(y)
+        x = x + self.feed_forward(self.feed_forward_norm(x))
+        return x, extras
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class ModernBert(Backbone):
+    """The encoder of ModernBERT.
+
+    Args:
+        config: a `ModernBertConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
+            `first_positions`.
+        hidden_states: also return the embeddings and the output of every block, the last one normalised.
+        attention_weights: also return the attention probabilities of every block.
+
+    Returns: a dict of `sequence_output` (b, s, m); `pooled_output` and `choice_output` (b, m), what classifiers and
+        choices read: the mean over the sequence or its first token, which is the first column's for classifiers and
+        the first real one for choices; (b, n, m) of packed rows, None where they do not say their starts; on request
+        `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
+    """
+
+    learned_positions = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+        )
+        self.embedding_norm = config.norm(name="embedding_norm", **own)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.blocks = [
+            ModernBertBlock(config, first=i == 0, name=f"block_{i}", **own) for i in range(config.num_layers)
+        ]
+        self.final_norm = config.norm(name="final_norm", **own)
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False):
+        config = self.config
+        x = self.embedding_dropout(self.embedding_norm(self.token_embedding(inputs["token_ids"])))
+
+        everywhere = AttentionMask.from_inputs(inputs)
+        nearby = everywhere.replace(window=config.local_attention // 2)
+        positions, head_dim = token_positions(inputs), config.hidden_dim // config.num_heads
+        of_global = dict(attention_mask=everywhere, rotation=Rotation.at(positions, head_dim, config.global_rope_theta))
+        of_local = dict(attention_mask=nearby, rotation=Rotation.at(positions, head_dim, config.local_rope_theta))
+        blocks = run_blocks(
+            self.blocks,
+            x,
+            of_block=lambda i: of_global if config.is_global(i) else of_local,
+            return_weights=attention_weights,
+        )
+        x = blocks.states[-1] = self.final_norm(blocks.states[-1])
+        outputs = {"sequence_output": x}
+        by_mean = config.classifier_pooling == "mean"
+        outputs["pooled_output"] = mean_tokens(x, inputs) if by_mean else first_tokens(x, inputs)
+        outputs["choice_output"] = outputs["pooled_output"] if by_mean else first_real_tokens(x, inputs)
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
+
+
+# === Heads ===
+
+
+def head_transform(config, **own):
+    """What every head begins with."""
+    return HeadTransform(
+        config.hidden_dim,
+        config.head_activation,
+        config.layer_norm_epsilon,
+        config.kernel_initializer(),
+        config.head_bias,
+        config.norm_bias,
+        name="transform",
+        **own,
+    )
+
+
+def label_head(config, num_labels, reads="sequence_output", use_bias=True, dtype=None, **own):
+    """A head of `num_labels` scores on the output that is called `reads`."""
+    initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
+    transform = head_transform(config, dtype=dtype)
+    return TransformedHead(
+        transform, num_labels, reads, config.classifier_dropout, initializer, use_bias, dtype=dtype, **own
+    )
+
+
+def vocabulary_head(config, dtype=None, **own):
+    return TransformedTableHead(head_transform(config, dtype=dtype), config.vocabulary_bias, dtype=dtype, **own)
+
+
+HEADS = {
+    "masked_lm": vocabulary_head,
+    "classifier": lambda config, num_labels, **own: label_head(config, num_labels, "pooled_output", **own),
+    "tagger": label_head,
+    "span": lambda config, **own: label_head(config, 2, **own),
+    "choice": lambda config, **own: label_head(config, 1, "choice_output", **own),
+}
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "feed_forward_dim": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "local_attention": "local_attention",
+    "global_every": Field(
+        "global_attn_every_n_layers",
+        load=lambda stored: global_layers(stored)[0],
+        save=lambda config: config.global_every,
+    ),
+    "global_layers": Field("layer_types", load=lambda stored: global_layers(stored)[1], save=layer_types),
+    "global_rope_theta": Field(
+        "global_rope_theta",
+        load=lambda stored: rope_theta(stored, "full_attention", "global_rope_theta"),
+        save=lambda config: config.global_rope_theta,
+    ),
+    "local_rope_theta": Field(
+        "local_rope_theta",
+        load=lambda stored: rope_theta(stored, "sliding_attention", "local_rope_theta"),
+        save=lambda config: config.local_rope_theta,
+    ),
+    "embedding_dropout": "embedding_dropout",
+    "attention_dropout": "attention_dropout",
+    # Theirs has one rate for both places; ours is written beside it.
+    "attention_output_dropout": Field(
+        "attention_output_dropout",
+        load=lambda stored: stored[
+            "attention_dropout" if stored["attention_output_dropout"] is None else "attention_output_dropout"
+        ],
+        save=lambda config: config.attention_output_dropout,
+    ),
+    "feed_forward_dropout": "mlp_dropout",
+    "classifier_dropout": "classifier_dropout",
+    "attention_bias": "attention_bias",
+    "feed_forward_bias": "mlp_bias",
+    "norm_bias": "norm_bias",
+    "head_bias": "classifier_bias",
+    "vocabulary_bias": "decoder_bias",
+    "activation": "hidden_activation",
+    "head_activation": "classifier_activation",
+    "classifier_pooling": "classifier_pooling",
+    "layer_norm_epsilon": "norm_eps",
+    "initializer_range": "initializer_range",
+    "initializer_cutoff": Field(
+        "initializer_cutoff_factor",
+        load=lambda stored: stored["initializer_cutoff_factor"] or 3.0,
+        save=lambda config: config.initializer_cutoff,
+    ),
+    "pad_id": "pad_token_id",
+    "bos_id": "bos_token_id",
+    "eos_id": "eos_token_id",
+    "cls_id": "cls_token_id",
+    "sep_id": "sep_token_id",
+    "model_type": "model_type",
+}
+
+HUGGINGFACE_DEFAULTS = {
+    "global_attn_every_n_layers": 3,
+    "layer_types": None,
+    "global_rope_theta": 160_000.0,
+    "local_rope_theta": 10_000.0,
+    "attention_dropout": 0.0,
+    "attention_output_dropout": None,
+}
+
+HUGGINGFACE_WRITTEN = {"rope_parameters": rope_parameters}
+
+HUGGINGFACE_ONLY = {"rope_scaling": None, "tie_word_embeddings": True}
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "embeddings.tok_embeddings",
+    "embedding_norm": "embeddings.norm",
+    "block_{i}/attention_norm": "layers.{i}.attn_norm",
+    "block_{i}/attention/query": Part("layers.{i}.attn.Wqkv", 0, 3),
+    "block_{i}/attention/key": Part("layers.{i}.attn.Wqkv", 1, 3),
+    "block_{i}/attention/value": Part("layers.{i}.attn.Wqkv", 2, 3),
+    "block_{i}/attention/project": "layers.{i}.attn.Wo",
+    "block_{i}/feed_forward_norm": "layers.{i}.mlp_norm",
+    "block_{i}/feed_forward/inner": Part("layers.{i}.mlp.Wi", 0, 2),
+    "block_{i}/feed_forward/gate": Part("layers.{i}.mlp.Wi", 1, 2),
+    "block_{i}/feed_forward/outer": "layers.{i}.mlp.Wo",
+    "final_norm": "final_norm",
+    **{f"{head}/transform/{part}": f"head.{part}" for head in HEADS for part in ("dense", "norm")},
+    "masked_lm/bias": "decoder.bias",
+    **{f"{head}/dense": "classifier" for head in HEADS if head != "masked_lm"},
+}
+
+HUGGINGFACE_TIED = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
+
+register_family(
+    ModernBert,
+    Family(
+        config=ModernBertConfig,
+        model_types=("modernbert",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only=HUGGINGFACE_ONLY,
+            defaults=HUGGINGFACE_DEFAULTS,
+            written=HUGGINGFACE_WRITTEN,
+            classes=transformers_classes("ModernBert"),
+            prefix="model",
+            names=HUGGINGFACE_NAMES,
+            tied=HUGGINGFACE_TIED,
+        ),
+    ),
+)

@@ -1,0 +1,263 @@
+"""The parts of T5: its attention, its block, the stack of blocks that makes half of a model, and its heads."""
+
+import itertools
+
+import keras
+from keras import ops
+
+from ...core.blocks import run_blocks
+from ...core.initializers import glorot_uniform, normal, truncated_normal
+from ...layers.attention import MultiHeadAttention
+from ...layers.composite import Composite
+from ...layers.dense import Dense, tied_logits
+from ...layers.dropout import Dropout
+from ...layers.embeddings import gather_positions
+from ...layers.feed_forward import FeedForward, GatedFeedForward
+from ...layers.heads import FirstTokenClassifier
+from ...layers.masks import real_tokens
+from ...layers.relative_attention import BucketedBias
+
+
+class T5Attention(MultiHeadAttention):
+    """Attention with heads of any size and no biases; no scale either: the initial queries are smaller instead.
+
+    Dropout of the probabilities hides a key from all queries of a row at once (as in the paper's code).
+    """
+
+    scale = 1.0
+
+    def __init__(self, config, **kwargs):
+        keras.layers.Layer.__init__(self, **kwargs)
+        width, inner = config.hidden_dim, config.num_heads * config.head_dim
+
+        def dense(units, inputs, name):
+            initializer = normal(config.initializer_factor * inputs**-0.5)
+            return Dense(units, use_bias=False, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
+
+        self.num_heads = config.num_heads
+        self.query = dense(inner, width * config.head_dim, "query")
+        self.key = dense(inner, width, "key")
+        self.value = dense(inner, width, "value")
+        self.project = dense(width, inner, "project")
+        self.dropout = Dropout(config.dropout, (None, None, 1, None), dtype="float32", name="dropout")
+
+
+class T5Block(Composite):
+    """Self-attention, in a decoder attention to the encoder, and feed-forward: each on its normalised input (pre-norm).
+
+    The residual stream is float32 in every dtype, and in float16 the feed-forward layer, too: trained weights lead
+    both beyond the range of float16.
+
+    Args:
+        config: a `T5Config`.
+        cross_attention: whether it may attend to a context.
+
+    Call:
+        x: float32 (b, q, m).
+        attention_mask: an `AttentionMask`.
+        bias: float (1, h, q, k), by the distance of query and key.
+        context: what `MultiHeadAttention` takes; None leaves the attention to it out.
+        context_mask: the `AttentionMask` of the attention to the context.
+        return_weights: also return the attention probabilities.
+        cache: of the self-attention.
+
+    Returns: float32 (b, q, m), and `Extras`: the probabilities, the cache, and the probabilities of the attention to
+        the context, if there is one and they are asked for.
+    """
+
+    def __init__(self, config, cross_attention=False, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.attention_norm = _norm(config, "attention_norm")
+        self.attention = T5Attention(config, name="attention", **own)
+        self.attention_dropout = _dropout(config, "attention_dropout")
+        self.cross_attention = None
+        if cross_attention:
+            self.cross_attention_norm = _norm(config, "cross_attention_norm")
+            self.cross_attention = T5Attention(config, name="cross_attention", **own)
+            self.cross_attention_dropout = _dropout(config, "cross_attention_dropout")
+        self.feed_forward_norm = _norm(config, "feed_forward_norm")
+        self.feed_forward = (GatedFeedForward if config.gated else FeedForward)(
+            config.hidden_dim,
+            config.feed_forward_dim,
+            config.activation,
+            dropout=config.dropout,
+            kernel_initializer=truncated_normal(config.initializer_factor * config.hidden_dim**-0.5),
+            use_bias=False,
+            output_initializer=truncated_normal(config.initializer_factor * config.feed_forward_dim**-0.5),
+            name="gated_feed_forward" if config.gated else "feed_forward",
+            dtype="float32" if self.compute_dtype == "float16" else self.dtype_policy,
+        )
+        self.feed_forward_dropout = _dropout(config, "feed_forward_dropout")
+
+    def call(
+        self, x, attention_mask=None, bias=None, context=None, context_mask=None, return_weights=False, cache=None
+    ):
+        y = self.attention_norm(x)
+        y, extras = self.attention(
+            y, attention_mask=attention_mask, bias=bias, return_weights=return_weights, cache=cache
+        )
+        x = x + self.attention_dropout(y)
+        if context is not None:
+            y = self.cross_attention_norm(x)
+            y, cross = self.cross_attention(y, context, attention_mask=context_mask, return_weights=return_weights)
+            extras = extras._replace(cross_weights=cross.weights)
+            x = x + self.cross_attention_dropout(y)
+        y = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.feed_forward_dropout(y)
+        return x, extras
+
+
+def _norm(config, name):
+    return keras.layers.RMSNormalization(epsilon=config.layer_norm_epsilon, name=name, dtype="float32")
+
+
+def _dropout(config, name):
+    """One mask for all positions of a row, as in the paper's code."""
+    return Dropout(config.dropout, (None, 1, None), name=name, dtype="float32")
+
+
+class T5Stack(Composite):
+    """An encoder or a decoder: blocks, the tables of distances that they share, a norm at the end.
+
+    Args:
+        config: a `T5Config`.
+        num_layers: blocks.
+        cross_attention: whether the blocks may attend to a context.
+
+    Call:
+        x: float (b, q, m), embeddings.
+        attention_mask: an `AttentionMask`.
+        bidirectional: whether the distances of keys before and behind a query have buckets of their own.
+        contexts, context_mask: for the attention to a context: one for all blocks, or a list of one a block.
+        return_weights: also return the attention probabilities.
+        caches: of the self-attention, one a block.
+
+    Returns: `BlockOutputs`; the last of its states is normalised.
+    """
+
+    def __init__(self, config, num_layers, cross_attention=False, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.relative_bias = [
+            BucketedBias(
+                config.num_heads,
+                config.num_buckets,
+                config.max_distance,
+                glorot_uniform(),
+                name=f"relative_bias_{i}",
+                dtype="float32",
+            )
+            for i in range(num_layers if config.bias_every_block else 1)
+        ]
+        self.embedding_dropout = _dropout(config, "embedding_dropout")
+        self.blocks = [
+            T5Block(config, cross_attention, name=f"block_{i}", dtype=self.dtype_policy) for i in range(num_layers)
+        ]
+        self.final_norm = _norm(config, "final_norm")
+        self.final_dropout = _dropout(config, "final_dropout")
+
+    def call(
+        self,
+        x,
+        attention_mask=None,
+        bidirectional=True,
+        contexts=None,
+        context_mask=None,
+        return_weights=False,
+        caches=None,
+    ):
+        queries = keys = ops.arange(ops.shape(x)[1], dtype="int32")
+        if caches is not None:
+            keys = ops.arange(caches[0][0].shape[1], dtype="int32")
+            queries = queries + attention_mask.query_start
+        distances = keys[None, :] - queries[:, None]
+        biases = [table(distances, bidirectional=bidirectional) for table in self.relative_bias]
+
+        outputs = run_blocks(
+            self.blocks,
+            self.embedding_dropout(x),
+            of_block=lambda i: {
+                "bias": biases[min(i, len(biases) - 1)],
+                "context": contexts[i] if isinstance(contexts, (list, tuple)) else contexts,
+                "cache": None if caches is None else caches[i],
+            },
+            attention_mask=attention_mask,
+            context_mask=context_mask,
+            return_weights=return_weights,
+        )
+        outputs.states[-1] = self.final_dropout(self.final_norm(outputs.states[-1]))
+        outputs.states[:] = [ops.cast(state, self.compute_dtype) for state in outputs.states]
+        return outputs
+
+
+def side_by_side(encoder, decoder):
+    """[(block of the encoder, block of the decoder)]; one of a pair where there is no other."""
+    stacks = [encoder, decoder] if encoder is not decoder else [decoder]
+    pairs = itertools.zip_longest(*(stack.blocks for stack in stacks if stack is not None))
+    return [tuple(block for block in pair if block is not None) for pair in pairs]
+
+
+def behind_start(inputs, start_id):
+    """The decoder's half of a batch without one: each sequence behind the start token, without its last token."""
+    ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
+    first = ops.arange(ops.shape(ids)[1]) == 0
+    if sequences is not None:
+        first = first | (sequences != ops.roll(sequences, 1, axis=1))
+    elif real is not None:
+        first = first | ops.logical_not(ops.roll(real, 1, axis=1))
+    half = {"token_ids": ops.where(first, start_id, ops.roll(ids, 1, axis=1)), "padding_mask": real}
+    half["sequence_ids"] = sequences
+    return {f"decoder_{key}": value for key, value in half.items() if value is not None}
+
+
+def end_tokens(x, inputs, end_id):
+    """The vectors of `x` (b, s, m) at the last end token of each sequence; without one, at its last token.
+
+    Returns: (b, m); of packed rows (b, n, m), or None where they do not say their starts.
+    """
+    ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
+    sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
+    length = ops.shape(ids)[1]
+    rank = ops.arange(length) + ops.where(ids == end_id, length, 0)
+    rank = rank if real is None else ops.where(real, rank, -1)
+    if sequences is None:
+        return gather_positions(x, ops.argmax(rank, axis=1)[:, None])[:, 0]
+    if first is None:
+        return None
+    here = ops.take_along_axis(ops.convert_to_tensor(sequences), ops.maximum(first, 0), axis=1)
+    rank = ops.where(here[:, :, None] == sequences[:, None, :], rank[:, None, :], -1)
+    return gather_positions(x, ops.argmax(rank, axis=-1))
+
+
+class T5LanguageModelHead(Composite):
+    """Scores over the vocabulary, by the transposed token table or by a layer of its own.
+
+    Args:
+        config: a `T5Config`.
+
+    Call and returns: as `TokenTableHead`.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = config.hidden_dim**-0.5 if config.scale_output else 1.0
+        self.dense = None
+        if not config.tied_output:
+            initializer = truncated_normal(config.initializer_factor * config.hidden_dim**-0.5)
+            self.dense = Dense(
+                config.vocabulary_size,
+                use_bias=False,
+                kernel_initializer=initializer,
+                name="dense",
+                dtype=self.dtype_policy,
+            )
+
+    def call(self, x, table):
+        x = x * self.scale
+        return tied_logits(x, table) if self.dense is None else self.dense(x)
+
+
+class EndTokenClassifier(FirstTokenClassifier):
+    """The same on the decoder's output at the end of the text."""
+
+    reads = "end_output"

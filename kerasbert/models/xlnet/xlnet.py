@@ -1,0 +1,390 @@
+"""XLNet: an encoder pretrained to predict tokens in a random order, each from those before it in that order.
+
+Yang, Dai, Yang, Carbonell, Salakhutdinov, Le 2019, arXiv 1906.08237. New in it: the content stream, which has seen each
+token, and the query stream, which has only seen where the token is that it predicts; both have the same weights. Keys
+are met by content, by distance and by whether they are of the same segment, so nothing is added to the embeddings. The
+memory of the segments before is Transformer-XL's.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from ...core.backbone import Backbone
+from ...core.blocks import BlockOutputs
+from ...core.family import Family, HuggingFaceLayout, register_family
+from ...core.initializers import normal
+from ...core.weight_names import Field, Heads, Tensor
+from ...layers.composite import Composite
+from ...layers.dropout import Dropout
+from ...layers.embeddings import last_tokens
+from ...layers.feed_forward import FeedForward
+from ...layers.heads import LastTokenClassifier, TiedLMHead, TokenHead
+from ...layers.masks import real_tokens
+from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
+from ...layers.relative_attention import relative_sinusoids
+from ...layers.two_streams import RelativeQueries, Scene, TwoStreamAttention, check_permutation, stream_sights
+from .huggingface import QUERIES, huggingface_fields, huggingface_implied, load_causal, load_length
+
+# === Config ===
+
+
+@dataclasses.dataclass(frozen=True)
+class XLNetConfig:
+    vocabulary_size: int = 32_000
+    num_layers: int = 24
+    num_heads: int = 16
+    hidden_dim: int = 1_024
+    feed_forward_dim: int = 4_096
+    memory_length: int | None = None  # tokens of the memory; None: no memory. 384 in the paper's pretraining
+    reuse_length: int | None = None  # only so many tokens of a row go into the memory; None: all. 256 there
+    causal: bool = False  # whether a token sees only those before it ("uni", not "bi")
+    same_length: bool = False  # of a causal one: every token sees as many before it as there are in the memory
+    clamp_length: int | None = None  # distances beyond it count as it
+    bidirectional_data: bool = False  # batches without `backward`: the second half of the rows runs backward
+    untied_queries: bool = True  # whether each block has its own query vectors by content, distance and segment
+    dropout: float = 0.1  # on the embeddings, the distances, around and inside the sublayers, and on the output
+    attention_dropout: float | None = None  # on the attention probabilities; None: as `dropout`
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    initializer_range: float = 0.02  # of the normal
+    summary_activation: str | None = "tanh"  # of the dense layer in the classifier
+    summary_dropout: float = 0.1  # behind it
+    pad_id: int = 5
+    bos_id: int | None = 1
+    eos_id: int | None = 2
+    model_type: str = "xlnet"
+
+    def __post_init__(self):
+        if self.attention_dropout is None:
+            object.__setattr__(self, "attention_dropout", self.dropout)
+        if self.hidden_dim % self.num_heads or self.hidden_dim % 2:
+            raise ValueError(
+                f"`hidden_dim` must be even and a multiple of `num_heads`. Received: hidden_dim={self.hidden_dim}, "
+                f"num_heads={self.num_heads}."
+            )
+        for name in ("memory_length", "reuse_length", "clamp_length"):
+            length = getattr(self, name)
+            if length is not None and length < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {length}. Use None where there is none.")
+
+    def kernel_initializer(self):
+        return normal(self.initializer_range)
+
+
+# === Sizes ===
+
+SIZES = {
+    "xlnet_base": dict(num_layers=12, num_heads=12, hidden_dim=768, feed_forward_dim=3_072),
+    "xlnet_large": dict(),
+}
+
+# === Block ===
+
+
+class XLNetBlock(Composite):
+    """Attention and feed-forward, each added to its input and normalised after (post-norm), for each stream alike.
+
+    Args:
+        config: an `XLNetConfig`.
+
+    Call and returns: as `TwoStreamAttention`.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        own = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        self.attention = TwoStreamAttention(
+            config.hidden_dim,
+            config.num_heads,
+            config.attention_dropout,
+            config.kernel_initializer(),
+            config.untied_queries,
+            name="attention",
+            **own,
+        )
+        self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
+        self.feed_forward = FeedForward(
+            config.hidden_dim,
+            config.feed_forward_dim,
+            config.activation,
+            config.kernel_initializer(),
+            dropout=config.dropout,
+            name="feed_forward",
+            **own,
+        )
+        self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+
+    def call(self, streams, scene=None, memory=None, return_weights=False):
+        branches, extras = self.attention(streams, scene=scene, memory=memory, return_weights=return_weights)
+        outputs = []
+        for x, y in zip(streams, branches, strict=True):
+            x = self.attention_norm(x + self.attention_output_dropout(y))
+            y = self.feed_forward(x)
+            outputs.append(self.feed_forward_norm(x + self.feed_forward_dropout(y)))
+        return outputs, extras
+
+
+# === Backbone ===
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class XLNet(Backbone):
+    """The two streams of XLNet.
+
+    The query stream runs where a batch holds a permutation and `masked_positions`. A slot that sees nothing (the first
+    of an order without context) predicts from its place alone.
+
+    Args:
+        config: an `XLNetConfig`.
+
+    Call:
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids` (any numbers:
+            only whether they are equal counts), `sequence_ids`, `first_positions`; `query_ranks` and `key_ranks`
+            (b, s), or `permutation_mask` (b, s, s); `masked_positions` (b, p); `backward` (b,), True where a row runs
+            from right to left; `memory` (b, num_layers, mem, m) and `memory_mask` (b, mem), of `empty_memory` or of
+            the call on the tokens before these. Distances are those of columns: `position_ids` are not read.
+        hidden_states: also return the embeddings and the output of every block, of the content stream.
+        attention_weights: also return the attention probabilities of every block, of the content stream.
+        cache: of `empty_cache` or of the call on the tokens before these; all rows run forward then.
+
+    Returns: a dict of `sequence_output` (b, s, m), of the content stream; `query_output` (b, p, m), if there is a query
+        stream; `last_output` (b, m), the last token that is no padding, or (b, n, m) of packed rows, None where they
+        do not say their starts; with memory the next `memory` and `memory_mask`; on request `hidden_states`
+        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)); with a cache the next
+        `cache`.
+    """
+
+    learned_positions = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        own = dict(dtype=self.dtype_policy)
+        self.token_embedding = keras.layers.Embedding(
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+        )
+        self.query_embedding = keras.layers.Embedding(
+            1, config.hidden_dim, config.kernel_initializer(), name="query_embedding", **own
+        )
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
+        self.distance_dropout = Dropout(config.dropout, name="distance_dropout", **own)
+        self.relative_queries = None
+        if not config.untied_queries:
+            self.relative_queries = RelativeQueries(config.kernel_initializer(), name="relative_queries", **own)
+        self.blocks = [XLNetBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
+        self.build_now()
+
+    def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
+        inputs = inputs if cache is None else {**inputs, **cache}
+        memory, remembered = memory_of(inputs)
+        scene = self._scene(inputs, halves=self.config.bidirectional_data and cache is None)
+        streams = [self.embedding_dropout(self.token_embedding(inputs["token_ids"]))]
+        if len(scene.sights) > 1:
+            places = scene.sights[1].places
+            streams.append(self.embedding_dropout(self.query_embedding(ops.zeros_like(places))))
+
+        states, all_extras = [streams[0]], []
+        for i, block in enumerate(self.blocks):
+            past = None if memory is None else memory[:, i]
+            streams, extras = block(streams, scene=scene, memory=past, return_weights=attention_weights)
+            states.append(streams[0])
+            all_extras.append(extras)
+
+        x, *queries = (self.output_dropout(x) for x in streams)
+        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        if queries:
+            outputs["query_output"] = queries[0]
+        if memory is not None:
+            reuse, real = self.config.reuse_length if cache is None else None, real_tokens(inputs)
+            kept = [state[:, :reuse] for state in states[:-1]]
+            following = next_memory(memory, remembered, kept, None if real is None else real[:, :reuse])
+            outputs |= following if cache is None else {"cache": following}
+        return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
+
+    def _scene(self, inputs, halves):
+        """What the streams see; the distances that occur, the largest first, and the rows where they are negated."""
+        config, backward = self.config, inputs.get("backward")
+        rows, queries = ops.shape(inputs["token_ids"])
+        if backward is None and halves:
+            backward = ops.arange(rows) >= rows // 2
+        keys = queries if inputs.get("memory") is None else queries + inputs["memory"].shape[2]
+        distances = ops.arange(keys - 1, -1 if config.causal else -queries, -1, dtype="int32")
+        if config.clamp_length is not None:
+            distances = ops.clip(distances, -config.clamp_length, config.clamp_length)
+        signs = (distances,) if backward is None else (distances, -distances)
+        encodings = ops.stack([relative_sinusoids(signed, config.hidden_dim) for signed in signs])
+        encodings = self.distance_dropout(ops.cast(encodings, self.compute_dtype))
+        sights = stream_sights(inputs, config.causal, config.same_length)
+        return Scene(sights, encodings, backward, self.relative_queries)
+
+    def empty_memory(self, batch_size):
+        """The memory before the first segment: a dict of `memory` and `memory_mask`, inputs of the next call."""
+        config = self.config
+        if not config.memory_length:
+            raise ValueError(
+                f"A memory needs its length. Received: a config with memory_length={config.memory_length}. Use "
+                "memory_length=384, as the paper does."
+            )
+        sizes = config.num_layers, config.memory_length, config.hidden_dim
+        return empty_memory(batch_size, *sizes, self.compute_dtype)
+
+    def empty_cache(self, batch_size, length):
+        """A memory as the cache of a text of up to `length` tokens; of all of them, if the config has no memory."""
+        config = self.config
+        slots = min(config.memory_length or length, length)
+        return empty_memory(batch_size, config.num_layers, slots, config.hidden_dim, self.compute_dtype)
+
+    def example_inputs(self):
+        places = super().example_inputs()["token_ids"]
+        ranks = {"query_ranks": places, "key_ranks": places - 1}
+        return {"token_ids": places, **ranks, "masked_positions": places[:, :1]}
+
+    def check_inputs(self, inputs):
+        super().check_inputs(inputs)
+        config, rows = self.config, inputs["token_ids"].shape[0]
+        if config.bidirectional_data and inputs.get("backward") is None and rows is not None and rows % 2:
+            raise ValueError(
+                "With bidirectional_data=True the second half of the rows runs backward, so their number must be even. "
+                f"Received: {rows} rows. Or give `backward` (b,)."
+            )
+        check_memory(inputs, self)
+        check_permutation(inputs)
+
+
+# === Heads ===
+
+
+def _causal_head(config, **own):
+    if not config.causal:
+        raise ValueError("Causal language modelling needs causal=True. Received: a config with causal=False.")
+    return TiedLMHead(**own)
+
+
+def _summary(config, num_labels, **own):
+    return LastTokenClassifier(
+        num_labels,
+        config.hidden_dim,
+        config.summary_activation or "linear",
+        config.summary_dropout,
+        kernel_initializer=config.kernel_initializer(),
+        **own,
+    )
+
+
+HEADS = {
+    "permutation_lm": lambda config, **own: TiedLMHead(**own),
+    "causal_lm": _causal_head,
+    "classifier": _summary,
+    "tagger": lambda config, num_labels, **own: TokenHead(num_labels, 0.0, config.kernel_initializer(), **own),
+    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "choice": lambda config, **own: _summary(config, 1, **own),
+}
+
+# === Hugging Face ===
+
+HUGGINGFACE_CONFIG = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "n_layer",
+    "num_heads": "n_head",
+    "hidden_dim": "d_model",
+    "feed_forward_dim": "d_inner",
+    "memory_length": Field("mem_len", load_length("mem_len"), lambda config: config.memory_length),
+    "reuse_length": Field("reuse_len", load_length("reuse_len"), lambda config: config.reuse_length),
+    "causal": Field("attn_type", load_causal, lambda config: "uni" if config.causal else "bi"),
+    "same_length": "same_length",
+    "clamp_length": Field("clamp_len", load_length("clamp_len"), lambda config: config.clamp_length or -1),
+    "bidirectional_data": "bi_data",
+    "untied_queries": "untie_r",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",  # ours alone
+    "activation": "ff_activation",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "summary_activation": "summary_activation",
+    "summary_dropout": "summary_last_dropout",
+    "pad_id": "pad_token_id",
+    "bos_id": "bos_token_id",
+    "eos_id": "eos_token_id",
+    "model_type": "model_type",
+}
+
+HUGGINGFACE_ALIASES = {
+    "n_token": "vocab_size",
+    "hidden_size": "d_model",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+
+HUGGINGFACE_CLASSES = {
+    "Backbone": "XLNetModel",
+    "CausalLM": "XLNetLMHeadModel",
+    "PermutationLM": "XLNetLMHeadModel",  # the last of one name is how a folder without more is read
+    "TextClassifier": "XLNetForSequenceClassification",
+    "TokenClassifier": "XLNetForTokenClassification",
+    "QuestionAnswerer": "XLNetForQuestionAnsweringSimple",
+    "MultipleChoice": "XLNetForMultipleChoice",
+}
+
+HUGGINGFACE_NAMES = {
+    "token_embedding": "word_embedding",
+    "query_embedding/embeddings": Tensor("mask_emb", lambda array: array[0], lambda array: array[None]),
+    "block_{i}/attention/query/kernel": Heads("layer.{i}.rel_attn.q"),
+    "block_{i}/attention/key/kernel": Heads("layer.{i}.rel_attn.k"),
+    "block_{i}/attention/value/kernel": Heads("layer.{i}.rel_attn.v"),
+    "block_{i}/attention/distance/kernel": Heads("layer.{i}.rel_attn.r"),
+    "block_{i}/attention/project/kernel": Heads("layer.{i}.rel_attn.o", output=True),
+    **{
+        f"block_{{i}}/attention/relative_queries/{ours}": Tensor(f"layer.{{i}}.rel_attn.{theirs}")
+        for ours, theirs in zip(("content", "distance", "segment"), QUERIES, strict=True)
+    },
+    "block_{i}/attention/segment_embedding/embeddings": Heads("layer.{i}.rel_attn.seg_embed"),
+    "block_{i}/attention_norm": "layer.{i}.rel_attn.layer_norm",
+    "block_{i}/feed_forward/inner": "layer.{i}.ff.layer_1",
+    "block_{i}/feed_forward/outer": "layer.{i}.ff.layer_2",
+    "block_{i}/feed_forward_norm": "layer.{i}.ff.layer_norm",
+    "permutation_lm/bias": "lm_loss.bias",
+    "causal_lm/bias": "lm_loss.bias",
+    "classifier/dense": "sequence_summary.summary",
+    "classifier/project": "logits_proj",
+    "tagger/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "choice/dense": "sequence_summary.summary",
+    "choice/project": "logits_proj",
+}
+
+# {head: (a tensor of another head that goes by its name, what to say)}
+HUGGINGFACE_REFUSED = {
+    "span": (
+        "start_logits.dense.weight",
+        "this is XLNetForQuestionAnswering, whose scores of the end depend on the start that was chosen; kerasbert has "
+        "XLNetForQuestionAnsweringSimple",
+    )
+}
+
+register_family(
+    XLNet,
+    Family(
+        config=XLNetConfig,
+        model_types=("xlnet",),
+        sizes=SIZES,
+        heads=HEADS,
+        huggingface=HuggingFaceLayout(
+            config=HUGGINGFACE_CONFIG,
+            only={"summary_type": "last", "summary_use_proj": True, "tie_word_embeddings": True},
+            defaults={"mem_len": 512},
+            aliases=HUGGINGFACE_ALIASES,
+            classes=HUGGINGFACE_CLASSES,
+            prefix="transformer",
+            names=HUGGINGFACE_NAMES,
+            tied={"lm_loss.weight": "transformer.word_embedding.weight"},
+            refused=HUGGINGFACE_REFUSED,
+            fields=huggingface_fields,
+            implied=huggingface_implied,
+        ),
+    ),
+)

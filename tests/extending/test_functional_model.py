@@ -1,0 +1,48 @@
+"""A functional model over a backbone: symbolic inputs of fixed and of unknown length, and what Keras does with it."""
+
+import keras
+import numpy as np
+import pytest
+
+from kerasbert.models import Bert, BertConfig
+from tests.extending.small import SIZES, random_ids
+
+
+def functional(backbone, length):
+    inputs = {
+        "token_ids": keras.Input((length,), dtype="int32", name="token_ids"),
+        "padding_mask": keras.Input((length,), dtype="bool", name="padding_mask"),
+    }
+    states = backbone(inputs)["sequence_output"]
+    return keras.Model(inputs, keras.layers.Dense(2, name="scores")(states[:, 0]))
+
+
+@pytest.mark.parametrize("length", [7, None])
+def test_a_functional_model_learns(length):
+    backbone = Bert(BertConfig(**SIZES))
+    model = functional(backbone, length)
+    x = {"token_ids": random_ids(8, 7), "padding_mask": np.arange(7) < np.full((8, 1), 5)}
+    states = keras.ops.convert_to_numpy(backbone(x)["sequence_output"])
+    kernel, bias = (keras.ops.convert_to_numpy(weight) for weight in model.get_layer("scores").weights)
+    np.testing.assert_allclose(model.predict(x, verbose=0), states[:, 0] @ kernel + bias, rtol=1e-5, atol=1e-5)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss=loss)
+    history = model.fit(x, x["token_ids"][:, 0] % 2, epochs=8, batch_size=8, verbose=0).history["loss"]
+    assert history[-1] < 0.7 * history[0]
+    shorter = {key: value[:, :5] for key, value in x.items()}
+    if length is None:
+        np.testing.assert_allclose(
+            model.predict(shorter, verbose=0), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4
+        )  # padding
+
+
+def test_saved_cloned_and_summarised(tmp_path, capsys):
+    model = functional(Bert(BertConfig(**SIZES)), 7)
+    x = {"token_ids": random_ids(3, 7), "padding_mask": np.ones((3, 7), bool)}
+    model.summary()
+    assert "bert" in capsys.readouterr().out
+    model.save(tmp_path / "model.keras")
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    for other in (keras.models.load_model(tmp_path / "model.keras"), clone):
+        np.testing.assert_array_equal(other.predict(x, verbose=0), model.predict(x, verbose=0))
