@@ -1,24 +1,24 @@
-# make quickstart   train, pretrain, fine-tune and compare on the English text that every Python carries (6 minutes)
-# make test         the tests on one backend: PyTorch, or the one that KERAS_BACKEND names
-# make test-all     the tests on PyTorch, and what depends on the backend on JAX and TensorFlow as well
-# make test-data    comparisons on real data, which lies beside the repository or where KERASBERT_DATA says
+# make quickstart   train a tokenizer, pretrain, fine-tune and compare on Python's English documentation (6 minutes)
+# make test         the tests on one backend: PyTorch, or the one in KERAS_BACKEND
+# make test-all     all tests on PyTorch, and those that depend on the backend on JAX and TensorFlow, too
+# make test-data    comparisons on real data, in a folder next to the repository or in KERASBERT_DATA
 # make test-install the wheel in a fresh environment outside the repository: train, save, load, predict
-# make lint         ruff: lint and format
-# make bench        the comparisons in benchmarks/ that take minutes; PEER_PYTHON names a Python that has keras-hub
-# The plain commands behind them are in README.md.
+# make lint         ruff: lint and format check
+# make bench        the benchmarks that take minutes; PEER_PYTHON is a Python with keras-hub installed
+# README.md lists the corresponding commands without make.
 
 VENV ?= .venv
 WORKERS ?= 2
 BACKEND := $(or $(KERAS_BACKEND),jax)
-# The tests compute little and have many shapes: without compilation, as on PyTorch, they take a third of the time.
+# The tests compute little with many shapes, so without compilation, as on PyTorch, they take a third of the time.
 TEST_BACKEND := $(or $(KERAS_BACKEND),torch)
 PYTHON := $(VENV)/bin/python
 INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --progress-bar off --retries 10 --timeout 120
-# The order of the tests: the files' order, or a random one with ORDER="-p randomly -p no:cacheprovider" and a seed.
+# The order of the tests: that of the files, or random with ORDER="-p randomly -p no:cacheprovider" and a seed.
 ORDER ?= -p no:randomly
 PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(ORDER)
 
-# The package `tensorflow` carries GPU code that tests on Linux do without.
+# The package `tensorflow` includes GPU code that the tests on Linux do not need.
 ifeq ($(shell uname -sm),Linux x86_64)
 PACKAGE_tensorflow := tensorflow-cpu
 else
@@ -53,7 +53,7 @@ format: $(VENV)/has-dev
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-# Those that fit into ten minutes together; the others in the folder are studies of hours.
+# Benchmarks that take ten minutes in total; the others in the folder are studies that take hours.
 BENCHMARKS := masking t5_spans mlm_step encoding embeddings fit_overhead generation memory transformer_xl_evaluation \
   modernbert_length compile_time
 
@@ -63,7 +63,7 @@ bench: $(VENV)/has-dev $(VENV)/has-$(BACKEND)
 clean:
 	rm -rf $(VENV)
 
-# Downloads break: what fails is tried once more.
+# Downloads can fail, so each installation is retried once.
 $(VENV)/has-jax $(VENV)/has-tensorflow $(VENV)/has-torch: $(VENV)/has-%: constraints.txt | $(VENV)/created
 	@echo "installing $(PACKAGE_$*) into $(VENV)"
 	@$(INSTALL) -c constraints.txt $(PACKAGE_$*) || $(INSTALL) -c constraints.txt $(PACKAGE_$*)
@@ -74,8 +74,8 @@ $(VENV)/has-pipelines $(VENV)/has-dev: $(VENV)/has-%: pyproject.toml constraints
 	@$(INSTALL) -c constraints.txt -e ".[$*]" || $(INSTALL) -c constraints.txt -e ".[$*]"
 	@touch $@
 
-# The first of these Pythons that has the right version and can make environments; a name on the path may be a shim
-# that does not run.
+# Uses the first of these Pythons that has a supported version and can create environments; a name on the path may be a
+# shim that does not run.
 $(VENV)/created:
 	@right=""; \
 	for python in python3.12 python3.13 python3.11 python3 python; do \

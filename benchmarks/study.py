@@ -155,7 +155,7 @@ def cell(name: str, seed: int, data: Path) -> dict:
     if steps:
         model.fit(make_batches(recipe, text), verbose=0)
     trained = time.process_time() - begin
-    own = model.evaluate(evaluation_batches(recipe, held_out, 30), verbose=0, return_dict=True)
+    arguments = model.evaluate(evaluation_batches(recipe, held_out, 30), verbose=0, return_dict=True)
     leads = recipe.backbone.startswith(("bert", "electra"))
     both = (training, held_out)
     measures = {"signs": signs(model.backbone, both, leads)}
@@ -172,7 +172,7 @@ def cell(name: str, seed: int, data: Path) -> dict:
         "teraflops": round(steps * once / 1e12, 3),
         "tokens": steps * recipe.batch_size * recipe.length,
         **{key: round(value, 4) for key, value in measures.items()},
-        "held_out": {key: round(float(value), 4) for key, value in own.items()},
+        "held_out": {key: round(float(value), 4) for key, value in arguments.items()},
         "pretraining_seconds": round(trained, 1),
         "seconds": round(time.process_time() - begin, 1),
     }

@@ -1,7 +1,7 @@
 """The BERT family in Keras 3: pretraining, fine-tuning and checkpoints on JAX, TensorFlow and PyTorch.
 
-Keras fixes its backend when it is imported, so importing kerasbert first picks one: `KERAS_BACKEND` if set, else what
-`keras.json` says, else the first installed of JAX, TensorFlow and PyTorch. Everything else is imported on first use.
+Keras fixes its backend when it is imported, so importing kerasbert first picks one: `KERAS_BACKEND` if set, else the
+one in `keras.json`, else the first installed of JAX, TensorFlow and PyTorch. Everything else is imported on first use.
 """
 
 import importlib
@@ -30,7 +30,7 @@ _SUBMODULES = (
 )
 __all__ = [*_SUBMODULES, "load"]
 
-# What Keras writes into keras.json, unasked, when there is none: it says nothing about the user's choice.
+# Keras writes this keras.json when there is none, so it does not express the user's choice.
 _WRITTEN_BY_KERAS = {
     "floatx": "float32",
     "epsilon": 1e-7,

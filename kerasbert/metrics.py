@@ -1,7 +1,7 @@
-"""What predictions are worth: the official scores of the classic tasks.
+"""Evaluation metrics: the official scores of the classic tasks.
 
-Scores are fractions or percent as the official scripts have them; each docstring says which. Libraries do the work
-where there is one: scikit-learn, SciPy, sacreBLEU, rouge-score (`pip install kerasbert[metrics]`).
+Scores are fractions or percentages, as in the official scripts; each docstring says which. Where libraries exist, they
+compute the scores: scikit-learn, SciPy, sacreBLEU, rouge-score (`pip install kerasbert[metrics]`).
 """
 
 import collections
@@ -19,13 +19,13 @@ from .data.tasks.tagging import entities as entities_of
 
 
 def accuracy(labels: Sequence, predictions: Sequence) -> float:
-    """The share of predictions that are right."""
+    """The fraction of correct predictions."""
     labels, predictions = _paired(labels, predictions)
     return float(np.mean(labels == predictions))
 
 
 def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive=None) -> float:
-    """F1 of scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
+    """F1 by scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
 
     Multi-label: arrays (n, labels) of 0 and 1.
     """
@@ -33,18 +33,18 @@ def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive
 
     labels, predictions = _paired(labels, predictions)
     options = {"pos_label": positive} if positive is not None else {}
-    if labels.ndim == 2 and labels.shape[1] == 1:  # which scikit-learn takes for two classes
+    if labels.ndim == 2 and labels.shape[1] == 1:  # scikit-learn would treat this as two classes
         labels, predictions = (np.reshape(side, -1) for side in (labels, predictions))
         average, options = "binary", {"pos_label": 1}
     return float(f1_score(labels, predictions, average=average, zero_division=0, **options))
 
 
 def by_class(names: Sequence[str], labels: Sequence, predictions: Sequence) -> dict[str, dict]:
-    """Precision, recall and F1 of every class, as fractions; what would be 0 / 0 is 0.
+    """Precision, recall and F1 of every class, as fractions; 0 / 0 counts as 0.
 
     Args:
-        names: of the classes, in the order of the answer.
-        labels, predictions: a name each, or a list of names each.
+        names: of the classes, in the order of the result.
+        labels, predictions: one name per example, or a list of names per example.
 
     Returns: {name: {"precision", "recall", "f1", "support"}}.
     """
@@ -66,7 +66,7 @@ def matthews(labels: Sequence, predictions: Sequence) -> float:
     from sklearn.metrics import matthews_corrcoef
 
     labels, predictions = _paired(labels, predictions)
-    if len(np.unique(np.concatenate([labels, predictions]))) == 1:  # of which scikit-learn warns
+    if len(np.unique(np.concatenate([labels, predictions]))) == 1:  # scikit-learn would warn
         return 0.0
     return float(matthews_corrcoef(labels, predictions))
 
@@ -88,13 +88,13 @@ def spearman(labels: Sequence[float], predictions: Sequence[float]) -> float:
 
 
 def minimal_pairs(acceptable: Sequence, unacceptable: Sequence) -> float:
-    """The share of pairs in which a language model finds the acceptable sentence likelier; a tie is no preference.
+    """The fraction of pairs in which a language model prefers the acceptable sentence; a tie is not a preference.
 
     Papers: Marvin, Linzen 2018 (arXiv 1808.09031); Warstadt et al. 2019 (BLiMP, arXiv 1912.00582).
 
     Args:
-        acceptable, unacceptable: the two sentences of each pair, as `score` of a `MaskedLM` or a `CausalLM` answers,
-            or the bare log probabilities.
+        acceptable, unacceptable: the two sentences of each pair, as results of `score` of a `MaskedLM` or a `CausalLM`,
+            or as plain log probabilities.
     """
     sides = [[s["score"] if isinstance(s, Mapping) else s for s in side] for side in (acceptable, unacceptable)]
     better, worse = _numbers(*sides)
@@ -129,13 +129,13 @@ def _numbers(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.nd
 
 
 def entities(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> dict:
-    """Precision, recall and F1 of whole entities, as fractions: type and both boundaries must be right (conlleval).
+    """Precision, recall and F1 of whole entities, as fractions: type and both boundaries must match (conlleval).
 
     Args:
         labels, predictions: the tags of each sentence; BIO, IOB1 or BIOES.
 
     Returns: {"precision", "recall", "f1", "accuracy" (of tags), "types": {type: {"precision", "recall", "f1",
-        "support"}}}; what would be 0 / 0 is 0.
+        "support"}}}; 0 / 0 counts as 0.
     """
     correct, found, wanted = (collections.Counter() for _ in range(3))
     right_tags = total_tags = 0
@@ -174,20 +174,20 @@ def squad(
     null_odds: Mapping[str, float] | None = None,
     null_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Exact match and F1 of SQuAD, percent, to the last digit of the official scripts.
+    """Exact match and F1 of SQuAD, as percentages, equal to the last digit to those of the official scripts.
 
-    A data set of which a question says `is_impossible`, or has no answers, is scored by version 2.0, any other by
+    A data set in which any question has the key `is_impossible`, or no answers, is scored as version 2.0, any other as
     version 1.1.
 
     Args:
         dataset: a SQuAD file, its content, or the list under "data" in it.
-        predictions: {question id: answer}; in version 2.0 "" means that there is none.
-        null_odds: {question id: odds of no answer}; adds the best scores that a threshold on them gives.
-        null_threshold: answers whose odds of none are above it are taken back; of the official script, for odds that
-            are probabilities.
+        predictions: {question id: answer}; in version 2.0 "" means that there is no answer.
+        null_odds: {question id: odds of no answer}; adds the scores with the best threshold on them.
+        null_threshold: answers whose odds of no answer exceed it count as no answer; the default is the official
+            script's, for odds that are probabilities.
 
     Returns: version 1.1 {"exact_match", "f1"}, where a question without a prediction counts as wrong; version 2.0
-        {"exact", "f1", "total"}, the same with "HasAns_" and "NoAns_" before them if there are such questions, and
+        {"exact", "f1", "total"}, the same with the prefixes "HasAns_" and "NoAns_" if there are such questions, and
         with `null_odds` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
     """
     questions = [q for article in _articles(dataset) for p in article["paragraphs"] for q in p["qas"]]
@@ -270,7 +270,7 @@ def _means(exact: dict, f1s: dict, keys: list) -> dict[str, float]:
 
 
 def _best_threshold(values: dict, predictions: Mapping, odds: Mapping, answerable: dict) -> tuple[float, float]:
-    """(percent, threshold): answers whose odds of none are above the threshold are taken back."""
+    """(percent, threshold): answers whose odds of no answer exceed the threshold count as no answer."""
     score = best = sum(not has for has in answerable.values())
     threshold = 0.0
     for key in sorted(odds, key=lambda key: odds[key]):
@@ -289,10 +289,10 @@ def _best_threshold(values: dict, predictions: Mapping, odds: Mapping, answerabl
 
 
 def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], **options) -> float:
-    """Corpus BLEU of sacreBLEU, percent. Papers: Papineni et al. 2002; Post 2018 (arXiv 1804.08771).
+    """Corpus BLEU by sacreBLEU, as a percentage. Papers: Papineni et al. 2002; Post 2018 (arXiv 1804.08771).
 
     Args:
-        references: a str for each prediction, or a list of them.
+        references: a str per prediction, or a list of them per prediction.
         **options: of `sacrebleu.corpus_bleu`, such as tokenize="intl", lowercase=True.
     """
     import sacrebleu
@@ -303,9 +303,9 @@ def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Seque
 
 
 def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], stem: bool = True) -> dict:
-    """F-measures of ROUGE-1, -2, -L and -Lsum by rouge-score, percent; of several references the best one counts.
+    """F-measures of ROUGE-1, -2, -L and -Lsum by rouge-score, as percentages; the best of several references counts.
 
-    Lines are the sentences of -Lsum.
+    For -Lsum, each line is a sentence.
     """
     from rouge_score import rouge_scorer
 
@@ -317,7 +317,7 @@ def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequ
 
 
 def _several(references: Sequence, predictions: Sequence[str]) -> list[list[str]]:
-    """The references of each prediction, one at least."""
+    """The references of each prediction, at least one."""
     many = [[r] if isinstance(r, str) else list(r) for r in references]
     _paired(range(len(many)), range(len(predictions)))
     if not all(many):

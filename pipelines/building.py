@@ -1,10 +1,11 @@
-"""From a recipe to what `fit` needs: batches, a model, an optimizer."""
+"""Builds what `fit` needs from a recipe: batches, a model, an optimizer."""
 
 import inspect
 import math
 from pathlib import Path
 
 import kerasbert.models
+from kerasbert.core.keras_adapter import all_layers
 from kerasbert.data import Batches, Corpus, MixtureBatches, Tokenizer, mixing_rates
 from kerasbert.models import Backbone
 from kerasbert.objectives import Discriminator, MaskedLM, start_from_teacher
@@ -15,7 +16,7 @@ from .recipes.recipe import Recipe, parameters
 
 
 def named(corpus: Corpus | dict[str, Corpus]) -> dict[str, Corpus]:
-    """Corpora by name, of one or several."""
+    """Corpora by name; a single corpus is called "text"."""
     return corpus if isinstance(corpus, dict) else {"text": corpus}
 
 
@@ -38,9 +39,9 @@ def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
 
 
 def evaluation_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps: int | None = None) -> Batches:
-    """One pass over a corpus, or its first `steps` batches; the same rows and masks every time.
+    """One pass over a corpus, or its first `steps` batches, with the same rows and masks every time.
 
-    Of several corpora, `steps` batches (default: 100) in the shares of training.
+    For several corpora: `steps` batches (default: 100), mixed in the same proportions as in training.
     """
     corpora = named(corpus)
     shape = dict(batch_size=min(recipe.batch_size, 128), length=recipe.length, seed=recipe.seed)
@@ -54,7 +55,7 @@ def evaluation_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps
 def _batches(
     recipe: Recipe, corpora: dict[str, Corpus], steps: int | None, shape: dict, changes: dict | None = None
 ) -> Batches:
-    """Batches of one corpus, or a mixture of those of several."""
+    """Batches of one corpus, or a mixture of the batches of several."""
     if len(corpora) == 1:
         shape = {**shape, "steps": steps}
     parts, groups = {}, {}
@@ -65,14 +66,14 @@ def _batches(
         accepted = parameters(cls)
         if options.get("accumulation", 1) > 1 and "accumulation" not in accepted:
             raise ValueError(
-                f"{cls.__name__} gives whole updates. Received: accumulation={recipe.accumulation}. Use 1."
+                f"{cls.__name__} does not support accumulation. Received: accumulation={recipe.accumulation}. Use 1."
             )
         parts[name] = cls(text, **{key: value for key, value in options.items() if key in accepted})
         groups.setdefault(group, []).append(name)
     if len(parts) == 1:
         return next(iter(parts.values()))
     rates = _task_rates(recipe, parts) if recipe.unlabelled else {}
-    for names in () if rates else groups.values():  # XLM draws as many languages as pairs, at most five of each
+    for names in () if rates else groups.values():  # as in XLM, a group counts as its number of corpora, at most 5
         sizes = [corpora[name].num_tokens for name in names]
         shares = mixing_rates(sizes, recipe.sampling_exponent, recipe.sampling_limit)
         rates |= {name: float(share) * min(5, len(names)) for name, share in zip(names, shares, strict=True)}
@@ -82,7 +83,7 @@ def _batches(
 
 
 def _task_rates(recipe: Recipe, parts: dict[str, Batches]) -> dict[str, float]:
-    """Shares of tasks by their examples, at most `sampling_limit`, beside text of an assumed size (T5, section 3.5)."""
+    """Mixing rates by number of examples, at most `sampling_limit`; text has an assumed number (T5, section 3.5)."""
     limit = recipe.sampling_limit or math.inf
     sizes = {name: min(part.num_pairs, limit) for name, part in parts.items() if name != recipe.unlabelled}
     sizes |= {name: recipe.unlabelled_examples for name in parts if name == recipe.unlabelled}
@@ -90,7 +91,7 @@ def _task_rates(recipe: Recipe, parts: dict[str, Batches]) -> dict[str, float]:
 
 
 def _languages_of(recipe: Recipe, name: str) -> tuple[str, dict]:
-    """Which group of the recipe a corpus goes by, and the numbers of its languages, both by its name."""
+    """(group of the recipe for the corpus of this name, arguments with the indices of its languages)."""
     if recipe.unlabelled:
         return "data" if name == recipe.unlabelled else "pair_data", {}
     if not recipe.languages:
@@ -108,7 +109,7 @@ def _languages_of(recipe: Recipe, name: str) -> tuple[str, dict]:
 
 
 def unigram_loss(corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None) -> float:
-    """Nats a token of a model that knows how frequent tokens are, in each corpus by itself."""
+    """Mean over the corpora of the loss, in nats per token, of a model that knows only their token frequencies."""
     losses = {name: text.unigram_entropy() for name, text in corpora.items()}
     if held_out is not None:
         fallback = next(iter(corpora.values()))
@@ -117,18 +118,18 @@ def unigram_loss(corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None)
 
 
 def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_from: str | Path = ""):
-    """The objective for the corpus's vocabulary, with new backbones, or with the weights in `init_from`.
+    """Creates the objective for the vocabulary of a corpus, with random weights or those in `init_from`.
 
     Args:
-        corpus: whose tokenizer it is for.
-        teacher: folder of a MaskedLM.
-        init_from: folder of the model that is trained on.
+        corpus: the corpus, whose tokenizer the model gets.
+        teacher: folder of the teacher, a MaskedLM.
+        init_from: folder of the model whose training continues.
     """
     tokenizer = corpus.tokenizer()
     _check_length(recipe)
     cls = recipe.class_of("objective_options")
     options = dict(tokenizer=tokenizer, **recipe.objective_options)
-    if "transfer_steps" in options:  # recipes count updates, objectives batches
+    if "transfer_steps" in options:  # in updates in recipes, in batches in objectives
         options["transfer_steps"] *= recipe.accumulation
     start = dict(dtype=recipe.dtype)
     if init_from:
@@ -155,8 +156,8 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
 
 
 def rematerialize(model) -> None:
-    """`Backbone.rematerialize` of all backbones that a model trains."""
-    for part in model._flatten_layers():
+    """Calls `Backbone.rematerialize` for all trainable backbones of a model."""
+    for part in all_layers(model):
         if isinstance(part, Backbone) and part.trainable:
             part.rematerialize()
 
@@ -164,18 +165,18 @@ def rematerialize(model) -> None:
 def _check_length(recipe: Recipe) -> None:
     longest = max(recipe.length, recipe.long_length)
     family = next(f for f in kerasbert.models.FAMILIES.values() if recipe.backbone in f.family.sizes)
-    room = getattr(recipe.backbone_config(), "max_length", None) if family.learned_positions else None
-    if room is not None and room < longest:
+    max_tokens = getattr(recipe.backbone_config(), "max_length", None) if family.learned_positions else None
+    if max_tokens is not None and max_tokens < longest:
         raise ValueError(
-            f"Rows must fit the position table. Received: rows of {longest} tokens, config.max_length={room}. "
+            f"Rows must fit the position table. Received: rows of {longest} tokens, config.max_length={max_tokens}. "
             f"Use --set config.max_length={longest}."
         )
 
 
 def _config_fields(recipe: Recipe, tokenizer: Tokenizer, group: str) -> dict:
-    """Fields of a config: the recipe's, and what the tokenizer and the languages decide."""
-    facts = tokenizer.facts
-    ids = {name: facts[name] for name in ("pad_id", "bos_id", "eos_id", "cls_id", "sep_id")}
+    """Fields of a config: those of the recipe, and those that follow from the tokenizer and the languages."""
+    info = tokenizer.info
+    ids = {name: info[name] for name in ("pad_id", "bos_id", "eos_id", "cls_id", "sep_id")}
     ids["eos_id"] = ids["sep_id"] if ids["eos_id"] is None else ids["eos_id"]
     ids["bos_id"] = ids["cls_id"] if ids["bos_id"] is None else ids["bos_id"]
     ids["decoder_start_id"] = ids["pad_id"]
@@ -189,7 +190,7 @@ def _config_fields(recipe: Recipe, tokenizer: Tokenizer, group: str) -> dict:
 
 
 def make_optimizer(recipe: Recipe):
-    """The recipe's optimizer with its schedule, scaled for float16."""
+    """The optimizer of the recipe with its schedule, and with loss scaling for float16."""
     schedule, optimizer = recipe.class_of("schedule"), recipe.class_of("optimizer")
     steps = {"steps": recipe.steps} if "steps" in inspect.signature(schedule).parameters else {}
     optimizer = optimizer(

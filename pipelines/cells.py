@@ -1,9 +1,9 @@
-"""Cells of rows, checked: every mistake is named by its file and its row."""
+"""Reads and checks the cells of rows. Error messages name the file and the row."""
 
 import ast
 import math
 
-# The names that columns of texts and labels go by, the likeliest first.
+# Usual names of the columns with texts and labels, most likely first.
 TEXT_NAMES = (
     "text", "sentence1", "premise", "question", "question1", "sentence", "review", "content", "document", "#1 string",
 )  # fmt: skip
@@ -15,7 +15,7 @@ LABEL_NAMES = (
 
 
 def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str, number: int | None = None) -> str:
-    """The name of the column that holds `what`: the one given, or the first of those known, in whatever case."""
+    """The name of the column that holds `what`: the given one, or the first known name, ignoring case."""
     has = f"It has{'' if number is None else f' in row {number}'}: {', '.join(map(str, row))}."
     if given is not None and given not in row:
         raise ValueError(f"{path} has no column {given!r}. {has}")
@@ -23,19 +23,19 @@ def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str
     found = given or next((lower[name] for name in names if name in lower), None)
     if found is None:
         raise ValueError(
-            f"Which column of {path} holds the {what} cannot be told from its name. Known are: {', '.join(names)}. "
+            f"Which column of {path} holds the {what} cannot be told from the names. Known: {', '.join(names)}. "
             f"{has} Rename it, or pass --columns.text, --columns.pair or --columns.label."
         )
     return found
 
 
 def is_missing(value) -> bool:
-    """Whether a cell has nothing: no value, NaN, or white space alone."""
+    """Whether a cell is empty: None, NaN, or only white space."""
     return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
 
 
 def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty: bool = False) -> str:
-    """A cell as text; numbers are written out. With `empty`, a text may have no letters."""
+    """Returns a cell as text; numbers are converted. With `empty`, the text may be empty."""
     value = row.get(name)
     if isinstance(value, (list, dict)) or (is_missing(value) and not (empty and isinstance(value, str))):
         received = "without it" if is_missing(value) else f"with {value!r:.40}"
@@ -46,7 +46,7 @@ def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty
 
 
 def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
-    """A cell that holds a list, its items as text."""
+    """Returns a cell that holds a list, with its items as text."""
     value = row.get(name)
     value = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(value, (list, tuple)) or any(item is None or isinstance(item, (list, dict)) for item in value):
@@ -58,7 +58,7 @@ def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
 
 
 def written_out(value):
-    """A list or a dict that a table holds as text, "['a', 'b']"; anything else as it is."""
+    """Parses a list or a dict that a table holds as text, "['a', 'b']"; other values are returned unchanged."""
     if not isinstance(value, str) or not value.strip().startswith(("[", "{")):
         return value
     try:
@@ -69,11 +69,11 @@ def written_out(value):
 
 
 def number_of(columns, name: str, default: int, path) -> int:
-    """Which of the columns without names holds what a `Columns` says."""
+    """The index of a column in a table without header, from the field `name` of a `Columns`."""
     given = getattr(columns, name)
     try:
         return default if given is None else int(given)
     except ValueError:
         raise ValueError(
-            f"Columns of {path} have no names. Received: --columns.{name} {given}. Give its number, from 0."
+            f"{path} has no header, so columns have numbers. Received: --columns.{name} {given}. Pass an index from 0."
         ) from None

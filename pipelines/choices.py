@@ -1,4 +1,4 @@
-"""Multiple choice out of files, in the forms of SWAG, RACE, ARC, COPA and HellaSwag, and bare tables."""
+"""Reads multiple-choice questions in the formats of SWAG, RACE, ARC, COPA and HellaSwag, and tables without header."""
 
 import itertools
 import re
@@ -11,7 +11,7 @@ from .cells import column, is_missing, written_out
 from .labelled import Columns
 from .tables import Reading, read_rows
 
-# Columns that hold all choices of a row, as a list or as a dict. RACE: options. HellaSwag: endings.
+# Columns that hold all choices of a row as a list or a dict. RACE: options. HellaSwag: endings.
 TOGETHER = ("choices", "options", "endings")
 PASSAGES = ("article", "passage", "context")
 CONTEXTS = (*PASSAGES, "premise", "question", "question_stem", "sent1", "ctx", "startphrase", "query", "text")
@@ -20,10 +20,10 @@ ANSWERS = ("label", "answerkey", "answer", "gold", "correct")
 
 
 def read_choices(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[tuple], list[int]]:
-    """((context, choices) or (passage, question, choices) of every row, the number of the right choice).
+    """Returns the inputs, (context, choices) or (passage, question, choices), and the indices of the right choices.
 
-    Right choices are letters, or numbers from 0; from 1 where none is 0 and one is the number of all choices of its
-    row. RACE's files, one a passage, may lie in a folder.
+    Files give the right choice as a letter or a number. Numbers start at 0, or at 1 if no row has the number 0 and some
+    row has a number equal to its number of choices. `path` can be a folder of RACE's files, one per passage.
     """
     rows = list(choice_rows(path, reading))
     found, incomplete = [], []
@@ -39,25 +39,25 @@ def read_choices(path: str | Path, columns: Columns, reading: Reading) -> tuple[
             y.append(answer)
             continue
         error = (
-            f"The right one of {len(choices)} choices must be a number from {first}, or a letter from A. Received: "
+            f"The right one of {len(choices)} choices must be a number from {first} or a letter from A. Received: "
             f"{path} row {number}: {said!r}."
         )
         if len(choices) > 1 and said not in ("C", "D", "E"):
             raise ValueError(error)
-        incomplete.append(error)  # tables of ARC have rows that lost their choices
+        incomplete.append(error)  # some rows in tables of ARC have lost choices
     if incomplete and not x:
         raise ValueError(incomplete[0])
     if incomplete:
-        warnings.warn(f"{len(incomplete)} of {len(rows)} rows are left out. {incomplete[0]}", stacklevel=4)
+        warnings.warn(f"{len(incomplete)} of {len(rows)} rows are skipped. {incomplete[0]}", stacklevel=4)
     return x, y
 
 
 def choice_rows(path: str | Path, reading: Reading) -> Iterator[dict]:
-    """The rows of a file, of a data set of the hub or of a folder of RACE's files: a question each."""
+    """Yields the rows of a file, a data set on the hub or a folder of RACE's files, one question each."""
     if Path(path).is_dir():
         files = choice_files(path)
         if not files:
-            raise ValueError(f"A folder of questions has files in JSON, .txt or .json. Received: {path} without any.")
+            raise ValueError(f"A folder of questions needs JSON files (.txt or .json). Received: {path} without any.")
         for file in files:
             yield from choice_rows(file, reading)
         return
@@ -76,19 +76,19 @@ def choice_rows(path: str | Path, reading: Reading) -> Iterator[dict]:
 
 
 def choice_files(folder: str | Path) -> list[Path]:
-    """RACE's files in a folder and in its folders, `high` and `middle`, by name."""
+    """RACE's files in a folder and its subfolders (`high` and `middle`), sorted by name."""
     return sorted(file for file in Path(folder).rglob("*") if file.suffix in (".txt", ".json") and file.is_file())
 
 
 def questions_of(row: dict, path: str | Path) -> list[dict]:
-    """The questions of a row that holds all those of a passage, as RACE's files; of any other row itself."""
+    """Splits a row with all questions of a passage, as in RACE's files; any other row is returned alone."""
     questions, options, answers = (row.get(name) for name in ("questions", "options", "answers"))
     if not isinstance(questions, list) or not isinstance(options, list):
         return [row]
     answers = [None] * len(questions) if answers is None else answers
     if not isinstance(answers, list) or not len(questions) == len(options) == len(answers):
         raise ValueError(
-            "Questions, options and answers of a passage are lists of one length. Received: "
+            "Questions, options and answers of a passage must be lists of the same length. Received: "
             f"{path} with {questions!r:.60}, {options!r:.60} and {answers!r:.60}."
         )
     rest = {name: value for name, value in row.items() if name not in ("questions", "options", "answers")}
@@ -100,7 +100,7 @@ def questions_of(row: dict, path: str | Path) -> list[dict]:
 
 
 def _names_choices(names: Iterable) -> bool:
-    """Whether these are names of columns, and not a question whose choices may be letters."""
+    """Whether these are column names, rather than a question whose choices may be letters."""
     names = {str(name).strip() for name in names}
     apart = sum(APART.fullmatch(name) is not None for name in names) > 1
     known = {*CONTEXTS, *ANSWERS}
@@ -108,7 +108,7 @@ def _names_choices(names: Iterable) -> bool:
 
 
 def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], str, list | None]:
-    """(context or (passage, question), the choices, which is said to be right, the choices' letters) of a row."""
+    """(context or (passage, question), choices, the right choice as given, letters of the choices) of a row."""
     context, choices, letters = choices_of(row, path, number, columns)
     names = list(row)
     given = columns.label or (names[-1] if _is_bare(names) else None)
@@ -118,7 +118,7 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
 
 
 def _first_number(found: list[tuple]) -> int:
-    """Whether right choices are counted from 0 or from 1, by all rows: see `read_choices`."""
+    """Whether the numbers of right choices start at 0 or at 1, judged from all rows; see `read_choices`."""
     said = [
         (int(said) if said.isdecimal() else 0, len(choices))
         for _, _, choices, said, letters in found
@@ -128,12 +128,12 @@ def _first_number(found: list[tuple]) -> int:
 
 
 def _is_bare(names: list[str]) -> bool:
-    """Whether these are the numbers that columns without a header have."""
+    """Whether these are the column numbers of a table without header."""
     return names[0] == "0" and len(names) > 3
 
 
 def choices_of(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], list | None]:
-    """(context or (passage, question), the choices, their letters or None) of a row."""
+    """(context or (passage, question), choices, letters of the choices or None) of a row."""
     letters, where = None, f"{path} row {number}"
     if isinstance(row.get("question"), dict):  # the files of ARC and CommonsenseQA: {"stem", "choices"}
         row = {**row, **row["question"], "question": row["question"].get("stem")}
@@ -149,21 +149,21 @@ def choices_of(row: dict, path, number: int, columns: Columns) -> tuple[tuple, l
         choices = _without_tail([row[name] for name in apart])
     else:
         raise ValueError(
-            "A row must have choices in the form of SWAG (ending0...), RACE (options), ARC (choices) or COPA "
-            f"(choice1...), or as A, B... Received: {where} with {', '.join(map(str, names))}."
+            "A row must have choices in the form of SWAG (ending0...), RACE (options), ARC (choices), COPA "
+            f"(choice1...), or columns A, B... Received: {where} with {', '.join(map(str, names))}."
         )
     if not is_bare:
         found = [row[name] for name in _context_names(row, columns, path, number)]
-    if apart and row.get("sent2") is not None:  # SWAG: the choices go on with the second sentence
+    if apart and row.get("sent2") is not None:  # SWAG: the choices continue the second sentence
         choices = [f"{row['sent2']} {choice}".strip() for choice in choices]
     for text in (*found, *choices):
         if text is None or isinstance(text, (list, dict)):
-            raise ValueError(f"Contexts and choices are texts. Received: {where} with {text!r:.60}.")
+            raise ValueError(f"Contexts and choices must be texts. Received: {where} with {text!r:.60}.")
     return tuple(map(str, found)), [str(choice) for choice in choices], letters
 
 
 def _context_names(row: dict, columns: Columns, path, number: int) -> list[str]:
-    """The column of the context, or those of a passage and its question."""
+    """The column of the context, or the columns of a passage and its question."""
     passage = next((name for name in PASSAGES if name in row), None)
     if columns.text is None and columns.pair is None and passage and "question" in row:
         return [passage, "question"]
@@ -172,24 +172,24 @@ def _context_names(row: dict, columns: Columns, path, number: int) -> list[str]:
 
 
 def _without_tail(choices: list) -> list:
-    """Choices up to the last that is there: rows of one table may have different numbers of them."""
+    """Drops missing choices at the end: rows of a table may have different numbers of choices."""
     return choices[: max((i for i, choice in enumerate(choices, start=1) if not is_missing(choice)), default=0)]
 
 
 def _listed(value, where: str) -> tuple[list, list | None]:
-    """(choices, their letters) out of a list, a dict by letter, or ARC's dict of two lists."""
+    """(choices, their letters or None) from a list, a dict by letter, or ARC's dict of two lists."""
     if isinstance(value, list) and value and all(isinstance(choice, dict) and "text" in choice for choice in value):
         labels = [choice.get("label") for choice in value]
         value = {"text": [choice["text"] for choice in value], "label": None if None in labels else labels}
     if isinstance(value, list):
         return value, None
     if not isinstance(value, dict):
-        raise ValueError(f"Choices are a list. Received: {where} with {value!r:.60}.")
+        raise ValueError(f"Choices must be a list. Received: {where} with {value!r:.60}.")
     if not isinstance(value.get("text"), list):
         return list(value.values()), [str(name) for name in value]
     letters = value.get("label")
     if letters is not None and len(letters) != len(value["text"]):
-        raise ValueError(f"Every choice has a label. Received: {where} with {value!r:.80}.")
+        raise ValueError(f"Every choice must have a label. Received: {where} with {value!r:.80}.")
     return value["text"], None if letters is None else [str(letter) for letter in letters]
 
 

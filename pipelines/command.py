@@ -1,4 +1,4 @@
-"""From a typed function to a command line."""
+"""Runs a typed function as a command-line program."""
 
 import signal
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kerasbert.backend import keep_programs
 from kerasbert.training import RunStopped, TrainingDiverged
 
-# Packages that commands need, with the extra of this package that brings them.
+# Packages that commands need -> the extra of kerasbert that installs them.
 EXTRAS = {
     **dict.fromkeys(("tyro", "rich"), "pipelines"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
@@ -18,13 +18,13 @@ EXTRAS = {
 
 
 def command(function: Callable, description: str | None = None) -> None:
-    """Runs a function by the arguments of the command line; mistakes of the user end in one line, not a traceback.
+    """Runs a function with the arguments of the command line; user errors print one line instead of a traceback.
 
-    Compiled programs are kept for the next time.
+    Compiled programs are cached for the next run.
 
     Args:
-        function: its arguments have types, and their descriptions stand in its docstring.
-        description: what --help begins with. Default: the docstring's first lines.
+        function: function with typed arguments that are described in its docstring.
+        description: start of the --help text. Default: the first lines of the docstring.
     """
     try:
         import tyro
@@ -38,7 +38,7 @@ def command(function: Callable, description: str | None = None) -> None:
         sys.exit(f'This needs the package {package}. Install it with: pip install "kerasbert[{EXTRAS[package]}]"')
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    except RunStopped as stopped:  # it has said how to continue
+    except RunStopped as stopped:  # a message on how to continue has been printed
         sys.exit(0 if stopped.reason == "time" else 128 + getattr(signal, stopped.reason))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Measures a saved model: that of a task on examples, a language model on a corpus.
+"""Evaluates a saved model: a task model on examples, a language model on a corpus.
 
 python -m pipelines.evaluate --model saved_models/mine --data test.csv
 python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/held_out
@@ -30,7 +30,7 @@ from .tables import Format, Reading, read_rows
 from .tasks import TASKS, TaskSpec, task_of
 from .text_to_text import Wording
 
-# Class -> kind of examples that it is measured on; a TextClassifier's is its problem.
+# Class -> kind of examples that it is evaluated on; for a TextClassifier, the kind is its `problem`.
 KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}
 
 
@@ -50,26 +50,27 @@ def evaluate(
     max_new_tokens: int = 64,
     num_beams: int = 1,
 ) -> dict:
-    """Measures a saved model and prints the scores as JSON.
+    """Evaluates a saved model and prints the scores as JSON.
 
     Args:
         model: folder of a model, or hf://org/name.
-        data: examples, for the model of a task; in the forms of `finetune`, and several by their names as there. For a
+        data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For a
             language model, minimal pairs: rows with `sentence_good` and `sentence_bad`.
-        corpus: folder of `prepare_corpus`, for a language model; several by their names, as in `pretrain`. A model of
-            `pretrain` is measured by its recipe: on the rows and masks and at the length of the validation of its run.
+        corpus: folder of `prepare_corpus`, for a language model; several corpora can be named as in `pretrain`. If the
+            model has a recipe of `pretrain`, rows, masks and length are those of the validation during its run.
         output: file for the scores.
-        batch_size: texts a step, or rows of a corpus. Default: 32, or what the recipe says.
-        length: tokens of a row of the corpus. Default: what the recipe says, or 128.
-        steps: batches of the corpus at most. Default: as many as in the validation of the run, or all.
-        task: the data set that the data is of, as in `finetune`: how its files are read. Of a model that writes, the
-            task that it was trained for: its prefix, such as `summarize: `, and the form of `finetune --text-to-text`.
-        format: of the data. Default: by the endings of the files, and of .txt by what they hold.
-        encoding: of the data.
-        columns: names of the columns of the data, where they cannot be guessed.
-        answers: file for the answers, a line an example; of several data sets, one each with their names.
-        max_new_tokens: of an answer that is written.
-        num_beams: of an answer that is written.
+        batch_size: texts per step, or rows of a corpus. Default: 32, or that of the recipe.
+        length: tokens in a row of the corpus. Default: that of the recipe, or 128.
+        steps: maximum number of batches of the corpus. Default: as many as in the validation of the run, or all.
+        task: data set that the data belongs to, as in `finetune`; decides how its files are read. For a model that
+            generates text, the task that it was trained for; decides its prefix, such as `summarize: `, and the format
+            of `finetune --text-to-text`.
+        format: format of the data. Default: by file extension and, for .txt, by content.
+        encoding: encoding of the data.
+        columns: names of the columns that cannot be guessed.
+        answers: file for the answers, one line per example; for several data sets, one file each with its name added.
+        max_new_tokens: maximum length of a generated answer.
+        num_beams: number of beams for a generated answer.
     """
     sources = named_sources(data)
     answer_files = {
@@ -83,8 +84,8 @@ def evaluate(
     kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
     if task is not None and kind not in (spec.kind, "sequences"):
         raise ValueError(
-            f"`task` must be one that the model can have been trained for. Received: {task!r}, of {spec.kind}, for a "
-            f"{type(loaded).__name__}{f' of {kind}' if kind else ''}."
+            f"`task` must match the model. Received: {task!r}, of kind {spec.kind}, for a "
+            f"{type(loaded).__name__}{f' of kind {kind}' if kind else ''}."
         )
     scores = {}
     if kind is not None and sources:
@@ -104,7 +105,7 @@ def evaluate(
         scores = score_language_model(loaded, model, corpora, batch_size, length, steps)
     else:
         raise ValueError(
-            "The model of a task is measured on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
+            "A task model is evaluated on --data, a language model on --corpus, and a MaskedLM or a CausalLM on "
             f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
         )
     print(json.dumps(scores))
@@ -116,11 +117,11 @@ def evaluate(
 def score_task(
     model, kind: str, path: str, task: str | None, batch_size: int, columns: Columns | None, files: dict, **writing
 ) -> tuple[dict, list, Examples]:
-    """(scores, answers, examples) of the model of a task, or of a text-to-text model of `task`.
+    """(scores, answers, examples) of a task model, or of a text-to-text model on `task`.
 
     Args:
-        files: encoding and format.
-        writing: options of `generate`, for a model that writes.
+        files: encoding and format of the files.
+        writing: options of `generate`, for a model that generates text.
     """
     spec = (TaskSpec(kind) if task is None else TASKS[task]).with_columns(columns)
     examples = read(spec, path, **files)
@@ -136,7 +137,7 @@ def score_task(
 
 
 def _unnamed(examples: Examples, labels: list[str]) -> Examples:
-    """Examples whose labels are numbers, for a model whose labels have no names but LABEL_0, LABEL_1, ..."""
+    """Renames numeric labels for a model whose labels are called LABEL_0, LABEL_1, ...: "1" -> "LABEL_1"."""
     numbers = [str(number) for number in range(len(labels))]
     if labels != [f"LABEL_{number}" for number in numbers] or not set(examples.y) <= set(numbers):
         return examples
@@ -146,7 +147,7 @@ def _unnamed(examples: Examples, labels: list[str]) -> Examples:
 def score_pairs(
     model: MaskedLM | CausalLM, path: str, batch_size: int, reading: Reading, columns: Columns
 ) -> dict[str, float]:
-    """How often a language model finds the acceptable sentence of a minimal pair likelier (BLiMP's form)."""
+    """The share of minimal pairs (as in BLiMP) whose acceptable sentence is more likely under a language model."""
     rows = list(read_rows(path, replace(reading, header=not columns.are_numbers)))
     if not rows:
         raise ValueError(f"{path} has no rows.")
@@ -155,8 +156,8 @@ def score_pairs(
         missing = [name for name in names if not isinstance(row.get(name), str) or not row[name]]
         if missing:
             raise ValueError(
-                f"A minimal pair has two sentences. Received: {path} row {number} without {missing[0]!r}. It has: "
-                f"{', '.join(map(str, row))}. Name the columns by --columns.text and --columns.pair."
+                f"A minimal pair must have two sentences. Received: {path} row {number} without {missing[0]!r}. It "
+                f"has: {', '.join(map(str, row))}. Name the columns with --columns.text and --columns.pair."
             )
     good, bad = (model.score([row[name] for row in rows], batch_size=batch_size) for name in names)
     return {"accuracy": minimal_pairs(good, bad), "pairs": len(rows)}
@@ -170,18 +171,18 @@ def score_language_model(
     length: int | None = None,
     steps: int | None = None,
 ) -> dict[str, float]:
-    """The loss of a language model on a corpus, as the validation of its run measures it, with other metrics it has.
+    """Loss and metrics of a language model on a corpus, computed as in the validation of its run.
 
-    Of a model that has a perplexity the loss is in nats a predicted token, beside the entropy of the token frequencies
-    of this very corpus: no model that knows frequencies alone does better on it. Ends of documents, which a causal
-    model predicts as well, are not among these tokens; nor are special tokens, which a masked one never does.
+    For a model with a perplexity, the loss is in nats per predicted token and is reported with the unigram entropy of
+    the same corpus, below which no model that knows only token frequencies can get. This entropy ignores ends of
+    documents, which a causal model also predicts, and special tokens, which a masked model never predicts.
 
     Args:
-        model: that is measured.
-        folder: of the model, in which or beside which its recipe lies. Without a recipe only a MaskedLM and a CausalLM
-            can be measured, on a whole corpus.
+        model: the language model.
+        folder: folder of the model; its recipe is there or in the parent folder. Without a recipe, only a MaskedLM or a
+            CausalLM can be evaluated, on one whole corpus.
         corpora: folders, or name=folder.
-        batch_size, length, steps: in place of those of the recipe.
+        batch_size, length, steps: replace those of the recipe.
     """
     texts = open_corpora(corpora, model.require_tokenizer())
     batches = _batches_of_recipe(folder, texts, batch_size, length, steps)
@@ -201,7 +202,7 @@ def score_language_model(
 def _batches_of_recipe(
     folder: str, texts: dict[str, Corpus], batch_size: int | None, length: int | None, steps: int | None
 ) -> Batches | None:
-    """The validation batches of a run whose model lies in a folder; None where nothing says how it was trained."""
+    """The validation batches of the run that trained the model in a folder; None if there is no recipe."""
     path = next(
         (path for path in (Path(folder) / "recipe.json", Path(folder).parent / "recipe.json") if path.is_file()), None
     )
@@ -211,7 +212,7 @@ def _batches_of_recipe(
         stored = json.loads(path.read_text(encoding="utf-8"))
         recipe = Recipe(**{key: tuple(v) if isinstance(v, list) else v for key, v in stored["recipe"].items()})
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} must be the recipe of a run of pretrain. It cannot be read: {error}.") from None
+        raise ValueError(f"{path} must be a recipe that pretrain wrote. It cannot be read: {error}.") from None
     changes = {"batch_size": batch_size, "length": length}
     held_out = {**recipe.held_out, **{name: value for name, value in changes.items() if value is not None}}
     most = steps or stored.get("held_out_steps", 100)
@@ -224,7 +225,7 @@ def _batches_without_recipe(
     if not isinstance(model, MaskedLM | CausalLM) or len(texts) > 1:
         generator = Path(folder) / "generator"
         raise ValueError(
-            "Without recipe.json in its folder or beside it, only a MaskedLM or a CausalLM can be measured, on one "
+            "Without recipe.json in or next to its folder, only a MaskedLM or a CausalLM can be evaluated, on one "
             f"corpus. Received: a {type(model).__name__}, {len(texts)} corpora. Use the folder that pretrain wrote"
             + (f", or {generator}, which is a MaskedLM." if generator.is_dir() else ".")
         )

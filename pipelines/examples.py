@@ -1,4 +1,4 @@
-"""Examples of every kind of task out of files: texts with labels, tagged words, questions, choices, pairs of texts."""
+"""Reads the examples of every kind of task: labelled texts, tagged words, questions, choices, pairs of texts."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ KINDS = ("classes", "labels", "score", "tags", "questions", "choices", "sequence
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs as a task takes them, with its targets.
+    """The inputs and targets of a task.
 
     Args:
         x: texts or pairs; lists of words; (question, context); (context, choices); sources.
-        y: labels as str; lists of tags; (answer, first character) or None; numbers of choices; targets.
-        dataset: of questions, the articles as `metrics.squad` wants them.
+        y: labels as str; lists of tags; (answer, first character) or None; indices of choices; targets.
+        dataset: for questions, the articles in the form that `metrics.squad` takes.
     """
 
     x: list
@@ -40,18 +40,18 @@ def read_examples(
     format: Format = "auto",
     layouts: tuple[Layout, ...] = (),
 ) -> Examples:
-    """Reads a file, or a data set of the hub (`hf://name:configuration#split`), as examples of a kind.
+    """Reads the examples of a file or of a data set on the hub (`hf://name:configuration#split`).
 
     Args:
         kind: one of `KINDS`.
-        path: "classes", "labels", "score": see `read_labelled`. "tags": columns of words and tags with blank lines
-            between sentences, or rows with lists. "questions": SQuAD's json, or rows. "choices": see `choices`.
-            "sequences": rows, or two files of as many lines, `train.de,train.en`.
-        columns: names, where they cannot be guessed.
-        encoding: of the files.
-        impossible: keep questions without an answer.
-        format: of the files; "auto" goes by their endings, and of `.txt` by what they hold.
-        layouts: of the task's own files.
+        path: for "classes", "labels" and "score", see `read_labelled`. "tags": columns of words and tags with blank
+            lines between sentences, or rows with lists. "questions": SQuAD's JSON, or rows. "choices": see `choices`.
+            "sequences": rows, or two files with equally many lines, `train.de,train.en`.
+        columns: names of the columns that cannot be guessed.
+        encoding: encoding of the files.
+        impossible: whether to keep questions without an answer.
+        format: format of the files; "auto" derives it from the extension and, for `.txt`, from the content.
+        layouts: layouts of the official files of the task.
     """
     columns, reading = columns or Columns(), Reading(encoding, format, layouts)
     if kind in ("classes", "labels", "score"):
@@ -69,11 +69,11 @@ def read_examples(
 
 
 def _check_numbers(labels: list, path, kind: str) -> None:
-    """Scores must be finite, and NaN is no name of a class."""
+    """Checks that scores are finite and that no label is "nan"."""
     for number, label in enumerate(labels, start=1):
         if kind != "score":
             if "nan" in (name.lower() for name in ([label] if kind == "classes" else label)):
-                raise ValueError(f"A label is a name. Received: {path} row {number}: {label!r}. Drop the row.")
+                raise ValueError(f"Labels must not be NaN. Received: {path} row {number}: {label!r}. Drop the row.")
             continue
         try:
             finite = math.isfinite(float(label))
@@ -89,7 +89,7 @@ def _check_numbers(labels: list, path, kind: str) -> None:
 
 
 def squad_articles(path, reading: Reading) -> list | None:
-    """The articles of a file in SQuAD's form; None for any other."""
+    """The articles of a file in SQuAD's format; None if it has another format."""
     if reading.format_of(path, "json") != "json":
         return None
     values = json_values(reading.lines(Path(path)), path)
@@ -120,7 +120,7 @@ def _questions(path, columns: Columns, reading: Reading) -> tuple[list, list, li
 
 
 def _answers(row: dict, name: str, path, number: int) -> list[dict]:
-    """A cell of answers: one text, a list of them, SQuAD's list of dicts, or a dict of lists as the hub has it."""
+    """Reads a cell of answers: a text, a list of texts, SQuAD's list of dicts, or a dict of lists as on the hub."""
     value = row[name]
     if isinstance(value, str) and value.lstrip().startswith(("{'", '{"')):
         value = written_out(value)
@@ -131,35 +131,35 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
         starts = value.get("answer_start")
         starts = [None] * len(texts) if starts is None or not len(starts) else list(starts)
         if len(starts) != len(texts):
-            raise ValueError(f"Every answer has a start, or none. Received: {path} row {number} with {value!r:.80}.")
+            raise ValueError(f"All or no answers must have a start. Received: {path} row {number} with {value!r:.80}.")
         return [dict(text=text, answer_start=start) for text, start in zip(texts, starts, strict=True)]
     if not isinstance(value, (list, tuple)):
-        start = row.get("answer_start")  # of tables that have a column of them
+        start = row.get("answer_start")  # some tables have a column for it
         return [dict(text=str(value), answer_start=None if is_missing(start) else start)]
     return [answer if isinstance(answer, dict) else dict(text=str(answer), answer_start=None) for answer in value]
 
 
 def _is_impossible(question: dict) -> bool:
-    """Whether a question says that it has no answer; tables write it out."""
+    """Whether a question is marked as unanswerable; the mark may be text, as in tables."""
     return str(question.get("is_impossible")).strip().lower() in ("true", "1", "1.0")
 
 
 def _squad(articles: list, path) -> tuple[list, list, list]:
-    """(pairs, answers, articles): of version 1.1 where every question has an answer, else of version 2.0.
+    """(pairs, answers, articles), in the format of SQuAD 1.1 if every question has an answer, otherwise of SQuAD 2.0.
 
-    A question that is impossible has no answer, whatever answers stand there: as BERT's code reads them.
+    As in BERT's code, the answers of a question that is marked as impossible are ignored.
     """
     x, y, seen, entries = [], [], set(), list(squad_questions(articles, path))
     for paragraph, question in entries:
         key = question.get("id")
         where = f"{path} question {key}"
         if key is None or key in seen:
-            said = "a second one of this id" if key in seen else f"none in {question!r:.60}"
-            raise ValueError(f"Every question needs an id of its own. Received: {where}: {said}.")
+            said = "the id occurs twice" if key in seen else f"no id in {question!r:.60}"
+            raise ValueError(f"Every question needs a unique id. Received: {where}: {said}.")
         seen.add(key)
         for part, name in ((question, "question"), (paragraph, "context")):
             if not isinstance(part.get(name), str) or not part[name].strip():
-                raise ValueError(f"A question needs a {name}. Received: {where} without it. Drop it.")
+                raise ValueError(f"A question needs a {name}. Received: {where} without it. Drop the question.")
         answers = question["answers"] = [] if _is_impossible(question) else question.get("answers") or []
         x.append((question["question"], paragraph["context"]))
         y.append(_first_answer(answers, paragraph["context"], where))
@@ -170,12 +170,12 @@ def _squad(articles: list, path) -> tuple[list, list, list]:
 
 
 def _first_answer(answers: list, context: str, where: str) -> tuple[str, int] | None:
-    """(text, first character) of the first of some answers, which all need a text."""
+    """(text, first character) of the first answer, or None without answers; every answer must have a text."""
     for answer in answers if isinstance(answers, list) else [answers]:
         if not isinstance(answer, dict) or not isinstance(answer.get("text"), str) or not answer["text"].strip():
             raise ValueError(
-                f"An answer needs a text. Received: {where} with {answer!r:.60}. Give it, or an empty list of answers "
-                "where there is none."
+                f"An answer needs a text. Received: {where} with {answer!r:.60}. Add it, or give an empty list if "
+                "there is no answer."
             )
     if not answers:
         return None
@@ -188,19 +188,19 @@ def _first_answer(answers: list, context: str, where: str) -> tuple[str, int] | 
     try:
         return text, context.find(text) if start is None else int(start)
     except (TypeError, ValueError):
-        raise ValueError(f"`answer_start` counts characters. Received: {where}: {start!r:.60}.") from None
+        raise ValueError(f"`answer_start` must be a character index. Received: {where}: {start!r:.60}.") from None
 
 
 def squad_questions(articles: list, path):
     """(paragraph, question) of every question of a SQuAD file."""
     for number, article in enumerate(articles):
         if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
-            raise ValueError(f"An article has a list of paragraphs. Received: {path} article {number} without it.")
+            raise ValueError(f"An article needs a list of paragraphs. Received: {path} article {number} without it.")
         for paragraph in article["paragraphs"]:
             questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
             if not isinstance(questions, list) or not all(isinstance(question, dict) for question in questions):
                 raise ValueError(
-                    f"A paragraph has a list of questions, qas. Received: {path} article {number} with one without it."
+                    f"Paragraphs need a list of questions, qas. Received: {path} article {number}, where one has none."
                 )
             yield from ((paragraph, question) for question in questions)
 
@@ -221,7 +221,7 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
         sides = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ValueError(
-                "Sources and targets are two files of as many lines. Received: "
+                "Sources and targets must be two files of as many lines. Received: "
                 + ", ".join(f"{file} of {len(side)} lines" for file, side in zip(files, sides, strict=True))
             )
         for file, side in zip(files, sides, strict=True):
@@ -249,7 +249,7 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
 
 
 def joined(row: dict, name: str, path, number: int, empty: bool = False) -> str:
-    """A source, or its sentences in a list."""
+    """Returns a source text; a list of sentences is joined."""
     if isinstance(row.get(name), list) and row[name]:
         return " ".join(" ".join(list_of(row, name, path, number, "a source")).split())
     return text_of(row, name, path, number, "a source", empty)

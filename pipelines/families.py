@@ -1,4 +1,4 @@
-"""Prints the table of families: what is read and written, which heads there are, and which sizes.
+"""Prints the table of families: import and export formats, heads and sizes.
 
 python -m pipelines.families
 """
@@ -12,11 +12,11 @@ COLUMNS = ("family", "model types", "import", "export", "heads", "sizes")
 
 
 def rows():
-    """One a class: the texts of `COLUMNS`."""
+    """Yields one row per backbone class: a text for each of `COLUMNS`."""
     types = {}
     for model_type, cls in FAMILIES.items():
         if not cls.__module__.startswith("kerasbert."):
-            continue  # a user's own
+            continue  # registered by a user
         types.setdefault(cls, []).append(model_type)
     hub = {preset.model_type for preset in keras_hub.PRESETS.values()}
     for cls, model_types in sorted(types.items(), key=lambda item: item[0].__name__.lower()):
@@ -36,7 +36,7 @@ def rows():
 
 
 def table():
-    """The rows in Markdown."""
+    """Returns the table in Markdown."""
     lines = [COLUMNS, ["---"] * len(COLUMNS), *rows()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -1,4 +1,4 @@
-"""Fine-tunes a pretrained model for a task, measures it, and saves it with its scores and its answers.
+"""Fine-tunes a pretrained model for a task, evaluates it, and saves it with its scores and predictions.
 
 python -m pipelines.finetune --model saved_models/quickstart --data train.csv --output saved_models/mine
 python -m pipelines.finetune --model saved_models/mine --task ner --data train.conll --held-out test.conll --output ...
@@ -64,44 +64,43 @@ def finetune(
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
 ) -> dict:
-    """Fine-tunes a model and saves the best of its seeds' first run with its scores.
+    """Fine-tunes a model and saves it with its scores; with several seeds, the model of the first is saved.
 
     Args:
         model: folder of a pretrained model, or hf://org/name.
-        data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's json, a folder of RACE's, lines of
-            `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split. Default: what the
-            hub has.
+        data: examples: CSV, TSV, JSON, JSONL, Parquet, CoNLL's columns, SQuAD's JSON, a folder of RACE's files, lines
+            of `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split. Default: the
+            data set of the task on the hub.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
-        held_out: examples to measure on; several, perhaps in other languages, are measured one by one and reported by
-            their names: en=test.en.tsv de=test.de.tsv, or by those of their files. During training the loss and the
-            scores of the first (of at most 1,000 of its examples) are reported.
-        task: a kind (classes, labels, score, ner, questions, choices, sequences), or a data set by name, whose own
-            files are known: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad, squad_v2,
-            conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
+        held_out: examples to evaluate on. Several data sets, perhaps in other languages, are evaluated separately and
+            reported by name: en=test.en.tsv de=test.de.tsv, or by file name. During training, the loss and the scores
+            on the first one (on at most 1,000 of its examples) are reported.
+        task: a kind (classes, labels, score, ner, questions, choices, sequences), or the name of a data set, whose
+            official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad,
+            squad_v2, conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
         epochs: passes over the data.
-        batch_size: examples a step.
-        learning_rate: after the warm-up; it then falls to 0.
-        warmup_share: of the steps.
-        weight_decay: of AdamW.
-        layer_decay: factor of the rate from a layer to the one below; ELECTRA's base model takes 0.8.
-        max_length: tokens to which texts and targets are cut, or of a window. Default: as many as the model takes, up
-            to 512.
-        seeds: one training each; the model of the first is saved.
-        patience: stop a training when the loss on a tenth of the examples, which are then kept out of it, has not
-            fallen for so many epochs, and go back to where it was lowest.
-        keep_best: train to the end, and then go back to where the loss on a tenth of the examples, which are kept out
-            of training, was lowest.
-        balanced: weigh every class as if all were equally frequent.
-        text_to_text: train an encoder-decoder to write the labels or answers, in the format of T5.
-        from_scratch: start from random weights, to compare.
-        max_new_tokens: of an answer that is written.
-        num_beams: of an answer that is written.
-        limit: use so many examples at most, of each side.
-        dtype: such as mixed_bfloat16.
-        less_memory: rematerialise, which makes a step a third longer: blocks keep their input only.
-        format: of the files. Default: by their endings, and of .txt by what they hold.
-        encoding: of the files.
-        columns: names of the columns, where they cannot be guessed: text, pair (of texts, the context) and label.
+        batch_size: examples per step.
+        learning_rate: peak learning rate after the warm-up; it then falls to 0.
+        warmup_share: share of the steps for the warm-up.
+        weight_decay: weight decay of AdamW.
+        layer_decay: factor of the learning rate from a layer to the one below; 0.8 for ELECTRA's base model.
+        max_length: maximum number of tokens in texts, targets and windows. Default: that of the model, up to 512.
+        seeds: train once with each seed; the model of the first seed is saved.
+        patience: stop training when the loss on a tenth of the examples, which are then not trained on, has not fallen
+            for this many epochs, and restore the weights with the lowest loss.
+        keep_best: train to the end, then restore the weights with the lowest loss on a tenth of the examples, which
+            are not trained on.
+        balanced: weight classes as if all were equally frequent.
+        text_to_text: train an encoder-decoder to generate the labels or answers, in the format of T5.
+        from_scratch: start from random weights, for comparison.
+        max_new_tokens: maximum length of a generated answer.
+        num_beams: number of beams for a generated answer.
+        limit: use at most this many training and held-out examples each.
+        dtype: dtype policy, such as mixed_bfloat16.
+        less_memory: rematerialise activations: blocks keep only their inputs, and a step takes a third longer.
+        format: format of the files. Default: by file extension and, for .txt, by content.
+        encoding: encoding of the files.
+        columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
     """
     spec = task_of(task).with_columns(columns)
     for name, number in (("epochs", epochs), ("batch_size", batch_size), ("limit", limit), ("seeds", len(seeds))):
@@ -142,7 +141,7 @@ def finetune(
         callbacks = [StopOnNaN()]
         if validation is not None:
             watched = batches_of(trained, kind, validation, wording, False, batch_size, shuffle=False)
-            if kind != "sequences":  # to write answers takes long
+            if kind != "sequences":  # generating answers takes long
                 callbacks.append(HeldOut(lambda model: score(model, validation, batch_size)[0]))
         callbacks += [log, EpochProgress(steps, per_epoch, epochs)]
         if kept_out:
@@ -187,7 +186,7 @@ def finetune(
 
 
 def plain(answers: list) -> list:
-    """Answers without their scores."""
+    """Drops the scores of answers."""
     return [answer["answer"] if isinstance(answer, dict) else answer for answer in answers]
 
 
@@ -202,11 +201,11 @@ def batches_of(
     seed: int = 0,
     shuffle: bool = True,
 ):
-    """The run over examples, put into text first for a text-to-text model."""
+    """The batches of all epochs over the examples, which are first converted to text for a text-to-text model."""
     weights = None
     if balanced:
         if kind != "classes":
-            raise ValueError(f"Classes are balanced where an example has one of them. Received: {kind}.")
+            raise ValueError(f"Classes are balanced only for kind classes. Received: {kind}. Leave out --balanced.")
         names, numbers, counts = np.unique(examples.y, return_inverse=True, return_counts=True)
         weights = (len(numbers) / (len(names) * counts))[numbers].astype("float32")
     examples = wording(examples) if wording else examples
@@ -222,7 +221,7 @@ def read(
     training: bool = False,
     format: Format = "auto",
 ) -> Examples:
-    """Examples of a task; the text of a text-to-text task with its prefix."""
+    """Reads the examples of a task; the prefix of a text-to-text task is added to the text."""
     keep = spec.impossible or not training
     examples = read_examples(spec.kind, path, spec.columns, encoding, keep, format, spec.layouts)
     if spec.prefix:
@@ -231,7 +230,7 @@ def read(
 
 
 def first_of(examples: Examples, limit: int) -> Examples:
-    """The first so many examples, and of a data set of questions only these."""
+    """The first `limit` examples; for questions, the data set is reduced to them, too."""
     kept: list = []
     for article in examples.dataset:
         for paragraph in article["paragraphs"]:
@@ -241,9 +240,9 @@ def first_of(examples: Examples, limit: int) -> Examples:
 
 
 def new_model(kind: str, folder: str | Path, labels: list | None = None, max_length: int | None = None, **options):
-    """A pretrained body with a head that is new, as it has to be.
+    """A pretrained backbone with a newly initialised head.
 
-    A model that writes cuts its sources as its tokenizer says: `max_length` is told to this one.
+    A sequence-to-sequence model truncates its sources to the maximum length of its tokenizer, which `max_length` sets.
     """
     if max_length is not None and kind != "sequences":
         options["max_length"] = max_length
@@ -254,7 +253,7 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
     else:
         cls = {"questions": QuestionAnswerer, "choices": MultipleChoice, "sequences": Seq2SeqLM}[kind]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*made new, to be trained")
+        warnings.filterwarnings("ignore", message=".*newly initialised, train before use")
         model = cls.from_preset(folder, **options)
     if kind == "sequences":
         limits = (model.require_tokenizer().max_length, getattr(model.backbone.config, "max_length", None), 512)
@@ -263,27 +262,27 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
 
 
 def label_names(kind: str, training: Examples, order: Sequence[str] = (), where: str = "") -> list[str] | None:
-    """The labels of training data: numbers in their order, names in alphabetical order; "O" of tags first.
+    """The labels of the training data: numbers in numerical, names in alphabetical order; for tags, "O" is first.
 
-    Names that all are in `order` have that one.
+    If all names are in `order`, they keep that order.
 
     Raises:
-        ValueError: fewer than two labels of which one is to be chosen.
+        ValueError: if a classifier would have fewer than two labels (for kind "labels", none).
     """
     if kind not in ("classes", "labels", "tags"):
         return None
     names = {name for label in training.y for name in _names(label)}
     if len(names) < 2 and not (kind == "labels" and names):
         raise ValueError(
-            f"A classifier needs two or more labels. Received: {sorted(names)}{where}. Add examples of others, or name "
-            "the column of labels by --columns.label."
+            f"A classifier needs two or more labels. Received: {sorted(names)}{where}. Add examples with other labels, "
+            "or name the column of labels with --columns.label."
         )
     if names <= set(order):
         return [name for name in order if name in names]
     if kind == "tags" and all(name.isdecimal() for name in names):
         warnings.warn(
-            f"Tags are numbers{where}: every one of them, 0 too, counts as a type of entity in precision, recall and "
-            "F1. Write their names, such as O and B-PER.",
+            f"Tags are numbers{where}: each of them, including 0, counts as an entity type in precision, recall and "
+            "F1. Write their names instead, such as O and B-PER.",
             stacklevel=2,
         )
     if kind == "tags":
@@ -292,16 +291,16 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
 
 
 def check_labels(known: list[str], examples: Examples, where: str) -> None:
-    """Raises a ValueError for the first label of some examples that a model does not know.
+    """Raises a ValueError if examples have a label that the model does not know.
 
-    An unknown tag of a word is a mistake as any other: of tags, only sets that have none in common are an error.
+    An unknown tag only counts as a prediction error; tags raise a ValueError only if the model knows none of them.
     """
     if examples.y and isinstance(examples.x[0], list):
         found = {name for tags in examples.y for name in tags}
         if found and not found & set(known):
             raise ValueError(
                 f"Tags must be of the set that the model knows, {known}. Received: {where} with {sorted(found)[:9]}. "
-                "Name the columns by --columns.text and --columns.label."
+                "Name the columns with --columns.text and --columns.label."
             )
         return
     for number, label in enumerate(examples.y, start=1):
@@ -318,7 +317,7 @@ def _names(label: str | list) -> list[str]:
 
 
 def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
-    """Targets as the model's `fit` takes them."""
+    """The targets in the form that `fit` of the model takes."""
     if kind != "score":
         return examples.y if kind in ("questions", "choices", "sequences") else model.encode_labels(examples.y)
     try:
@@ -328,7 +327,7 @@ def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
 
 
 def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[dict[str, float], list]:
-    """What a model's answers are worth, and the answers; `writing` are options of `generate`."""
+    """The scores of a task model and its answers; `writing` are options of `generate`."""
     if isinstance(model, TextClassifier):
         targets = encoded_targets(model, model.problem, examples)
         return text_scores(model, examples, targets, batch_size)
@@ -340,11 +339,11 @@ def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[d
     ):
         if isinstance(model, cls):
             return function(model, examples, batch_size, **writing)
-    raise ValueError(f"A task is measured on examples. Received: a {type(model).__name__}.")
+    raise ValueError(f"Scores on examples need a task model. Received: a {type(model).__name__}.")
 
 
 def summary(runs: list[dict]) -> dict[str, float]:
-    """Mean and standard deviation over the seeds of every score."""
+    """Mean and standard deviation of every score over the seeds."""
     names = [name for name in runs[0] if name != "seed"]
     means = {name: float(np.mean([run[name] for run in runs])) for name in names}
     deviations = {f"{name}_deviation": float(np.std([run[name] for run in runs])) for name in names}

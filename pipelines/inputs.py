@@ -1,4 +1,4 @@
-"""Inputs for a model out of lines, tables and files of words, one after the other; labels are not looked at."""
+"""Streams the inputs of a model from lines, tables and files of words; labels are ignored."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ from .tagged import (
     word_column,
 )
 
-LEAST_LABELLED = 10  # lines that begin with one label only, from which on they are lines of `label text`
+LEAST_LABELLED = 10  # if all lines begin with the same label, at least this many make a file of `label text`
 
 
 class Input(NamedTuple):
-    """An input, where it stands, and the id that it has there."""
+    """An input, its place in the source (for messages), and its id there, if any."""
 
     x: str | tuple | list
     where: str
@@ -45,25 +45,25 @@ def read_inputs(
     layouts: tuple[Layout, ...] = (),
     labels: Iterable[str] = (),
 ) -> Iterator[Input]:
-    """The inputs in a file, a data set of the hub or lines, read as `read_examples` reads them, and as they come.
+    """Yields the inputs in a file, a data set on the hub or lines, in the same formats as `read_examples`.
 
-    Only `.json` is read as a whole. Words of a tagger may stand in columns in a `.txt` and in a table, too: the first
-    lines show it, or, of a `.txt`, columns that are numbers say it.
+    Inputs are streamed; only `.json` is read as a whole. For a tagger, a `.txt` or a table may have one word per line.
+    This is detected from the first lines or, for `.txt`, implied by numbers as `columns`.
 
     Args:
         source: a path, `hf://name:configuration#split`, or lines.
-        form: what a model takes; see `read_line`.
-        columns: names of the columns, where they cannot be guessed.
-        encoding: of text.
-        format: of the file or the lines; "auto" goes by the ending of a file, and of `.txt` by what it holds.
-        layouts: of the files of the model's task.
-        labels: those of a classifier. A text file whose first lines all begin with one of them, at least two of them or
-            at least `LEAST_LABELLED` lines, holds labels and texts.
+        form: form of the model's inputs; see `read_line`.
+        columns: names of the columns that cannot be guessed.
+        encoding: encoding of text.
+        format: format of the file or the lines; "auto" derives it from the extension and, for `.txt`, from the content.
+        layouts: layouts of the files of the model's task.
+        labels: labels of a classifier. A text file is read as `label text` if all of its first lines begin with a label
+            and they have at least two different labels, or are at least `LEAST_LABELLED` lines.
     """
     reading = Reading(encoding, format, layouts)
     if not isinstance(source, (str, Path)):
         return _stream_inputs(source, form, columns, reading)
-    if form == "choices" and Path(source).is_dir():  # of RACE
+    if form == "choices" and Path(source).is_dir():  # RACE's files
         files = choice_files(source)
         return (item for file in files for item in read_inputs(file, form, columns, encoding, format, layouts))
     found = reading.format_of(source, "text")
@@ -99,11 +99,11 @@ def begin_with_labels(path: Path, reading: Reading, labels: Iterable[str]) -> bo
 
 
 def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: Reading) -> Iterator[Input]:
-    """Those in standard input, which is decoded as it comes."""
+    """Yields the inputs in standard input, which is decoded line by line."""
     if reading.format not in ("auto", "text", "label-text", "jsonl"):
         raise ValueError(
-            "Standard input is lines of text, of label and text, or of JSON. Received: --format "
-            f"{reading.format}. Give a file by --input."
+            "Standard input must be lines of text, of label and text, or of JSON. Received: --format "
+            f"{reading.format}. Give a file with --input."
         )
     binary = getattr(lines, "buffer", None)
     lines = decoded_lines(binary, "the input", reading.encoding) if binary is not None else lines
@@ -117,7 +117,7 @@ def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: R
 
 
 def _are_words(head: list[str], format: str, columns: Columns, path: Path) -> bool:
-    """Whether a file that begins so has a word a line, and not a text or a list of words."""
+    """Whether a file with these first lines has one word per line, rather than a text or a list of words."""
     if format == "text":
         return columns.are_numbers or shows_columns([cells_of_line(line) for line in head])
     if format == "csv":
@@ -130,11 +130,11 @@ def _are_words(head: list[str], format: str, columns: Columns, path: Path) -> bo
 def read_line(
     line: str, number: int, form: str | None = None, columns: Columns | None = None, path: str | Path = "the input"
 ) -> str | tuple | list:
-    """The input that a line holds: text, parts with tabs between them where a model takes parts, or JSON.
+    """Parses a line: a text, tab-separated parts for models that take several parts, or JSON.
 
     Args:
-        form: what a model takes: words, questions, choices, pairs, texts or sources, which are the texts that a model
-            was trained on to write others. Default: what the line looks like.
+        form: form of the model's inputs: words, questions, choices, pairs, texts, or sources (the inputs of a
+            sequence-to-sequence model). Default: inferred from the line.
     """
     line = line.strip()
     if line.startswith("{"):
@@ -149,7 +149,7 @@ def read_line(
 
 
 def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, place: str) -> str | tuple | list:
-    """The input that a row of a table, or an object of JSON, holds; `place` says which one of the file it is."""
+    """Returns the input in a row of a table or a JSON object; `place` is its place in the file, such as "row 3"."""
     number = place.rpartition(" ")[2]
     form = form or _form_of(row)
     if form == "choices":
@@ -184,7 +184,7 @@ def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, pl
 
 
 def _text_columns(row: dict, columns: Columns, path: str | Path, place: str) -> Columns:
-    """The columns of a text and its pair, as for training; a source of another model is a text, too."""
+    """The columns of a text and its pair, as for training; a column of sources is accepted as the text, too."""
     known = {str(name).strip().lower(): name for name in row}
     if columns.among(row).text is None and not any(name in known for name in (*TEXT_NAMES, *PAIR_NAMES)):
         source = next((known[name] for name in SOURCES if name in known), None)
@@ -220,7 +220,7 @@ def _row_inputs(source: str | Path, reading: Reading, form: str, columns: Column
 
 
 def _parts(row: dict, form: str, path: str | Path) -> list[dict]:
-    """The questions of a row that has several choices each; any other row is one."""
+    """For "choices", splits a row into its questions; any other row is returned alone."""
     return questions_of(row, path) if form == "choices" else [row]
 
 
@@ -235,10 +235,10 @@ def _json_inputs(path: Path, form: str, columns: Columns, reading: Reading) -> I
 
 
 def _sentences(lines: Iterable[str], columns: Columns, path: Path, is_csv: bool = False) -> Iterator[Input]:
-    """The words of one sentence after the other. See `tagged.read_tags`."""
+    """Yields the words of each sentence. See `tagged.read_tags`."""
     shape, word = None, None
     for block in _blocks(lines, path, is_csv):
-        # The first line that is no comment shows the columns of words.
+        # The first line that is not a comment gives the number of columns and whether tabs separate them.
         shape = shape or next(((len(row), tabs) for _, row, tabs in block if not row[0].startswith("#")), None)
         width, tabbed = shape or (2, False)
         rows = [(at, row) for at, row, tabs in block if not is_comment(row, width, tabbed and not tabs)]
@@ -256,8 +256,8 @@ def _sentences(lines: Iterable[str], columns: Columns, path: Path, is_csv: bool 
 
 
 def _blocks(lines: Iterable[str], path: Path, is_csv: bool) -> Iterator[list[tuple[int, list[str], bool]]]:
-    """(number, cells, whether tabs are between them) of the lines of a sentence; a blank line is behind it, or the next
-    one has another number in the column of sentences."""
+    """Yields the lines of each sentence as (number, cells, whether tabs separate them). A sentence ends at a blank line
+    or where the value in the column of sentence ids changes."""
     rows = ((cells, False) for _, cells in cell_rows(lines, path)) if is_csv else lines_of_cells(lines)
     header, part, last, block = None, None, "", []
     for number, (cells, tabs) in enumerate(rows, start=1):

@@ -1,4 +1,4 @@
-"""Labelled texts out of tables and lines, with their columns guessed where the names allow it."""
+"""Reads labelled texts from tables and lines; columns are guessed from their names where possible."""
 
 import warnings
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from .tables import Reading, rows_of
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what; None is guessed, and a number counts the columns of a table without header."""
+    """Columns of the text, the pair and the label. None: guessed by name; a number: index in a table without header."""
 
     text: str | None = None
     pair: str | None = None
@@ -22,7 +22,7 @@ class Columns:
         return any(name is not None and name.isdecimal() for name in (self.text, self.pair, self.label))
 
     def among(self, names: Iterable[str]) -> "Columns":
-        """What is asked of a table with these names."""
+        """The columns to read from a table whose columns have these names."""
         return self
 
 
@@ -30,8 +30,8 @@ GUESSED = Columns()
 
 
 class UsualColumns(Columns):
-    """What a data set calls its columns: a file of it that calls them otherwise is guessed at, and rows that it has
-    without a text, as QQP's, are left out."""
+    """The column names of a known data set. Where a file of it uses other names, the columns are guessed. Rows with a
+    missing text, as in QQP, are skipped."""
 
     def among(self, names: Iterable[str]) -> Columns:
         return Columns(*(name if name in names else None for name in (self.text, self.pair, self.label)))
@@ -39,7 +39,7 @@ class UsualColumns(Columns):
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts (or pairs of texts) with their labels: a name each, or a list of names."""
+    """Texts (or pairs of texts), each with a label name or a list of label names."""
 
     texts: list[str | tuple[str, str]]
     labels: list[str] | list[list[str]]
@@ -51,24 +51,24 @@ class Labelled:
 def read_labelled(
     path: str | Path, columns: Columns | None = None, reading: Reading | None = None, several: bool = False
 ) -> Labelled:
-    """Reads labelled examples. White space around labels is no part of them, and a whole number is written as one.
+    """Reads labelled examples. White space around labels is stripped, and integral floats become integers: 1.0 -> "1".
 
-    A data set of the hub is `hf://name`, or `hf://name#split`; its split is "train" unless named. A `.txt` file has a
-    label, white space and the text in each line, or is a table with tabs and a header. Tables (`.csv`, `.tsv`, `.json`,
-    `.jsonl`, `.parquet`; `.gz` allowed) have named columns, or numbered ones when `columns` gives numbers.
+    A data set on the hub is `hf://name` or `hf://name#split`; the default split is "train". A `.txt` file has a label,
+    white space and the text in each line, or is a tab-separated table with a header. Tables (`.csv`, `.tsv`, `.json`,
+    `.jsonl`, `.parquet`; `.gz` allowed) have named columns, or numbered ones if `columns` gives numbers.
 
-    Left out with a warning are rows on whose label the annotators did not agree, "-" under SNLI's `gold_label`, those
-    that a data set of the hub has no label for, and with `UsualColumns` those that lack a cell.
+    Some rows are skipped with a warning: those whose annotators did not agree on a label ("-" in SNLI's `gold_label`),
+    unlabelled rows of a data set on the hub, and, with `UsualColumns`, those with an empty cell.
 
     Args:
-        path: of the file, or a name of the hub.
-        columns: names of the columns, where they cannot be guessed.
+        path: the file, or a data set on the hub.
+        columns: names of the columns that cannot be guessed.
         reading: encoding, format and layouts.
-        several: a text has any number of labels, in a list or with "|" between them.
+        several: whether a text has any number of labels, in a list or separated by "|".
 
     Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: columns that are missing or cannot be guessed, empty cells and files.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if columns are missing or cannot be guessed, or if cells or the file are empty.
     """
     asked = columns or Columns()
     reading = reading or Reading()
@@ -91,14 +91,14 @@ def read_labelled(
     if not number:
         raise ValueError(f"{path} has no rows.")
     if open_rows == number:
-        raise ValueError(f"Every row of {path} is without a label. Use a part of the data that has them.")
+        raise ValueError(f"Examples need labels. Received: {path} without a label in any row. Use a labelled split.")
     if not texts:
-        raise ValueError(f"Every row needs a text and a label. Received: {path} with none that has both.")
+        raise ValueError(f"Every row needs a text and a label. Received: {path}, where no row has both.")
     if open_rows:
-        warnings.warn(f"{open_rows} of {number} rows of {path} have no label: left out.", stacklevel=3)
+        warnings.warn(f"{open_rows} of {number} rows of {path} have no label and are skipped.", stacklevel=3)
     if broken:
         warnings.warn(
-            f"{len(broken)} of {number} rows of {path} lack a text or a label: left out. The first is "
+            f"{len(broken)} of {number} rows of {path} lack a text or a label and are skipped. The first is "
             f"{broken[0].removeprefix(f'{path} ')}.",
             stacklevel=3,
         )
@@ -106,14 +106,14 @@ def read_labelled(
 
 
 def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, str]:
-    """The text of a row, or its two texts."""
+    """Returns the text of a row, or its two texts."""
     parts = []
     for name in filter(None, (columns.text, columns.pair)):
         value = row.get(name)
         if is_missing(value):
             raise ValueError(f"Every row needs a text and a label. Received: {where} without {name!r}.")
         if isinstance(value, (list, dict)):
-            raise ValueError(f"Texts are strings. Received: {where}, column {name!r}: {value!r:.60}.")
+            raise ValueError(f"Texts must be strings. Received: {where}, column {name!r}: {value!r:.60}.")
         parts.append(str(value))
     return parts[0] if columns.pair is None else tuple(parts)
 
@@ -126,14 +126,14 @@ def _label(row: dict, name: str, where: str, several: bool) -> str | list[str]:
         raise ValueError(f"Every row needs a text and a label. Received: {where} without {name!r}.")
     if isinstance(value, dict) or (listed and not several):
         raise ValueError(
-            f"A label is one name. Received: {where}, column {name!r}: {value!r:.60}. Several labels of a text are "
-            "--task labels."
+            f"A label must be one name. Received: {where}, column {name!r}: {value!r:.60}. If texts have several "
+            "labels, use --task labels."
         )
     return names if several else names[0]
 
 
 def _is_open(row: dict, label: str, path: str | Path) -> bool:
-    """Whether a row says that its label is not known."""
+    """Whether the label of a row is marked as unknown."""
     value = row.get(label)
     return (value == "-" and str(label).strip().lower() == "gold_label") or (
         value is None and str(path).startswith("hf://")
@@ -141,25 +141,25 @@ def _is_open(row: dict, label: str, path: str | Path) -> bool:
 
 
 def _split(cell) -> list:
-    """The names in a cell, which may be empty; a cell that is not there is one name that is not there."""
+    """Splits a cell into label names; an empty cell has none. A missing cell becomes one missing name."""
     return [name for name in cell.split("|") if name.strip()] if isinstance(cell, str) else [cell]
 
 
 def _name(value) -> str | None:
-    """A label as it is written, or None where there is none: " good" -> "good", 1.0 -> "1"."""
+    """Normalizes a label, or returns None if it is missing: " good" -> "good", 1.0 -> "1"."""
     if is_missing(value):
         return None
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
 def find_columns(columns: Columns, names: list[str], path: str | Path, labelled: bool = True) -> Columns:
-    """Completes the columns by their names; a table of two columns needs only one of them to be known.
+    """Fills in the columns that are not given by their names. In a table of two columns, one known name is enough.
 
     Args:
-        columns: those that are given.
-        names: all of the table.
-        path: of the table, for errors.
-        labelled: False: the label may be missing.
+        columns: the columns that are given.
+        names: names of all columns of the table.
+        path: the table, for error messages.
+        labelled: whether the label is required.
     """
     columns = columns.among(names)
     for part, name in vars(columns).items():
@@ -184,9 +184,9 @@ def find_columns(columns: Columns, names: list[str], path: str | Path, labelled:
     if text is None or (label is None and labelled):
         missing = "label" if label is None and labelled else "text"
         raise ValueError(
-            f"Which column of {path} holds the {missing} cannot be told from its name. It has: "
-            f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (a number, from 0, if there is no header), "
-            "or --task, if the file is one of a task that has a name."
+            f"Which column of {path} holds the {missing} cannot be told from the column names. Received: "
+            f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (an index from 0 if there is no header), or "
+            "--task if the file belongs to a data set that is known by name."
         )
     pair = columns.pair if columns.text is not None else guess(PAIR_NAMES, columns.pair)
     return Columns(text, pair, label)

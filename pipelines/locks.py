@@ -1,4 +1,4 @@
-"""One process at a time in a folder."""
+"""Restricts a folder to one process at a time."""
 
 import contextlib
 import errno
@@ -17,20 +17,19 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK = ".lock"
-_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what a lock says that another process holds
-_BEYOND = 1 << 30  # Windows locks bytes, and those of the description must stay readable
+_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # errors of a lock that another process holds
+_BEYOND = 1 << 30  # Windows locks byte ranges; this one is past the description, which must stay readable
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds a folder for this process while the block runs, by the file `.lock` in it, which names process and host.
+    """Locks a folder for this process while the block runs. The file `.lock` in it names process and host.
 
-    The operating system holds the lock for the open file and drops it when the process ends, however it ends: the lock
-    file of a process that was killed is recognised by that and taken over. A folder that did not exist, and in which
-    the block leaves nothing, is removed again.
+    The operating system releases the lock when the process ends, however it ends, so the lock file of a process that
+    was killed is recognised as stale and taken over. A folder that is new and still empty after the block is removed.
 
     Raises:
-        ValueError: another process works in the folder.
+        ValueError: if another process works in the folder.
     """
     folder = Path(folder)
     existed = folder.exists()
@@ -39,9 +38,9 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed before it is released: whoever has opened the same file finds that it is gone, and tries again.
+        # Removed before it is released: a process that has opened the same file sees that it is gone, and tries again.
         file.truncate(0)
-        with contextlib.suppress(OSError):  # Windows removes no open file; an empty one says nothing
+        with contextlib.suppress(OSError):  # Windows cannot remove an open file; an empty one does no harm
             (folder / LOCK).unlink(missing_ok=True)
         file.close()
         if not existed:
@@ -58,7 +57,7 @@ def _acquired(path: Path) -> BinaryIO:
         except OSError as error:
             if error.errno not in _HELD:
                 warnings.warn(
-                    f"The file system of {path.parent} has no locks ({error.strerror}): see to it that only one "
+                    f"The file system of {path.parent} has no locks ({error.strerror}). Make sure that only one "
                     "process at a time writes there.",
                     stacklevel=5,
                 )
@@ -71,12 +70,12 @@ def _acquired(path: Path) -> BinaryIO:
             ) from None
         if _is_at(file, path):
             break
-        file.close()  # its holder removed it between our opening and our locking
+        file.close()  # its holder removed it between open and lock
     if previous := _holder(file):
         print(f"{path.parent}: taking over from {previous}, which ended without releasing the folder", flush=True)
     file.truncate(0)
-    facts = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-    file.write(json.dumps(facts).encode())
+    info = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    file.write(json.dumps(info).encode())
     file.flush()
     return file
 
@@ -99,13 +98,13 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
 
 
 def _holder(file: BinaryIO) -> str:
-    """Who wrote the lock file, in words; "" for a file that nobody has written to."""
+    """Describes the process that wrote the lock file; "" for an empty file."""
     file.seek(0)
     text = file.read(1 << 12)
     if not text:
         return ""
     try:
-        facts = json.loads(text)
-        return f"process {facts['process']} on {facts['host']} (since {facts['since']})"
+        info = json.loads(text)
+        return f"process {info['process']} on {info['host']} (since {info['since']})"
     except (ValueError, KeyError, TypeError):
         return "another process"

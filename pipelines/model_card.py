@@ -1,4 +1,4 @@
-"""The README.md of a model folder: how to use the model, what it scored on what, and how it was made."""
+"""Writes the README.md of a model folder: how to use the model, its scores, and how it was trained."""
 
 import json
 from collections import Counter
@@ -15,10 +15,10 @@ from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, Seq2SeqLM
 from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
-MOST_CLASSES = 20  # of a confusion matrix; of more classes, as many confusions
-PATHS = ("model", "source", "sources", "teacher", "init_from")  # of data and recipes: only their names are public
+MOST_CLASSES = 20  # in a confusion matrix; with more classes, the number of most frequent confusions to list
+PATHS = ("model", "source", "sources", "teacher", "init_from")  # keys with paths; only the last component is published
 
-# Class -> the hub's name for the task, and how the model is asked.
+# Class -> the hub's name for the task, and an example call.
 USES = {
     TextClassifier: ("text-classification", 'model.classify(["A first text.", "A second text."])'),
     TokenClassifier: ("token-classification", 'model.tag(["A first text.", "A second text."])'),
@@ -32,7 +32,7 @@ USES = {
 }
 PAIRS = 'model.classify([("A first text.", "Its pair.")])'
 HALVES = """
-The folder opens as its discriminator wherever one model is wanted, here and in `transformers`. The generator, which
+Where one model is expected, here and in `transformers`, the folder loads as the discriminator. The generator, which
 fills masks, is in `{name}/generator`.
 
 ```python
@@ -43,14 +43,14 @@ kerasbert.load("{name}/generator")
 
 @dataclass(frozen=True)
 class Measured:
-    """What a model was measured on.
+    """The data that a model was evaluated on, and the results.
 
     Args:
         source: the file, data set or corpus.
-        scores: by name.
-        examples: how many.
-        expected: of a model with labels, the right answers: a label, a list of labels or a list of tags each.
-        answers: those of the model.
+        scores: scores by name.
+        examples: number of examples.
+        expected: for a model with labels, the right answers: a label, a list of labels or a list of tags each.
+        answers: the answers of the model.
     """
 
     source: str
@@ -62,7 +62,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Description:
-    """What a card says of a model itself; see `describe`."""
+    """The part of a card that depends on the model alone; see `describe`."""
 
     task: str | None
     family: str
@@ -71,10 +71,10 @@ class Description:
 
 
 def describe(model, pairs: bool = False) -> Description:
-    """What the card of a model says of it; the model may be gone by the time that the card is written.
+    """Collects what a card needs from a model, so that the model can be freed before the card is written.
 
     Args:
-        model: an objective or the model of a task.
+        model: an objective or a task model.
         pairs: whether a classifier takes pairs of texts.
     """
     task, call = next((use for cls, use in USES.items() if isinstance(model, cls)), (None, ""))
@@ -97,16 +97,16 @@ def write_card(
     description: Description,
     measured: Sequence[Measured] = (),
 ) -> None:
-    """Writes a model card: what the model is, its labels, what it scored on what, the data, and the recipe.
+    """Writes a model card: what the model is, its labels, its scores on each data set, the data, and the recipe.
 
     Args:
-        folder: of the model; it is written to README.md.
+        folder: folder of the model. The card is its README.md.
         title: what the model is.
         data: what it was trained on.
-        recipe: how; `model` is what it started from.
-        scores: those that belong to no single data set.
-        description: of the model.
-        measured: the data sets that it was measured on.
+        recipe: how it was trained; `model` is what training started from.
+        scores: scores that do not belong to a single data set.
+        description: see `describe`.
+        measured: the data sets that it was evaluated on.
     """
     name, labels = Path(folder).resolve().name, description.labels
     backend = keras.backend.backend()
@@ -140,7 +140,7 @@ def write_card(
 
 
 def _by_class(task: str, labels: Sequence[str], expected: Sequence, answers: Sequence) -> list[str]:
-    """Precision, recall and F1 of every class, and which classes are taken for which."""
+    """Precision, recall and F1 of every class, and the confusions between classes."""
     if task == "token-classification":
         return _class_table(metrics.entities(expected, answers)["types"], "entity")
     lines = _class_table(metrics.by_class(labels, expected, answers), "label")
@@ -156,13 +156,13 @@ def _class_table(found: dict[str, dict], what: str) -> list[str]:
 
 
 def _confusions(labels: Sequence[str], expected: Sequence[str], answers: Sequence[str]) -> list[str]:
-    """The confusion matrix; of many classes, the most frequent confusions."""
+    """The confusion matrix or, if there are many classes, the most frequent confusions."""
     counts = Counter(zip(expected, answers, strict=True))
     if len(labels) > MOST_CLASSES:
         wrong = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]][:MOST_CLASSES]
-        lines = ["", "The most frequent confusions:", "", "| is | taken for | examples |", "|---|---|---|"]
+        lines = ["", "The most frequent confusions:", "", "| right class | predicted | examples |", "|---|---|---|"]
         return lines + [f"| {_shown(a)} | {_shown(b)} | {count:,} |" for (a, b), count in wrong]
-    lines = ["", "Rows are the right classes, columns those that the model gives:", ""]
+    lines = ["", "Rows are the right classes, columns the predicted ones:", ""]
     lines += ["| | " + " | ".join(map(_shown, labels)) + " |", "|---" * (len(labels) + 1) + "|"]
     for right in labels:
         lines.append(f"| {_shown(right)} | " + " | ".join(f"{counts[right, given]:,}" for given in labels) + " |")
@@ -178,12 +178,12 @@ def _table(values: dict) -> list[str]:
 
 
 def without_folders(values: dict) -> dict:
-    """Facts of a run in which files and folders are named without the path to them."""
+    """The values with the paths of files and folders reduced to their last component."""
     return {key: _public(value) if key in PATHS else value for key, value in values.items()}
 
 
 def _public(value):
-    """A path as its name: the folders above it are nobody's business."""
+    """Reduces a path to its last component, so that a card does not reveal the folders of its author."""
     if isinstance(value, dict):
         return {key: _public(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

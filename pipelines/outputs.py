@@ -1,4 +1,4 @@
-"""Files that a command writes: never over what it reads, and whole or not at all."""
+"""Writes the output files of a command: atomically, and never over a file that the command reads."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ from .examples import Examples
 
 
 def check_outputs(outputs: dict[str, Path | None], inputs: dict[str, str | Path | None]) -> None:
-    """Raises a ValueError if one of the outputs is the file of an input, or an error if it cannot be written.
+    """Raises an error if an output cannot be written, or if it is one of the input files.
 
     Args:
-        outputs: files by the names of their options.
-        inputs: files, folders and data sets of the hub by the names of their options; two parallel files are one.
+        outputs: files by option name.
+        inputs: files, folders and data sets on the hub by option name; two parallel files, `a,b`, are one entry.
     """
     for option, output in outputs.items():
         if output is None:
@@ -34,7 +34,7 @@ def check_outputs(outputs: dict[str, Path | None], inputs: dict[str, str | Path 
 
 
 def write_answers(path: Path, examples: Examples, answers: list) -> None:
-    """An example, what was expected and what was answered a line, with the confidence where there is one."""
+    """Writes one JSON line per example: input, expected answer, model answer, and scores where there are any."""
     with text_written_whole(path) as file:
         for x, y, answer in zip(examples.x, examples.y, answers, strict=True):
             found = answer if isinstance(answer, dict) and "answer" in answer else {"answer": answer}

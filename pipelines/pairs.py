@@ -1,4 +1,4 @@
-"""Batches of a corpus of pairs, for encoder-decoders."""
+"""Batches of source-target pairs in a corpus, for encoder-decoders."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from kerasbert.data import Corpus, Seq2SeqBatches
 
 
 class PairBatches(Seq2SeqBatches):
-    """`Seq2SeqBatches` of a corpus whose documents have two lines, a source and its target; others are left out.
+    """`Seq2SeqBatches` of the documents of a corpus that have two lines, a source and its target; others are skipped.
 
-    `kerasbert.data.parallel_documents` makes such documents out of parallel files. Both sides end with the end token,
-    and a side that is too long loses its tail, but never its end.
+    `kerasbert.data.parallel_documents` creates such documents from parallel files. Sources and targets end with the end
+    token; those that are too long are truncated before it.
 
     Args:
-        corpus: a `Corpus` that knows its tokenizer.
-        batch_size: pairs of an update.
-        length: most tokens of a source.
-        target_length: most tokens of a target. Default: `length`.
-        num_buckets: of how many different shapes batches are at most.
-        full_width: rows are as wide as `length` and `target_length` allow, to be mixed with others.
-        **options: of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
+        corpus: a `Corpus` with a tokenizer.
+        batch_size: pairs per update.
+        length: maximum number of tokens in a source.
+        target_length: maximum number of tokens in a target. Default: `length`.
+        num_buckets: maximum number of different batch shapes.
+        full_width: pad rows to `length` and `target_length`, so that batches can be mixed with others.
+        **options: options of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class PairBatches(Seq2SeqBatches):
         pairs = np.flatnonzero(np.diff(corpus.document_starts) == 2)
         if not len(pairs):
             raise ValueError(
-                "Pairs are documents of two lines. Received: a corpus without any. Make them with "
+                "Pairs must be documents of two lines. Received: a corpus without any. Create them with "
                 "kerasbert.data.parallel_documents."
             )
-        facts, first = corpus.facts, corpus.document_starts[pairs]
-        end_id = facts["sep_id"] if facts["eos_id"] is None else facts["eos_id"]
+        info, first = corpus.tokenizer_info, corpus.document_starts[pairs]
+        end_id = info["sep_id"] if info["eos_id"] is None else info["eos_id"]
         sides = [
             [corpus.tokens[starts[line] : starts[line + 1]].astype(np.int32) for line in lines]
             for lines in (first, first + 1)
@@ -54,7 +54,7 @@ class PairBatches(Seq2SeqBatches):
             length=length,
             target_length=target_length or length,
             num_buckets=1 if full_width else num_buckets,
-            start_id=facts["pad_id"] or 0,
+            start_id=info["pad_id"] or 0,
             end_id=end_id,
             **options,
         )

@@ -1,4 +1,4 @@
-"""A run whose batches change their shape on the way, and one whose batches are of several kinds."""
+"""Batches whose shape changes during a run, and mixtures of monolingual and parallel text."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from kerasbert.data import Batches
 
 
 class Phases(Batches):
-    """Runs one after the other, seen as one run. BERT: 90% of the steps at length 128, the rest at 512.
+    """Several runs in sequence, seen as one run. BERT: 90% of the steps at length 128, the rest at 512.
 
     Args:
-        parts: runs of the same accumulation, and of the same batch size if rows go on from step to step.
+        parts: the runs, with the same `accumulation`, and the same `batch_size` if rows continue from step to step.
     """
 
     def __init__(self, parts: list[Batches]):
@@ -18,7 +18,7 @@ class Phases(Batches):
             raise ValueError("The parts of a run must have the same `accumulation`.")
         if len({part.batch_size for part in parts}) > 1 and "stream_start" in last[0][0]:
             raise ValueError(
-                "Rows that go on from step to step need one `batch_size`. Received: "
+                "Rows that continue from step to step need one `batch_size`. Received: "
                 f"{', '.join(str(part.batch_size) for part in parts)}."
             )
         updates = sum(len(part) for part in parts) // last.accumulation
@@ -43,7 +43,7 @@ class Phases(Batches):
         return steps
 
     def prefixes(self) -> list["Phases"]:
-        """The run up to the end of each part, the whole run last: what `fit` gets one after the other."""
+        """The run up to the end of each part, the whole run last; passed to `fit` in turn."""
         return [Phases(self.parts[: number + 1]) for number in range(len(self.parts))]
 
     def shard(self, index: int, count: int) -> "Phases":
@@ -56,10 +56,10 @@ class Phases(Batches):
 
 
 class Mixed(Batches):
-    """A mixture of monolingual and parallel text: all of its batches have `position_ids`, as those of pairs do.
+    """A mixture of monolingual and parallel text whose batches all have `position_ids`, as those of parallel text do.
 
     Args:
-        mixture: `Batches` whose steps lack them in part.
+        mixture: `Batches`, some of which lack `position_ids`.
     """
 
     def __init__(self, mixture: Batches):

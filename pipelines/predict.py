@@ -1,4 +1,4 @@
-"""Answers for lines of text or files of examples, as JSON lines.
+"""Answers lines of text or files of examples with JSON lines.
 
 echo "Return the [MASK] of the list." | python -m pipelines.predict --model saved_models/quickstart
 echo '{"question": "Who sat?", "context": "The cat sat."}' | python -m pipelines.predict --model saved_models/answerer
@@ -25,7 +25,7 @@ from .outputs import check_outputs
 from .tables import Format
 from .tasks import task_of
 
-# What each class takes; see `inputs.read_line`.
+# Form of each class's inputs; see `inputs.read_line`.
 FORMS = {
     TokenClassifier: "words", QuestionAnswerer: "questions", MultipleChoice: "choices", TextClassifier: "pairs",
     MaskedLM: "pairs", Discriminator: "texts", TextEmbedder: "texts", Seq2SeqLM: "sources", NextToken: "texts",
@@ -47,43 +47,43 @@ def predict(
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
 ) -> None:
-    """Reads an input a line, or a row, and writes an answer a line; any number of them in constant memory, in order.
+    """Reads one input per line or row and writes one answer per line, in order and in constant memory.
 
-    A line is a text; for models that take pairs a tab separates the two, a question from its context, or a context and
-    choices. Empty lines are left out. A line that begins with { is JSON: {"text"}, {"text", "pair"}, {"words": [...]},
-    {"question", "context"} or {"context", "choices": [...]}; an "id" in it comes back with the answer. All other forms
-    of files are read as by `finetune` and `evaluate`, and no labels; lines that all begin with a label of the model
-    (`label text`) are read without it.
+    A line is a text. A tab separates the texts of a pair, a question from its context, or a context and its choices.
+    Empty lines are skipped. A line that begins with { is JSON: {"text"}, {"text", "pair"}, {"words": [...]},
+    {"question", "context"} or {"context", "choices": [...]}; an "id" in it is returned with the answer. All other file
+    formats of `finetune` and `evaluate` are supported, with or without labels; if all lines begin with a label of the
+    model (`label text`), the labels are dropped.
 
     Args:
         model: folder of a model, or hf://org/name.
         input: file, folder of RACE's files, or hf://name:configuration#split. Default: lines of standard input.
-        output: file for the answers, in UTF-8. It is replaced when all of them are written. Default: standard output.
-        task: data set that the input is of, as in `finetune`: how its files are read.
-        top: candidates for each mask, or answers to a question.
-        batch_size: texts a step.
-        max_new_tokens: of generated text.
-        num_beams: of generated text.
-        null_threshold: odds of no answer above which a question has none (SQuAD 2.0). Default: it always has one.
-        prefix: put in front of every text that a model continues or answers, such as "summarize: ".
-        format: of the input. Default: by the ending of the file, and of .txt by what it holds.
-        encoding: of the input.
-        columns: names of the columns, where they cannot be guessed: text, and pair of texts.
+        output: file for the answers, in UTF-8. It is replaced once all answers are written. Default: standard output.
+        task: data set that the input belongs to, as in `finetune`; decides how its files are read.
+        top: number of candidates for each mask, or of answers to a question.
+        batch_size: texts per step.
+        max_new_tokens: maximum length of generated text.
+        num_beams: number of beams for generated text.
+        null_threshold: null odds above which a question has no answer (SQuAD 2.0). Default: it always has one.
+        prefix: text prepended to the inputs of a model that generates, such as "summarize: ".
+        format: format of the input. Default: by file extension and, for .txt, by content.
+        encoding: encoding of the input.
+        columns: names of the columns that cannot be guessed: text, and pair of texts.
     """
     check_outputs({"--output": output}, {"--input": input})
     loaded = kerasbert.load(model)
     if isinstance(loaded, ReplacedTokenDetection):
-        print(f"{model}: its discriminator answers; {model}/generator fills masks", file=sys.stderr)
+        print(f"{model}: using its discriminator; {model}/generator fills masks", file=sys.stderr)
         loaded = loaded.discriminator
     form = form_of(loaded)
     spec = task_of(task).with_columns(columns)
     writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams)
     answer = answerer(loaded, top, batch_size, null_threshold, prefix, **writing)
-    if hasattr(sys.stdout, "reconfigure"):  # the encoding of a terminal is not that of the text
+    if hasattr(sys.stdout, "reconfigure"):  # the encoding of the terminal may differ from that of the text
         sys.stdout.reconfigure(encoding="utf-8")
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
     inputs = read_inputs(input or sys.stdin, form, spec.columns, encoding, format, spec.layouts, labels)
-    # The scores of masks are over the whole vocabulary: there, few at once. Of many, texts of like length are together.
+    # Chunks are small for masks, whose scores span the vocabulary. Large ones can be batched by similar length.
     size = batch_size * (1 if isinstance(loaded, MaskedLM) else 64 if isinstance(loaded, TextClassifier) else 8)
     with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as answers:
         for found in answers_of(inputs, answer, size):
@@ -92,10 +92,10 @@ def predict(
 
 
 def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], size: int) -> Iterator[dict]:
-    """The answer to every input, in order; `size` of them are read at once.
+    """Yields the answer to every input, in order; inputs are read in chunks of `size`.
 
     Raises:
-        ValueError: an input that the model does not take, with where it stands.
+        ValueError: if the model does not accept an input; the message names its place.
     """
     inputs = iter(inputs)
     while chunk := list(itertools.islice(inputs, size)):
@@ -113,17 +113,17 @@ def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], si
 
 
 def form_of(model) -> str:
-    """What a model takes."""
+    """The form of a model's inputs; see `inputs.read_line`."""
     for cls, form in FORMS.items():
         if isinstance(model, cls):
             return form
-    raise ValueError(f"Predictions need the model of a task or a language model. Received: a {type(model).__name__}.")
+    raise ValueError(f"Predictions need a task model or a language model. Received: a {type(model).__name__}.")
 
 
 def answerer(
     model, top: int, batch_size: int, null_threshold: float | None = None, prefix: str = "", **writing
 ) -> Callable[[list], list[dict]]:
-    """What gives a dict for each of a list of inputs; `writing` are options of `generate`."""
+    """Returns a function from a list of inputs to a list of dicts; `writing` are options of `generate`."""
 
     def best(questions):
         found = model.answer(questions, n_best=top, null_threshold=null_threshold, batch_size=batch_size)

@@ -19,8 +19,8 @@ from kerasbert.data.text.files import write_text
 from .command import command
 from .locks import locked
 
-UNFINISHED = ".unfinished"  # marks the folders of a preparation that has not ended, and lists what was there before
-FILES = (  # of a corpus and its tokenizer
+UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
+FILES = (  # files of a corpus and its tokenizer
     *("corpus.json", "corpus.idx", "corpus.bin", "word_starts.npy", ".*.partial"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
@@ -47,22 +47,23 @@ def prepare_corpus(
 
     Args:
         source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), or hf://name for a data
-            set of the hub.
+            set on the hub.
         tokenizer: folder of the tokenizer.
-        output: folder of the corpus, which must not hold one. What a preparation that was killed left is replaced.
-        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document; of fewer than
-            twice as many, two (of two or three, the last).
-        held_out_every: 100 holds one per cent out.
-        column: of a table, the one with the text.
-        errors: what to do with bytes that are not text.
-        encoding: of the files.
-        subset: configuration of a data set of the hub.
-        split: of a data set of the hub.
-        clean: by the rules of C4: lines of web text that are no sentences, and pages with code or too little text, go.
-        deduplicate: keep each line or document once, or of any three sentences in a row the first occurrence.
-        language: keep only documents in this language, such as en, as the package langdetect sees it (99% certain).
-        documents: what ends a document of a text file: a blank line, or the file. By default the file does where there
-            are several text files and their blank lines stand between paragraphs; what was found is printed.
+        output: folder for the corpus; it must not hold one yet. The remains of an interrupted preparation are replaced.
+        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document. If there are fewer
+            than twice as many documents, two are held out (of two or three documents, the last one).
+        held_out_every: hold out one document in this many; 100 holds out one per cent.
+        column: the column of a table that holds the text.
+        errors: what to do with bytes that cannot be decoded.
+        encoding: encoding of the files.
+        subset: configuration of a data set on the hub.
+        split: split of a data set on the hub.
+        clean: clean web text by the rules of C4, which drop lines that are not sentences, and pages with code or too
+            little text.
+        deduplicate: keep one copy of each line or document, or of any three consecutive sentences (spans).
+        language: keep only documents in this language, such as en, as detected by langdetect with 99% certainty.
+        documents: what ends a document in a text file: a blank line, or the end of the file. By default it is the end
+            of the file if there are several text files whose blank lines separate paragraphs. The choice is printed.
     """
 
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
@@ -71,15 +72,15 @@ def prepare_corpus(
         options |= dict(detect=langdetect_detector(), language=language)
 
     if held_out:
-        # Before anything is written: a corpus of one document has none to hold out.
+        # Checked before anything is written: a corpus of one document has nothing to hold out.
         first = sum(1 for _ in itertools.islice(read_documents(source, **options), 2 * held_out_every))
         if first < 2 or held_out_every < 2:
             raise ValueError(
                 "Whole documents are held out: there must be two or more, and `held_out_every` at least 2. Received: "
-                f"{first} of them, held_out_every={held_out_every}. A blank line in a text file ends one. Or drop "
-                "--held-out, and prepare a corpus of other text to evaluate on."
+                f"{first} of them, held_out_every={held_out_every}. Separate the documents of a text file by blank "
+                "lines, or drop --held-out and prepare a separate corpus for evaluation."
             )
-        # Two, so that sentence pairs can be measured.
+        # At least two, so that sentence pairs can be evaluated.
         held_out_every = min(held_out_every, first // 2 if first > 3 else first)
 
     def chosen(unseen: bool) -> Iterator[str]:
@@ -101,10 +102,10 @@ def prepare_corpus(
 
 @contextlib.contextmanager
 def preparing(folders: list[Path]) -> Iterator[None]:
-    """Locks folders that get a corpus each, and marks them as unfinished until all of them have it.
+    """Locks the folders of corpora to be written, and marks them as unfinished until all corpora are complete.
 
-    What a preparation that was killed left in them is removed first, and what this one leaves if it fails; a finished
-    corpus is refused.
+    The remains of an interrupted preparation are removed first, and those of this one if it fails. A folder with a
+    finished corpus raises an error.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ValueError(f"Corpora must have different folders. Received: {folders[0]} twice. Change --held-out.")
@@ -125,13 +126,13 @@ def preparing(folders: list[Path]) -> Iterator[None]:
             for folder in folders:
                 remove_unfinished(folder)
             raise
-        # The last one first: as long as the first corpus counts as unfinished, all are written again.
+        # In reverse order: as long as the first corpus is marked as unfinished, all of them are written again.
         for folder in reversed(folders):
             (folder / UNFINISHED).unlink()
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes the files of `Corpus.write` that came after the mark, then the mark."""
+    """Removes the files that `Corpus.write` added after the folder was marked, then the mark."""
     before = json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))
     for path in [path for path in folder.iterdir() if path.name not in before]:
         if path.name == "plans":
@@ -142,7 +143,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def boundary(source: list[str], documents: str, encoding: str = "utf-8") -> str:
-    """What ends a document of a text file, "blank-line" or "file"; printed."""
+    """Returns what ends a document in a text file, "blank-line" or "file", and prints it."""
     found, reason = document_boundary(source, encoding) if documents == "auto" else (documents, "as asked for")
     print(f"{'Every text file is one document' if found == 'file' else 'Blank lines end documents'}: {reason}.")
     return found

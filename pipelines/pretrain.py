@@ -1,4 +1,4 @@
-"""Pretrains a model on a corpus by a recipe; the same command again continues a run that was cut off.
+"""Pretrains a model on a corpus with a recipe. Repeating the command continues an interrupted run.
 
 python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --set steps=1000
 """
@@ -56,27 +56,28 @@ def pretrain(
     minutes: float | None = None,
     set: tuple[str, ...] = (),
 ) -> dict:
-    """Pretrains a model by a recipe.
+    """Pretrains a model with a recipe.
 
-    Ctrl-C stops the run after its step, with a checkpoint at which the same command continues; a second one stops it at
-    once.
+    Ctrl-C stops the run after the current step and saves a checkpoint from which the same command continues. A second
+    Ctrl-C stops it at once.
 
     Args:
-        corpus: folders of `prepare_corpus`. Recipes with languages know them by name: de=corpora/de fr=corpora/fr, and
+        corpus: folders of `prepare_corpus`. For recipes with languages, name them: de=corpora/de fr=corpora/fr, and
             de-fr=corpora/pairs for parallel text.
-        run: folder for the recipe, the logs, the curves and the checkpoints. A run in it is continued.
-        recipe: family.run, such as bert.base; it may also stand first, without --recipe.
+        run: folder for the recipe, the logs, the curves and the checkpoints. If it holds a run, the run continues.
+        recipe: name of the recipe, family.run, such as bert.base. Also accepted as first argument without --recipe.
         held_out: corpora of other text, evaluated at every report.
-        held_out_steps: most batches of them an evaluation.
-        report_every: updates between two reports, each with a checkpoint. Lowered to divide the run.
-        keep: newest checkpoints to keep.
+        held_out_steps: maximum number of held-out batches per evaluation.
+        report_every: updates between two reports, each with a checkpoint. Lowered to a divisor of the steps of the run.
+        keep: number of newest checkpoints to keep.
         output: folder for the model. Default: RUN/model.
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
-        less_memory: rematerialise, which makes an update a third longer: blocks keep their input only.
-        minutes: stop after so many, with a checkpoint at which the same command continues, and save the model so far.
-        set: changes of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true. A
-            finished run goes on when it is given more `steps`.
+        less_memory: rematerialise activations: blocks keep only their inputs, and an update takes a third longer.
+        minutes: stop after this many minutes, with a checkpoint from which the same command continues, and save the
+            model so far.
+        set: overrides of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
+            More `steps` extend a finished run.
     """
     request = StopRequest(minutes)
     chosen = find_recipe(recipe).with_settings(list(set))
@@ -102,7 +103,7 @@ def pretrain(
 
 
 def open_corpora(paths: str | Path | Sequence[str | Path], tokenizer: Tokenizer | None) -> dict[str, Corpus]:
-    """Corpora by name: `name=folder`, or the name of the folder. All must have one tokenizer."""
+    """Opens corpora by name: `name=folder`, or the name of the folder. All must have the same tokenizer."""
     corpora = {}
     for path in [paths] if isinstance(paths, (str, Path)) else paths:
         name, equals, folder = str(path).partition("=")
@@ -132,11 +133,11 @@ def train(
     """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`.
 
     Args:
-        request: what stops the run. Default: Ctrl-C.
-        unfinished: whether a run whose time is up saves its model.
+        request: stops the run when requested. Default: by Ctrl-C.
+        unfinished: whether to save the model if the run stops because its time is up.
 
     Raises:
-        RunStopped: by a signal, or by the time without `unfinished`.
+        RunStopped: if a signal stops the run, or its time is up and `unfinished` is False.
     """
     request = request or StopRequest()
     if min(report_every, held_out_steps, keep) < 1:
@@ -147,13 +148,13 @@ def train(
     corpora, unseen = named(corpus), None if held_out is None else named(held_out)
     batches = make_batches(recipe, corpora)
     validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
-    # A compiled program has one shape: a run whose rows grow is fitted piece by piece.
+    # A compiled program has fixed shapes, so a run whose batches change shape calls `fit` for each piece.
     pieces = batches.prefixes() if isinstance(batches, Phases) else [batches]
     every = report_interval([len(piece) // recipe.accumulation for piece in pieces], report_every)
     if recipe.average * every > recipe.steps:
         raise ValueError(
-            f"`average` must be at most the reports of a run, {recipe.steps // every}. Received: {recipe.average}. Use "
-            f"report_every={max(1, recipe.steps // recipe.average)} or less."
+            f"`average` must be at most {recipe.steps // every}, the reports of the run. Received: {recipe.average}. "
+            f"Use report_every={max(1, recipe.steps // recipe.average)} or less."
         )
     folders = {}
     for role in ("teacher", "init_from"):
@@ -167,25 +168,24 @@ def train(
     if less_memory:
         rematerialize(model)
     model.compile(make_optimizer(recipe))
-    facts = record_of(recipe, batches)
-    # Behind everything that can be wrong with the recipe. Of processes that train one model together, the first writes.
+    info = record_of(recipe, batches)
+    # The folder is claimed only once the recipe is known to be valid, and only by the first of several processes.
     with locked(run) if is_first_process() else contextlib.nullcontext():
-        earlier = claim_folder(run, facts, recipe.accumulation)
+        earlier = claim_folder(run, info, recipe.accumulation)
         entropy = unigram_loss(corpora, unseen)
         tokens = sum(text.num_tokens for text in corpora.values())
         print(
             f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
             f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
-            f"updates; {entropy:.3f} nats for a model that knows the frequencies of tokens"
-            + (f"; on {devices} devices" if devices > 1 else "")
+            f"updates; unigram loss {entropy:.3f} nats per token" + (f"; on {devices} devices" if devices > 1 else "")
         )
-        checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=facts, earlier=earlier)
+        checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=info, earlier=earlier)
         for data, training in ((batches, True), (validation, False)):
             if data is not None and "stream_start" in data[0][0]:  # memories are part of a checkpoint
                 model.start_memory(len(data[0][0]["stream_start"]), training)
         done = checkpoints.restore(model)
         if done:
-            finished = ", the last one: the model is saved again" if done == len(batches) else ""
+            finished = ", the last step: the model is saved again" if done == len(batches) else ""
             print(f"continuing from step {done:,} of {len(batches):,}{finished}", flush=True)
         stopped = None
         try:
@@ -193,7 +193,7 @@ def train(
                 for piece in pieces:
                     if len(piece) > done:
                         callbacks = [
-                            # Targets of an encoder-decoder are not all text: sentinels and copies are easier.
+                            # Not for encoder-decoders: their targets include sentinels and copies, which are easier.
                             *([] if recipe.objective == "Seq2SeqLM" else [BelowUnigrams(entropy)]),
                             checkpoints,
                             StopOnRequest(request, checkpoints),
@@ -212,7 +212,7 @@ def train(
             )
             if stopped.reason != "time" or not unfinished or not stopped.step:
                 raise
-        checkpoints.restore(model)  # `fit` may have ended with averages in the place of weights
+        checkpoints.restore(model)  # `fit` may have replaced the weights by averages at its end
         if recipe.optimizer.get("use_ema"):
             model.optimizer.finalize_variable_values(model.trainable_variables)
         if recipe.average and stopped is None:
@@ -223,17 +223,17 @@ def train(
             _draw(run)
         folder = output or run / "model"
         model.save_to_preset(folder)
-        # So that `evaluate` can measure the model as its run did, wherever its folder is moved.
-        published = {**facts, "recipe": without_folders(facts["recipe"]), "held_out_steps": held_out_steps}
+        # So that `evaluate` can repeat the validation of the run wherever the folder is moved.
+        published = {**info, "recipe": without_folders(info["recipe"]), "held_out_steps": held_out_steps}
         write_text(folder / "recipe.json", json.dumps(published, indent=2))
         steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
-        _write_card(folder, model, corpora, unseen, {**steps, **facts["recipe"]}, {**last, "unigram_loss": entropy})
+        _write_card(folder, model, corpora, unseen, {**steps, **info["recipe"]}, {**last, "unigram_loss": entropy})
         print(f"saved {folder}" + (f", the model so far. {CONTINUE}" if stopped else ""))
     return last
 
 
 def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopRequest) -> str | Path:
-    """A folder of a model: `source` itself, or what a recipe of that name leaves, which is run first."""
+    """The folder of a model: `source`, or the result of the recipe of that name, which is run first."""
     if source not in all_recipes():
         return source
     if not (run / "model" / "kerasbert.json").exists():
@@ -242,13 +242,13 @@ def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopR
 
 
 def report_interval(ends: list[int], wanted: int) -> int:
-    """The largest number up to `wanted` that divides every end of a piece, all counted in updates."""
+    """The largest interval up to `wanted` that divides the end of every piece, all in updates."""
     whole = math.gcd(*ends)
     found = next(number for number in range(min(wanted, whole), 0, -1) if whole % number == 0)
     if found * 20 < min(wanted, whole):
         raise ValueError(
-            f"The steps of a run must be a multiple of something near `report_every`. Received: {ends[-1]} steps and "
-            f"report_every={wanted}, with {found} between. Use --set steps={max(1, round(ends[-1] / wanted)) * wanted}."
+            f"The steps of a run must have a divisor near `report_every`. Received: {ends[-1]} steps and "
+            f"report_every={wanted}; the best is {found}. Use --set steps={max(1, round(ends[-1] / wanted)) * wanted}."
         )
     return found
 
@@ -258,45 +258,45 @@ def record_of(recipe: Recipe, batches: Batches) -> dict:
     return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
 
 
-def claim_folder(run: Path, facts: dict, accumulation: int = 1) -> list[dict]:
+def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
     """Writes recipe.json into a new run folder, or into that of a finished run that gets more steps.
 
-    Returns: what identified the run before it got more steps, each time.
+    Returns: the records (see `record_of`) of the run before each extension.
 
     Raises:
-        ValueError: the folder is that of another run.
+        ValueError: if the folder holds a run of another recipe or of other data.
     """
     path = run / "recipe.json"
     if not path.exists():
-        write_text(path, json.dumps(facts, indent=2))
+        write_text(path, json.dumps(info, indent=2))
         return []
     try:
         there = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        raise ValueError(f"{path} must be the JSON of a recipe. It is damaged: use another run folder.") from None
+        raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
     earlier = there.pop("earlier", [])
     differing = sorted(
         f"  {group}.{name}: {there.get(group, {}).get(name, 'absent')} in the folder, {value} now"
-        for group, values in facts.items()
+        for group, values in info.items()
         for name, value in values.items()
         if there.get(group, {}).get(name, "absent") != value
     )
     if not differing:
         return earlier
     hint = "Use another folder."
-    if _is_longer(facts, there):
+    if _is_longer(info, there):
         steps = there["recipe"]["steps"]
         if (run / "checkpoints" / f"step_{steps * accumulation:08d}.json").exists():
-            print(f"extending the run of {steps:,} updates; the schedule is that of {facts['recipe']['steps']:,} now")
-            write_text(path, json.dumps({**facts, "earlier": [*earlier, there]}, indent=2))
+            print(f"extending the run of {steps:,} updates; the schedule is now that of {info['recipe']['steps']:,}")
+            write_text(path, json.dumps({**info, "earlier": [*earlier, there]}, indent=2))
             return [*earlier, there]
-        hint = f"More steps extend a run that is finished: finish it with --set steps={steps}, or use another folder."
+        hint = f"More steps extend a finished run only: finish it with --set steps={steps}, or use another folder."
     raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
 
 
-def _is_longer(facts: dict, there: dict) -> bool:
-    """Whether a run is another one with more steps at its end."""
-    shorter = copy.deepcopy(facts)
+def _is_longer(info: dict, there: dict) -> bool:
+    """Whether a run is the one in the folder with more steps at its end."""
+    shorter = copy.deepcopy(info)
     steps = there.get("recipe", {}).get("steps", math.inf)
     if steps >= shorter["recipe"]["steps"]:
         return False
@@ -308,7 +308,7 @@ def _is_longer(facts: dict, there: dict) -> bool:
 
 
 class BelowUnigrams(keras.callbacks.Callback):
-    """Reports how far the loss is below that of token frequencies alone, on held-out text if there is any."""
+    """Reports how far the loss is below that of a unigram model, on held-out text if there is any."""
 
     def __init__(self, entropy: float):
         super().__init__()
@@ -346,7 +346,7 @@ def _draw(run: Path) -> None:
 
 
 def _listing() -> str:
-    """What --help says: every recipe with the first line of its docstring."""
+    """The --help text: every recipe with the first line of its docstring."""
     lines = [f"- {name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
     return "\n".join([inspect.getdoc(pretrain).splitlines()[0], "", "Recipes:", *lines])
 

@@ -1,4 +1,4 @@
-"""The whole road in six minutes: text, tokenizer, pretraining, a saved model, fine-tuning, answers.
+"""An end-to-end example that takes six minutes: tokenizer, pretraining, a saved model, fine-tuning, predictions.
 
 The text is the English documentation inside every Python installation (see `standard_library.py`). The task: which area
 of the library does a docstring document, with 300 labelled examples? A quarter of the modules is held out: neither
@@ -29,8 +29,8 @@ from .standard_library import AREAS, Docstring, docstrings, held_out_modules, pa
 RECIPE = Recipe(
     name="quickstart",
     backbone="bert_tiny",
-    # What a run of minutes changes: no dropout; weights four times as large as BERT's at six times its width, without
-    # which the loss rests on a plateau; and twice BERT's share of masks, since a row then teaches more.
+    # Changes for a run of minutes: no dropout; initial weights four times as large as BERT's, whose width is six times
+    # as large, since the loss otherwise stays on a plateau; and twice BERT's mask rate, to learn more from each row.
     config=dict(max_length=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.08),
     data=dict(mask_rate=0.3),
     batch_size=32,
@@ -54,8 +54,8 @@ def quickstart(output: Path = Path("saved_models/quickstart"), work: Path = Path
 
     Args:
         output: folder for the pretrained model.
-        work: folder for the corpora, logs and checkpoints; what is in it is removed.
-        seeds: how many draws of the labelled examples.
+        work: folder for the corpora, logs and checkpoints; its contents are removed first.
+        seeds: number of random draws of the labelled examples.
     """
     clock = time.perf_counter()
     shutil.rmtree(work, ignore_errors=True)
@@ -69,13 +69,13 @@ def quickstart(output: Path = Path("saved_models/quickstart"), work: Path = Path
     tokenizer = Tokenizer.train("wordpiece", documents, vocabulary_size=VOCABULARY, lowercase=True)
     corpus = Corpus.write(work / "corpus", documents, tokenizer, sources=["docstrings and topics of Python"])
     unseen = Corpus.write(work / "held_out", modules(held_out), tokenizer)
-    say(clock, f"a corpus of {corpus.num_tokens:,} tokens, {unseen.num_tokens:,} more to measure on")
+    say(clock, f"a corpus of {corpus.num_tokens:,} tokens, {unseen.num_tokens:,} more to evaluate on")
 
     results = train(RECIPE, corpus, work / "run", unseen, held_out_steps=20, report_every=350, output=output)
     loss = np.log(results["perplexity"])
     say(
         clock,
-        f"pretraining loss {loss:.2f} nats a token, {corpus.unigram_entropy() - loss:.2f} below the unigram entropy; "
+        f"pretraining loss {loss:.2f} nats per token, {corpus.unigram_entropy() - loss:.2f} below the unigram entropy; "
         f"on held-out modules {results['below_unigram']:.2f} below theirs",
     )
     fill_masks(output)
@@ -104,7 +104,7 @@ def say(clock: float, text: str) -> None:
 
 
 def modules(found: list[Docstring]) -> list[str]:
-    """One document a module, its docstrings in their order: neighbours are about the same thing."""
+    """One document per module, with its docstrings in their order, since neighbours share a topic."""
     grouped = defaultdict(list)
     for docstring in found:
         grouped[docstring.module].append(paragraphs(docstring.text))
@@ -112,7 +112,7 @@ def modules(found: list[Docstring]) -> list[str]:
 
 
 def draw(found: list[Docstring], per_area: int, generator: random.Random) -> list[Docstring]:
-    """As many docstrings of every area, where there are so many, in random order."""
+    """Draws `per_area` docstrings of each area (or all, if it has fewer), in random order."""
     chosen = []
     for area in AREAS:
         of_area = [docstring for docstring in found if docstring.area == area]
@@ -122,7 +122,7 @@ def draw(found: list[Docstring], per_area: int, generator: random.Random) -> lis
 
 
 def fill_masks(folder: Path) -> None:
-    """Shows what the saved model puts into the gaps of a few sentences."""
+    """Prints the candidates of the saved model for the masks of a few sentences."""
     answers = MaskedLM.from_preset(folder).fill_mask(list(MASKED), top_k=4)
     for text, (candidates,) in zip(MASKED, answers, strict=True):
         print(f"    {text:60}" + ", ".join(f"{c['token']} {c['score']:.2f}" for c in candidates))
@@ -144,7 +144,7 @@ def bag_of_words(labelled: list[Docstring], tested: list[Docstring]) -> float:
 
 
 def bert(folder: Path, labelled: list[Docstring], tested: list[Docstring], seed: int, pretrained: bool) -> float:
-    """Fine-tunes the saved model, or the same model with new weights."""
+    """Fine-tunes the saved model, or the same model with random weights, and returns its accuracy."""
     seed_everything(seed)
     classifier = new_model("classes", folder, sorted(AREAS), load_weights=pretrained, classifier_dropout=0.1)
     epochs, batch_size = 12, 20

@@ -1,4 +1,4 @@
-"""What fine-tuning reports while it trains: the epoch, held-out loss and scores, and the best weights."""
+"""Callbacks of fine-tuning: progress by epoch, held-out loss and scores, and restoring the best weights."""
 
 import math
 from collections.abc import Callable
@@ -12,15 +12,16 @@ from kerasbert.training import Progress
 
 from .examples import Examples
 
-REPORTS = 12  # of a run of few epochs
-LEAST_STEPS = 2  # between two reports
+REPORTS = 12  # reports in a run of few epochs
+LEAST_STEPS = 2  # minimum number of steps between two reports
 
 
 def in_reports(batches: Batches, epochs: int) -> tuple[Batches, int]:
-    """(the run, the steps between two reports): about `REPORTS` of them, at equal distances, one where an epoch ends.
+    """Returns the batches of the run and the interval of reports in steps: about `REPORTS` of them, evenly spaced, with
+    one at the end of each epoch.
 
-    Where the steps of an epoch cannot be divided so, its last batches are made smaller and a few more, at most one in
-    sixteen; where that cannot be done either, there are fewer reports.
+    If the steps of an epoch are not divisible, its last batches are made smaller, which adds at most one step in
+    sixteen. If that is not possible either, there are fewer reports.
     """
     steps = len(batches) // epochs
     for number in range(min(math.ceil(REPORTS / epochs), max(1, steps // LEAST_STEPS)), 1, -1):
@@ -35,7 +36,7 @@ def in_reports(batches: Batches, epochs: int) -> tuple[Batches, int]:
 
 
 def spread(examples: Examples, most: int) -> Examples:
-    """At most so many examples, evenly out of all."""
+    """At most `most` examples, evenly spaced among all."""
     if len(examples) <= most:
         return examples
     places = np.linspace(0, len(examples) - 1, most).round().astype(int)
@@ -53,7 +54,7 @@ class HeldOut(keras.callbacks.Callback):
     """Adds the scores of held-out examples to every report, as `val_NAME`.
 
     Args:
-        score: model -> scores by name.
+        score: function that maps the model to scores by name.
     """
 
     def __init__(self, score: Callable[[keras.Model], dict[str, float]]):
@@ -67,10 +68,10 @@ class HeldOut(keras.callbacks.Callback):
 
 
 def best_weights(patience: int | None = None) -> keras.callbacks.Callback:
-    """Goes back to the weights of the report with the lowest held-out loss, when training ends.
+    """Restores the weights of the report with the lowest held-out loss when training ends.
 
     Args:
-        patience: ends training when so many reports in a row were no better. Default: it goes on.
+        patience: stop training after this many consecutive reports without improvement. Default: never.
     """
     return keras.callbacks.EarlyStopping(
         "val_loss", mode="min", patience=10**9 if patience is None else patience, restore_best_weights=True
@@ -78,12 +79,12 @@ def best_weights(patience: int | None = None) -> keras.callbacks.Callback:
 
 
 class EpochProgress(Progress):
-    """`Progress` with the epoch.
+    """`Progress` that also shows the epoch.
 
     Args:
-        steps: of the run.
-        steps_per_epoch: of a pass over the examples.
-        epochs: passes.
+        steps: steps of the run.
+        steps_per_epoch: steps of one pass over the examples.
+        epochs: number of passes.
     """
 
     def __init__(self, steps: int, steps_per_epoch: int, epochs: int):

@@ -1,4 +1,4 @@
-"""What a model's answers are worth, kind by kind."""
+"""Scores the answers of a model, for each kind of task."""
 
 import math
 
@@ -10,7 +10,7 @@ from .examples import Examples
 
 
 def classification_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Accuracy, macro F1 and Matthews correlation of logits (n, labels) for targets (n,); with two F1 of the last."""
+    """Accuracy, macro F1, Matthews correlation and, of two labels, F1 of the last; logits (n, labels), targets (n,)."""
     answers = logits.argmax(axis=-1)
     scores = {
         "accuracy": metrics.accuracy(targets, answers),
@@ -41,14 +41,14 @@ def regression_scores(outputs: np.ndarray, targets: np.ndarray) -> dict[str, flo
 
 
 def text_scores(model, examples: Examples, targets: np.ndarray, batch_size: int) -> tuple[dict, list]:
-    """(scores, answers) of a TextClassifier; `targets` as it encodes them."""
+    """(scores, answers) of a TextClassifier; `targets` are encoded by the model."""
     logits = model.predict(examples.x, batch_size=batch_size, verbose=0)
     found = {"classes": classification_scores, "labels": multilabel_scores, "score": regression_scores}
     return found[model.problem](logits, targets), _text_answers(model, logits.astype("float64"))
 
 
 def _text_answers(model, logits: np.ndarray) -> list[dict]:
-    """The answers with the probabilities of all labels, by name."""
+    """The answers with the probability of each label by name."""
     if model.problem == "score":
         return [{"answer": float(row[0])} for row in logits]
     if model.problem == "labels":
@@ -76,7 +76,7 @@ def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
 
 
 def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """SQuAD's scores of a QuestionAnswerer, and the answers; with unanswerable questions at the best threshold, too."""
+    """SQuAD's scores of a QuestionAnswerer, with unanswerable questions also at the best threshold, and its answers."""
     answers = model.answer(examples.x, batch_size=batch_size)
     ids = [q["id"] for article in examples.dataset for p in article["paragraphs"] for q in p["qas"]]
     texts = {key: answer["text"] for key, answer in zip(ids, answers, strict=True)}
@@ -88,21 +88,21 @@ def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, l
 
 
 def choice_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """Accuracy of a MultipleChoice, and its choices with the probabilities of all."""
+    """Accuracy of a MultipleChoice, and its answers with the probabilities of all choices."""
     found = model.choose(examples.x, batch_size=batch_size)
     answers = [{"answer": answer["choice"], "score": answer["score"], "scores": answer["scores"]} for answer in found]
     return {"accuracy": metrics.accuracy(examples.y, [answer["choice"] for answer in found])}, answers
 
 
 def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tuple[dict, list]:
-    """BLEU and ROUGE of what a Seq2SeqLM answers (options are those of `generate`), and the answers."""
+    """BLEU and ROUGE of the answers of a Seq2SeqLM (`options` are those of `generate`), and the answers."""
     answers = model.generate(examples.x, batch_size=batch_size, **options)
     scores = {"bleu": metrics.bleu(examples.y, answers), **metrics.rouge(examples.y, answers)}
     return scores, answers
 
 
 def language_model_scores(token_loss: float, entropy: float) -> dict[str, float]:
-    """A loss in nats a token beside what a model that knows only the frequencies of tokens would have."""
+    """A loss in nats per token, with the unigram entropy, the loss of a model that knows only token frequencies."""
     return {
         "token_loss": token_loss,
         "perplexity": math.exp(token_loss),

@@ -1,4 +1,4 @@
-"""Which examples are for what: held-out data by name, and a part of the training data that is kept out of it."""
+"""Names held-out data sets, and splits a validation set off the training data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from .examples import Examples
 
 
 def named_sources(held_out: str | Path | Sequence[str]) -> dict[str, str]:
-    """Held-out data by name: `de=test.de.tsv`, or the name of the file; one alone that has no name has the name "".
+    """Maps names to held-out data: the name in `de=test.de.tsv`, else the file name, or "" if there is only one source.
 
-    Files whose names begin alike have as much of their paths in their names as tells them apart. Two parallel files
-    are one source, `test.de,test.en`.
+    Names of files with equal stems include as much of their paths as is needed to distinguish them. Two parallel files,
+    `test.de,test.en`, are one source.
 
     de/test.tsv en/test.tsv -> de_test, en_test; test.csv test.tsv -> test.csv, test.tsv
     """
@@ -37,7 +37,7 @@ def named_sources(held_out: str | Path | Sequence[str]) -> dict[str, str]:
 
 
 def _distinct_names(paths: list[str]) -> list[str]:
-    """A short name for each path, different ones for different paths."""
+    """A short name for each path; different paths get different names."""
     parts = [Path(path.replace("#", "_")).parts for path in paths]
     stems = [part[-1].split(".")[0] for part in parts]
 
@@ -57,12 +57,14 @@ def _distinct_names(paths: list[str]) -> list[str]:
 
 
 def split_tenth(examples: Examples) -> tuple[Examples, Examples]:
-    """All but a tenth of the examples, and this tenth: of every ten one, at a place that is drawn.
+    """Splits off a tenth of the examples for validation: one of every ten, at a random position.
 
-    Every tenth one would be of one class where the classes take turns.
+    Positions are random because every tenth example could have the same label if labels alternate.
+
+    Returns: (the other examples, the tenth).
     """
     if len(examples) < 10:
-        raise ValueError(f"A tenth of the examples is one or more of them. Received: {len(examples)} examples.")
+        raise ValueError(f"At least 10 examples are needed to split off a tenth. Received: {len(examples)} examples.")
     places = np.random.Generator(np.random.Philox(0)).integers(0, 10, len(examples) // 10)
     drawn = {10 * ten + int(place) for ten, place in enumerate(places)}
     parts: tuple[list[int], list[int]] = ([], [])

@@ -1,8 +1,8 @@
 """English text that needs no download: the documentation inside every Python installation.
 
 `pydoc_data.topics` holds the chapters of the language reference, and the modules of the standard library carry some
-six thousand docstrings. The files are parsed, no module is imported. What is there varies a little with the Python
-version and with how the system packages it (Debian ships `tkinter` apart).
+six thousand docstrings. The files are parsed; no module is imported. The text varies a little with the Python version
+and with how the system packages it (Debian packages `tkinter` separately).
 """
 
 import ast
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Areas that the names of packages and modules tell apart.
+# Areas of the library and the packages and modules that belong to them.
 AREAS = {
     "concurrency": """
         _threading_local asyncio concurrent multiprocessing queue sched selectors subprocess threading""",
@@ -50,7 +50,7 @@ class Docstring:
 
     @property
     def area(self) -> str | None:
-        """What the module is about, or None for modules outside the areas."""
+        """The area of the module, or None for modules outside the areas."""
         return AREA_OF.get(self.module.partition(".")[0])
 
 
@@ -60,7 +60,7 @@ def standard_library() -> Path:
 
 
 def docstrings(folder: Path | None = None, minimum_words: int = 6) -> list[Docstring]:
-    """Returns the docstrings of all modules, in the order of their files; repeated texts are left out."""
+    """Returns the docstrings of all modules, in the order of their files; duplicates are dropped."""
     folder = folder or standard_library()
     found = {}
     for path in sorted(folder.rglob("*.py")):
@@ -75,24 +75,24 @@ def docstrings(folder: Path | None = None, minimum_words: int = 6) -> list[Docst
 
 
 def held_out_modules(found: list[Docstring]) -> set[str]:
-    """Modules with a quarter of every area's docstrings, the same on every machine with the same Python.
+    """Modules with up to a quarter of the docstrings of each area, the same on every machine with the same Python.
 
-    They are taken in the order of their names' checksums, those left out that would be more than the quarter.
+    Modules are visited in the order of the checksums of their names; those that would exceed the quarter are skipped.
     """
     chosen = set()
     for area in AREAS:
         sizes = Counter(docstring.module for docstring in found if docstring.area == area)
-        room = sum(sizes.values()) // 4
+        budget = sum(sizes.values()) // 4
         for module in sorted(sizes, key=lambda name: zlib.crc32(name.encode())):
-            if sizes[module] <= room:
+            if sizes[module] <= budget:
                 chosen.add(module)
-                room -= sizes[module]
+                budget -= sizes[module]
     return chosen
 
 
 def _docstrings_of(path: Path) -> Iterator[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+        warnings.simplefilter("ignore")  # about invalid escapes in the strings of these files
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
@@ -114,7 +114,7 @@ def topics(folder: Path | None = None) -> list[str]:
 
 
 def paragraphs(text: str) -> str:
-    """Joins the lines of each paragraph into one line, and drops the rulers under headings.
+    """Joins the lines of each paragraph into one line, and drops the underlines of headings.
 
     "Split text.\\n\\nReturns a list\\nof words." -> "Split text.\\nReturns a list of words."
     """

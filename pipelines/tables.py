@@ -1,4 +1,4 @@
-"""Rows of examples out of every source: tables, JSON, lines of text, and data sets of the hub."""
+"""Reads rows of examples from tables, JSON, lines of text, and data sets on the hub."""
 
 import itertools
 import re
@@ -24,21 +24,21 @@ from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES
 
 Format = Literal["auto", "csv", "tsv", "json", "jsonl", "parquet", "conll", "label-text", "text"]
 WORDS = (".conll", ".iob", ".bio", ".annotated")
-HEAD = 100  # lines at the start of a file that show what it holds
+HEAD = 100  # lines at the start of a file from which its format is detected
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the files of a data set look where neither their endings nor their headers tell.
+    """The layout of a data set's files, for what neither their extensions nor their headers say.
 
     Args:
-        format: of files whose ending says nothing.
-        names: of the columns of a table without a header.
-        cells: by name, the regular expression that the cells of the first row match: how the table is recognised.
-        header: the first row that the table may have after all, in lower case, in place of `names`.
-        text: the columns whose texts, with a blank between them, are the column "text".
-        label_end: the character where a label ends: what follows is a finer one, which is left out.
-        encoding: of files that are not valid in the one that was asked for.
+        format: format of files with an unknown extension.
+        names: column names of a table without a header.
+        cells: by column name, a regular expression that the cell in the first row matches; identifies the layout.
+        header: a header, in lower case, that some copies of the table have; the columns are still called `names`.
+        text: columns whose texts, joined by a space, become the column "text".
+        label_end: the character that ends a label; the finer label after it is dropped.
+        encoding: encoding of files that are not valid in the requested one.
     """
 
     format: Format
@@ -50,7 +50,7 @@ class Layout:
     encoding: str = ""
 
     def has(self, cells: list[str]) -> bool:
-        """Whether a table that begins with this row is of this layout."""
+        """Whether a table with this first row has this layout."""
         if not self.names or len(cells) != len(self.names):
             return False
         found = dict(zip(self.names, cells, strict=True))
@@ -60,7 +60,7 @@ class Layout:
         return tuple(cell.strip().lower() for cell in cells) == self.header
 
     def completed(self, row: dict) -> dict:
-        """A row with what is made of its columns."""
+        """Returns a row with the derived values of `text` and `label_end`."""
         if self.text and all(isinstance(row.get(name), str) for name in self.text):
             row = {**row, "text": " ".join(row[name].strip() for name in self.text)}
         if self.label_end and isinstance(row.get("label"), str):
@@ -70,13 +70,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Reading:
-    """How sources are read.
+    """How files are read.
 
     Args:
-        encoding: of files of text.
-        format: of files; "auto" goes by their endings, and of `.txt` by what they hold.
-        layouts: of the task's own files.
-        header: whether tables without a layout have one.
+        encoding: encoding of text files.
+        format: format of the files; "auto" derives it from the extension and, for `.txt`, from the content.
+        layouts: layouts of the official files of the task.
+        header: whether tables without a layout have a header.
     """
 
     encoding: str = "utf-8"
@@ -85,7 +85,7 @@ class Reading:
     header: bool = True
 
     def lines(self, path: Path) -> Iterator[str]:
-        """The lines of a file, in the encoding that was asked for or else in that of the layout."""
+        """The lines of a file, in the requested encoding if it is valid in it, otherwise in that of the layout."""
         other = next((layout.encoding for layout in self.layouts if layout.encoding), "")
         fits = not other or decodes(path, self.encoding)
         return text_lines(path, self.encoding if fits else other)
@@ -94,11 +94,11 @@ class Reading:
         return "".join(self.lines(path))
 
     def format_of(self, path: str | Path, plain: Format = "label-text") -> Format:
-        """The format of a file, `plain` where it is lines of text.
+        """The format of a file, or `plain` for lines of text.
 
         Raises:
-            FileNotFoundError: nothing is there.
-            ValueError: an ending that is not known, for files without a layout.
+            FileNotFoundError: if the file does not exist.
+            ValueError: if the extension is unknown and there is no layout.
         """
         if str(path).startswith("hf://"):
             return "auto"
@@ -115,8 +115,8 @@ class Reading:
         layout = self.layouts[0] if self.layouts else None
         if suffix != ".txt" and layout is None:
             raise ValueError(
-                f"The ending of a file says how it is read: {', '.join((*TABLES, *WORDS, '.txt'))}. Received: {path}. "
-                "Rename it, or name its format by --format."
+                f"A file must have one of the extensions {', '.join((*TABLES, *WORDS, '.txt'))}. Received: {path}. "
+                "Rename it, or give its format with --format."
             )
         first = next((line for line in self.lines(path) if line.strip()), "")
         if first.lstrip().startswith("{"):
@@ -127,7 +127,7 @@ class Reading:
 
 
 def names_columns(cells: list[str]) -> bool:
-    """Whether the cells of a first line are names of columns, one of them of a text."""
+    """Whether the cells of a first line are column names, one of them of a text column."""
     lower = [cell.strip().lower() for cell in cells]
     known = {*TEXT_NAMES, *PAIR_NAMES, *LABEL_NAMES, "index", "id"}
     texts = {*TEXT_NAMES, *PAIR_NAMES}
@@ -137,15 +137,15 @@ def names_columns(cells: list[str]) -> bool:
 def rows_of(
     source: str | Path, reading: Reading, whole: bool = True, plain: Format = "label-text"
 ) -> Iterator[tuple[str, dict]]:
-    """(place, row) of every row of a file or a data set of the hub, `hf://name:configuration#split`, as it is read.
+    """Streams (place, row) of every row of a file or of a data set on the hub, `hf://name:configuration#split`.
 
-    A line of label and text is a row of "label" and "text".
+    A line of label and text becomes a row with "label" and "text".
 
     Args:
-        source: a path, or a name of the hub.
-        reading: how.
-        whole: False allows rows of a CSV or TSV that end early; their last cells are None.
-        plain: what lines of a text file are.
+        source: a path, or a data set on the hub.
+        reading: how files are read.
+        whole: whether every row of a CSV or TSV must have all cells. Otherwise missing cells at its end are None.
+        plain: format of a text file, label-text or text.
     """
     layout = None
     if str(source).startswith("hf://"):
@@ -160,7 +160,7 @@ def rows_of(
             yield from _line_rows(path, reading, format == "label-text", end)
             return
         if format == "conll":
-            raise ValueError(f"Texts come in tables or lines. Received: {path}, of words. Name it by --task ner.")
+            raise ValueError(f"Texts must be in tables or lines. Received: {path} with tagged words. Use --task ner.")
         if format in ("csv", "tsv"):
             rows, layout = _cells(path, format, reading, whole)
         elif format == "parquet":
@@ -172,18 +172,18 @@ def rows_of(
 
 
 def read_rows(source: str | Path, reading: Reading | None = None) -> Iterator[dict]:
-    """The rows of `rows_of` without their places; lines of text are no rows."""
+    """Yields the rows of `rows_of` without their places; files with lines of text raise an error."""
     reading = reading or Reading()
     if not str(source).startswith("hf://") and reading.format_of(source) in ("label-text", "text", "conll"):
         raise ValueError(
-            f"A table has one of the endings {', '.join(TABLES)}. Received: {source}. Name its format by --format."
+            f"A table has one of the extensions {', '.join(TABLES)}. Received: {source}. Give its format with --format."
         )
     return (row for _, row in rows_of(source, reading))
 
 
 def _cells(path: Path, format: Format, reading: Reading, whole: bool) -> tuple[Iterator[dict], Layout | None]:
     lines = reading.lines(path)
-    # A cell may go over several lines: what is looked at must be read by the reader of cells itself.
+    # A cell may span several lines, so the first row must be read with the same parser.
     first = next((cells for _, cells in cell_rows(reading.lines(path), path, format, strict=False) if cells), [])
     layout = next((layout for layout in reading.layouts if layout.has(first)), None)
     if layout is None:
@@ -205,7 +205,7 @@ def _json_rows(path: Path, format: Format, reading: Reading) -> Iterator[dict]:
     for value in found:
         for row in value if isinstance(value, list) else [value]:
             if not isinstance(row, dict):
-                raise ValueError(f"{path} must hold JSON objects, one an example. Received: {row!r:.60}.")
+                raise ValueError(f"{path} must hold one JSON object per example. Received: {row!r:.60}.")
             yield row
 
 
@@ -218,8 +218,8 @@ def _line_rows(path: Path, reading: Reading, labelled: bool, label_end: str) -> 
 
 
 def label_and_text(line: str, where: str, label_end: str = "") -> dict:
-    """A row of a line that has a label, white space and the text."""
+    """Splits a line with a label, white space and a text into a row."""
     label, *text = line.split(maxsplit=1)
     if not text:
-        raise ValueError(f"A line must read `label text`. Received: {where}: {line.strip()[:60]!r}.")
+        raise ValueError(f"A line must have the form `label text`. Received: {where}: {line.strip()[:60]!r}.")
     return {"label": label.partition(label_end)[0] if label_end else label, "text": text[0].strip()}

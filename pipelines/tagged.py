@@ -1,4 +1,4 @@
-"""Tagged words out of files: a word a line, or a sentence a row."""
+"""Reads tagged words from files with one word per line or one sentence per row."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from .tables import Reading, cell_rows, read_rows
 
 WORD_NAMES = ("tokens", "words", "token", "word", "sentence")
 TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label")
-# A column that says of every word which sentence it is of, or of the first word of a sentence only.
+# Usual names of a column with the sentence id of every word, or of only the first word of each sentence.
 SENTENCE_NAMES = (
     "sentence_id", "sentence_idx", "sentence #", "sentence_number", "sentence id", "sent_id", "sentenceid", "sentence",
 )  # fmt: skip
@@ -18,7 +18,7 @@ TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
 def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[list[str]], list[list[str]]]:
-    """(the words of each sentence, their tags) of a file: rows with lists, or CoNLL's columns."""
+    """Reads (words of each sentence, their tags) from rows with lists or from CoNLL's columns."""
     format = reading.format_of(path, "conll")
     if format not in ("auto", "json", "jsonl", "parquet"):
         return _tag_columns(Path(path), columns, reading, format)
@@ -42,11 +42,11 @@ def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[lis
 def _tag_columns(
     path: Path, columns: Columns, reading: Reading, format: str
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """CoNLL's form: a word a line, its tag in the last column, a blank line behind a sentence.
+    """Reads CoNLL's format: one word per line, its tag in the last column, a blank line after each sentence.
 
-    The first line may name the columns, and one of them may say which sentence a word is of: there a sentence ends,
-    too. A line that begins with "#" is a comment where it has another number of columns than the words have, or blanks
-    in the place of their tabs.
+    The first line may name the columns. If one of them holds sentence ids, a sentence also ends where the id changes. A
+    line that begins with "#" is a comment if its number of columns differs from that of the words, or if it has spaces
+    instead of tabs.
     """
     is_csv = format == "csv"
     texts = list(reading.lines(path))
@@ -86,8 +86,8 @@ def _tag_columns(
             raise ValueError(f"A line must have {wanted}. {received}.")
         if len(cells) != width:
             raise ValueError(
-                f"Every line must have as many columns. {received}, of {len(cells)} among lines of {width}. Put tabs "
-                "between the columns where words have blanks."
+                f"All lines must have as many columns. {received}, of {len(cells)} among lines of {width}. Separate "
+                "columns by tabs if words contain spaces."
             )
         x[-1].append(cells[word])
         y[-1].append(cells[tag])
@@ -95,7 +95,7 @@ def _tag_columns(
 
 
 def lines_of_cells(lines: Iterable[str]) -> Iterator[tuple[list[str], bool]]:
-    """(the columns of a line, whether it has tabs): with empty cells where the first line names one of sentences."""
+    """Yields (cells, whether tabs separate them); keeps empty cells if the first line names a sentence id column."""
     header = None
     for line in lines:
         if header is None and line.strip() and not line.startswith("#"):
@@ -104,7 +104,7 @@ def lines_of_cells(lines: Iterable[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def cells_of_line(line: str, whole: bool = False) -> list[str]:
-    """The columns of a line. Words may be any character but the one that separates columns: a no-break space, too."""
+    """Splits a line at tabs or, without tabs, at spaces. Other white space, such as a no-break space, can be a word."""
     line = line.rstrip("\r\n")
     if whole and "\t" in line:
         return line.split("\t")
@@ -112,17 +112,17 @@ def cells_of_line(line: str, whole: bool = False) -> list[str]:
 
 
 def is_comment(cells: list[str], width: int, lacks_tabs: bool) -> bool:
-    """Whether a line is one, for words of so many columns."""
+    """Whether a line is a comment, in a file whose words have `width` columns."""
     if not cells or not cells[0].startswith("#"):
         return False
     return len(cells) != width or lacks_tabs or cells[0].startswith("# ")
 
 
 def shows_columns(rows: list[list[str]]) -> bool:
-    """Whether the first lines of a file, as cells, are words with tags, and not lines of text.
+    """Whether the first lines of a file, as cells, are words with tags rather than lines of text.
 
-    -DOCSTART- says so; or all of them have as many columns, two or more, of which the last is a tag of a scheme such as
-    BIO, and one of those is O.
+    They are if the first line is -DOCSTART-, or if all lines have the same number of columns, two or more, and the last
+    column has only tags of a scheme such as BIO, among them O.
     """
     rows = [cells for cells in rows if any(cells)]
     if rows and rows[0][0] == "-DOCSTART-":
@@ -133,9 +133,9 @@ def shows_columns(rows: list[list[str]]) -> bool:
 
 
 def shows_words(rows: list[list[str]], path) -> bool:
-    """Whether the first rows of a table are words, one a row, and not texts or lists of words, one a row.
+    """Whether each of the first rows of a table is a word, rather than a text or a list of words.
 
-    Names of columns for words and for tags, or sentences, say so, unless there are blanks in a word.
+    They are if the columns are named like words and tags or like sentence ids; with tags, only if no word has a space.
     """
     rows = [cells for cells in rows if any(cells)]
     if not rows or not has_names(rows[0]):
@@ -147,30 +147,30 @@ def shows_words(rows: list[list[str]], path) -> bool:
 
 
 def word_column(columns: Columns, header: list[str], path) -> int:
-    """Which column holds the words; the header may have no names."""
+    """The index of the column of words; `header` is empty for a table without header."""
     return _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
 
 
 def has_names(cells: list[str]) -> bool:
-    """Whether a line names its columns."""
+    """Whether the cells of a line are column names."""
     lower = {cell.strip().lower() for cell in cells}
     return bool(lower & set(WORD_NAMES) and lower & {*TAG_NAMES}) or sentence_column(cells) is not None
 
 
 def sentence_column(header: list[str]) -> int | None:
-    """Which column says of a word which sentence it is of; None where no name of the header does."""
+    """The index of the column with sentence ids, or None if the header does not name one."""
     lower = [cell.strip().lower() for cell in header]
     names = [name for name in SENTENCE_NAMES if name in lower]
     return lower.index(names[0]) if names and {*WORD_NAMES[:-1]} & {*lower} else None
 
 
 def begins_sentence(cells: list[str], part: int | None, last: str) -> bool:
-    """Whether a line is of another sentence than `last`, by its cell of a column that says so."""
+    """Whether a line begins a new sentence: its sentence id, in column `part`, is not empty and differs from `last`."""
     return part is not None and len(cells) > part and bool(cells[part].strip()) and cells[part] != last
 
 
 def _place(given: str | None, header: list[str], names: tuple[str, ...], path) -> int:
-    """The number of a column that has a name, or of the one that is given by its name or number."""
+    """The index of a column: the given one, by name or number, or the first with a usual name."""
     if given is not None and given.isdecimal():
         return int(given)
     return header.index(column(dict.fromkeys(header), names, given, path, "words and tags"))

@@ -1,4 +1,4 @@
-"""The tasks that `finetune` knows by name: their kind, where the hub has them, and how their text is put."""
+"""The tasks that `finetune` knows by name: their kind, data set on the hub, columns, and text format."""
 
 from dataclasses import dataclass, replace
 
@@ -13,14 +13,14 @@ class TaskSpec:
     """A task.
 
     Args:
-        kind: what its examples are; see `examples.KINDS`.
-        hub: data set of the hub, or None: files only.
-        splits: of training and of held-out examples.
-        columns: what the data set calls them.
-        prefix: put in front of the text for a text-to-text model (T5's names).
-        impossible: questions may have no answer.
-        labels: of classes, in the order of the data set; of two, F1 is that of the second.
-        layouts: of its own files, where their endings and headers do not tell.
+        kind: the kind of its examples; see `examples.KINDS`.
+        hub: data set on the hub, or None if there are only files.
+        splits: splits with the training and the held-out examples.
+        columns: column names in the data set.
+        prefix: prepended to the text for a text-to-text model, as in T5.
+        impossible: whether questions may have no answer.
+        labels: names of the classes, in the order of the data set. With two classes, F1 is that of the second.
+        layouts: layouts of the official files, if their extensions and headers are not enough to read them.
     """
 
     kind: str
@@ -33,24 +33,24 @@ class TaskSpec:
     layouts: tuple[Layout, ...] = ()
 
     def with_columns(self, columns: Columns | None) -> "TaskSpec":
-        """The task with other columns, if any are named."""
+        """Returns the task with other columns, if any are given."""
         return self if columns in (None, GUESSED) else replace(self, columns=columns)
 
     def sources(self) -> tuple[str, str]:
-        """Of the hub, for training and for measuring."""
+        """The training data and the held-out data on the hub."""
         if self.hub is None:
-            raise ValueError("This task is of a kind, not one data set. Received: no --data. Give files, or hf://name.")
+            raise ValueError("A kind of task needs data. Received: no --data. Give files, or hf://name.")
         return tuple(f"hf://{self.hub}#{split}" for split in self.splits)
 
 
 # The files of CoLA have no header: source, label, the author's judgement, sentence (Warstadt et al. 2018).
 COLA = Layout("tsv", ("source", "label", "judgement", "sentence"), {"label": "[01]", "judgement": r"[*?]*"})
-# Stanford's files have a label and the text in each line, whatever their ending.
+# Stanford's files have a label and the text in each line, with various extensions.
 LABEL_TEXT = Layout("label-text")
-# `DESC:manner What is ...` in Latin-1 (Li, Roth 2002); the six coarse labels are in front of the colon.
+# `DESC:manner What is ...` in Latin-1 (Li, Roth 2002); the six coarse labels come before the colon.
 TREC = Layout("label-text", encoding="latin-1", label_end=":")
 TREC_FINE = Layout("label-text", encoding="latin-1")
-# Label, title and description, all quoted (Zhang et al. 2015); copies of it may name them.
+# Label, title and description, all quoted (Zhang et al. 2015); some copies have a header.
 AG_NEWS = Layout(
     "csv",
     ("label", "title", "description"),
@@ -74,7 +74,7 @@ def _glue(
 
 
 TASKS = {
-    # Kinds, for data of one's own.
+    # Kinds of tasks, for the user's data.
     "classes": TaskSpec("classes"),
     "labels": TaskSpec("labels"),
     "score": TaskSpec("score"),
@@ -126,10 +126,10 @@ TASKS = {
 
 
 def task_of(name: str | None) -> TaskSpec:
-    """The task of a name; without one, a task that says nothing of its files.
+    """Returns a task by name; for None, a generic one that assumes nothing about its files.
 
     Raises:
-        ValueError: a name that is not known.
+        ValueError: if the name is unknown.
     """
     if name is not None and name not in TASKS:
         raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {name!r}.")

@@ -1,4 +1,4 @@
-"""Classes, scores and questions for a text-to-text model: every task as text in and text out, as in T5."""
+"""Puts classification, regression and question answering into text-to-text form, as in T5."""
 
 from dataclasses import dataclass, replace
 
@@ -16,12 +16,12 @@ KINDS = ("classes", "score", "questions")
 
 @dataclass(frozen=True)
 class Wording:
-    """How a task is put to a `Seq2SeqLM`, and what its answers are worth.
+    """Formats a task for a `Seq2SeqLM`, and scores its answers.
 
     Args:
-        task: the name that texts begin with, such as rte.
-        spec: of the task.
-        labels: of classes, the names in the data. Numbers become T5's names of a task that it knows.
+        task: name of the task, such as rte, with which its texts begin.
+        spec: specification of the task.
+        labels: class names in the data. For the tasks that T5 knows, numbers become T5's names.
     """
 
     task: str
@@ -31,22 +31,23 @@ class Wording:
     def __post_init__(self):
         if self.spec.kind not in KINDS:
             raise ValueError(
-                f"Tasks of {', '.join(KINDS)} have a form in text. Received: {self.task!r}, of {self.spec.kind}."
+                f"Only tasks of {', '.join(KINDS)} have a form in text. Received: {self.task!r}, of {self.spec.kind}. "
+                "Leave out --text-to-text."
             )
 
     @property
     def name(self) -> str:
-        """What texts of the task begin with: the two held-out sets of MNLI are of one task."""
+        """The name with which texts of the task begin; both held-out sets of MNLI have the same."""
         return "mnli" if self.task == "mnli_mismatched" else self.task
 
     @property
     def targets(self) -> list[str]:
-        """What is to be written for each label."""
+        """The text to be generated for each label."""
         names = {str(number): name for number, name in enumerate(text_to_text.LABELS.get(self.name, ()))}
         return [names.get(label, label) for label in self.labels]
 
     def __call__(self, examples: Examples) -> Examples:
-        """The examples with texts as x and y."""
+        """Returns the examples with texts as x and y."""
         word = {"classes": self._classified, "score": self._scored, "questions": self._asked}[self.spec.kind]
         pairs = [word(x, y) for x, y in zip(examples.x, examples.y, strict=True)]
         return replace(examples, x=[source for source, _ in pairs], y=[target for _, target in pairs])
@@ -65,8 +66,8 @@ class Wording:
     def _scored(self, pair: str | tuple, label: str) -> tuple[str, str]:
         if isinstance(pair, str):
             raise ValueError(
-                f"A score in text is that of a pair, as in STS-B. Received: one text, {pair[:60]!r}. Leave out "
-                "--text-to-text, or name the second column by --columns.pair."
+                f"A score in text must be that of a pair, as in STS-B. Received: one text, {pair[:60]!r}. Leave out "
+                "--text-to-text, or name the second column with --columns.pair."
             )
         return text_to_text.similarity_text(dict(sentence1=pair[0], sentence2=pair[1], label=_number(label)), self.task)
 
@@ -75,9 +76,9 @@ class Wording:
         return text_to_text.question_text(dict(question=pair[0], context=pair[1], answers=answers))
 
     def score(self, model, examples: Examples, batch_size: int = 32, **options) -> tuple[dict, list]:
-        """The scores of the task for what a model writes (options are those of `generate`), and what it writes.
+        """Returns the scores of a model and the answers that it generates; `options` are those of `generate`.
 
-        A text that is no label, or no number, is wrong whatever was asked.
+        An answer that is not a label (for classes) or not a number (for scores) is wrong.
         """
         answers = model.generate(self(examples).x, batch_size=batch_size, **options)
         if self.spec.kind == "questions":
@@ -90,8 +91,8 @@ class Wording:
             return regression_scores(found, np.array([[_number(y)] for y in examples.y])), answers
         right = np.array([self.labels.index(label) for label in examples.y])
         found = np.array([text_to_text.label_of(answer, self.targets) for answer in answers])
-        # As in T5's code: F1 has another label in the place of none, Matthews none as a class of its own. What is
-        # written before a model knows the labels is not their opposite.
+        # As in T5's code: an answer that is not a label counts as a wrong label in F1, but as an additional class in
+        # Matthews correlation. Counting it as the opposite label there would give an untrained model a negative score.
         matthews = metrics.matthews(right, found)
         found = np.where(found < 0, (right + 1) % len(self.labels), found)
         return {**classification_scores(np.eye(len(self.labels))[found], right), "matthews": matthews}, answers

@@ -30,18 +30,18 @@ def train_tokenizer(
     """Learns a vocabulary from text and saves it in the files that transformers reads.
 
     Args:
-        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set of the hub.
+        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set on the hub.
         output: folder for the tokenizer's files.
-        vocabulary_size: pieces, special tokens included.
+        vocabulary_size: number of tokens, including special tokens.
         kind: WordPiece as in BERT, byte-level BPE as in RoBERTa, unigram as in ALBERT and T5, or BPE as in XLM.
-        lowercase: read text in lower case.
-        family: a model type whose special tokens are wanted, such as t5 (which has sentinels) or xlnet.
-        column: of a table, the one with the text.
-        errors: what to do with bytes that are not text.
-        encoding: of the files.
-        subset: configuration of a data set of the hub.
-        split: of a data set of the hub.
-        documents: what ends a document of a text file: a blank line, or the file; as for `prepare_corpus`.
+        lowercase: convert text to lower case.
+        family: model type whose special tokens to use, such as t5 (which has sentinels) or xlnet.
+        column: the column of a table that holds the text.
+        errors: what to do with bytes that cannot be decoded.
+        encoding: encoding of the files.
+        subset: configuration of a data set on the hub.
+        split: split of a data set on the hub.
+        documents: what ends a document in a text file: a blank line, or the end of the file; see `prepare_corpus`.
     """
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
     count = characters = 0
@@ -55,7 +55,7 @@ def train_tokenizer(
     tokenizer = Tokenizer.train(kind, texts(), vocabulary_size, lowercase=lowercase, family=family)
     tokenizer.save(output)
     print(
-        f"{tokenizer.vocabulary_size:,} pieces in {output}, from {count:,} documents of {characters / count:,.0f} "
+        f"{tokenizer.vocabulary_size:,} tokens in {output}, from {count:,} documents of {characters / count:,.0f} "
         "characters on average"
     )
     return tokenizer

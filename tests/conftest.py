@@ -32,6 +32,11 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+if os.environ.get("LINE_COVERAGE"):  # before kerasbert is imported
+    from tests.line_coverage import LineCoverage
+
+    line_coverage = LineCoverage()
+
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
@@ -65,6 +70,8 @@ def skip_reason(report):
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
     """Fails a run with a skip that is not for want of an accelerator or an operating system, and lists such skips."""
+    if os.environ.get("LINE_COVERAGE") and hasattr(session.config, "workerinput"):
+        line_coverage.save(os.environ["LINE_COVERAGE"])
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):
         return

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests on the three backends, and what they took. `make test-all` installs what they need and calls this.
+# Runs the tests on the three backends and reports their time. `make test-all` installs the dependencies and calls this.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,7 +7,7 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 failed=""
 
-# run_tests NAME BACKEND WORKERS ARGUMENTS...: writes the output to a log, the seconds and the exit status beside it.
+# run_tests NAME BACKEND WORKERS ARGUMENTS...: writes the output, the seconds and the exit status to files in $logs.
 run_tests() {
   local name=$1 backend=$2 workers=$3 start=$SECONDS
   shift 3
@@ -25,9 +25,10 @@ report() {
   [ "$status" = 0 ] || failed="$failed $1"
 }
 
-# PyTorch compiles nothing and runs everything. The other two run what depends on the backend, side by side with a
-# worker each, and JAX a part of it with the compiler options that users have: conftest.py turns optimizations off.
-run_tests torch torch "$WORKERS" --cov=kerasbert --cov-report=
+# PyTorch, which needs no compilation, runs all tests. JAX and TensorFlow run those that depend on the backend, in
+# parallel with one worker each. JAX repeats some with default compiler options, as conftest.py disables optimizations.
+mkdir "$logs/lines"
+LINE_COVERAGE="$logs/lines" run_tests torch torch "$WORKERS"
 report torch
 run_tests jax jax 1 -m "not one_backend and not optimized" -p no:cacheprovider &
 run_tests tensorflow tensorflow 1 -m "not one_backend" -p no:cacheprovider
@@ -40,9 +41,9 @@ report jax-optimized
 
 echo "== summary"
 for name in torch jax tensorflow jax-optimized; do
-  echo "$name: $(tail -n 1 "$logs/$name"); $(cat "$logs/$name.seconds") s in all"
+  echo "$name: $(tail -n 1 "$logs/$name"); $(cat "$logs/$name.seconds") s in total"
 done
-echo "lines of kerasbert covered on PyTorch: $("$VENV/bin/python" -m coverage report --format=total)%"
+echo "line coverage of kerasbert on PyTorch: $("$VENV/bin/python" -m tests.line_coverage "$logs/lines")"
 echo "load: $(cut -d ' ' -f 1-3 /proc/loadavg 2>/dev/null || uptime)"
 if [ -n "$failed" ]; then
   echo "== test-all: FAILED on$failed"

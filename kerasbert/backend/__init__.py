@@ -1,4 +1,4 @@
-"""What differs by backend: the one folder that imports jax, tensorflow or torch, inside functions only."""
+"""Backend-specific code: the only folder that imports jax, tensorflow or torch, and only inside functions."""
 
 from .compilation import keep_programs
 from .distribution import share_batches

@@ -6,7 +6,7 @@ import keras
 def overwrite(array, values, start):
     """`array` (b, k, ...) with `values` (b, q, ...) from column `start` on; q is static, `start` need not be.
 
-    On torch without gradients it is written in place, where a copy a token would cost as much as the model.
+    On torch without gradients, `array` is overwritten in place: a copy per token would cost as much as the model.
     """
     if keras.backend.backend() != "torch":
         return keras.ops.slice_update(array, (0, start, *[0] * (len(array.shape) - 2)), values)

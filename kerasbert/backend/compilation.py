@@ -1,4 +1,4 @@
-"""Compiled programs, and whether a value is known now or only when one runs."""
+"""Compiled programs, and a check whether the value of a tensor is known before they run."""
 
 import contextlib
 import ctypes
@@ -12,11 +12,11 @@ import keras
 import numpy as np
 
 _WEIGHTS_IN_USE = threading.RLock()
-LEAST_SECONDS = 0.2  # of compiling, for a program to be kept
+LEAST_SECONDS = 0.2  # programs that compile faster are not cached
 
 
 def concrete_array(value):
-    """`value` as numpy when its numbers are known: numpy arrays, lists, eager tensors. None for traced and symbolic."""
+    """`value` as numpy if it is known (numpy arrays, lists, eager tensors); None for traced and symbolic tensors."""
     if value is None or isinstance(value, keras.KerasTensor):
         return None
     if isinstance(value, (np.ndarray, list, tuple, int)):
@@ -38,27 +38,27 @@ def concrete_array(value):
 
 
 def reading_weights():
-    """A context for one thread at a time on JAX, where Keras takes the weights out of a model while it predicts.
+    """A lock on JAX, where Keras removes the weights from a model while it predicts; a null context on others.
 
-    One for all models: they may share their weights.
+    All models use the same lock, because they may share weights.
     """
     return _WEIGHTS_IN_USE if keras.backend.backend() == "jax" else contextlib.nullcontext()
 
 
 def compiles_shapes():
-    """Whether every new shape costs the compilation of a program."""
+    """Whether every new shape requires compiling a program."""
     return keras.backend.backend() != "torch"
 
 
 def slots_of_a_program(layers, weights):
-    """How many slots of a batch a model computes in the time that compiling it for a new shape takes: an estimate.
+    """Estimates how many batch slots a model can process in the time it takes to compile it for a new shape.
 
-    From programs of BERT on the CPU: two seconds and 0.6 a layer to compile, 40 billion operations a second and core.
-    An accelerator computes so fast that there is hardly ever a reason for another shape.
+    Measured with BERT on a CPU: compiling takes 2 seconds plus 0.6 per layer, and a core computes 40 billion
+    operations per second. An accelerator is so fast that another shape is hardly ever worth compiling.
 
     Args:
         layers: number of blocks.
-        weights: that a token is multiplied with.
+        weights: number of weights that each token is multiplied by.
     """
     if not compiles_shapes():
         return 0.0
@@ -77,14 +77,14 @@ def _is_accelerated():
 
 
 def compiled(function, variables, waits=True):
-    """`function` as a program that is compiled once for every shape of its arguments (on torch it runs as it is).
+    """`function` as a program that is compiled once per shape of its arguments (on torch it is not compiled).
 
     Args:
         function: nested arrays -> nested tensors, without side effects.
-        variables: gives the Keras variables that `function` reads; they may change between the calls.
+        variables: returns the Keras variables that `function` reads; their values may change between calls.
         waits: whether to wait for the results.
 
-    Returns: a function of nested arrays that returns nested numpy arrays, or tensors that may still be computed.
+    Returns: a function of nested arrays that returns nested numpy arrays, or tensors that may not be computed yet.
     """
     program = {"jax": _compiled_jax, "tensorflow": _compiled_tensorflow}.get(
         keras.backend.backend(), _without_gradients
@@ -92,7 +92,7 @@ def compiled(function, variables, waits=True):
     program = program(function, variables)
 
     def run(*arguments):
-        with reading_weights():  # until it is under way; threads wait for the results together
+        with reading_weights():  # only for the launch; threads wait for results in parallel
             outputs = program(*keras.tree.map_structure(keras.ops.convert_to_tensor, arguments))
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs) if waits else outputs
 
@@ -104,7 +104,7 @@ def _compiled_jax(function, variables):
 
     @jax.jit
     def program(values, *arguments):
-        # The values are arguments: as constants they would be copied into the program, and never change.
+        # The values are arguments: constants would be copied into the program and never change.
         with keras.StatelessScope(state_mapping=list(zip(variables(), values, strict=True))):
             return function(*arguments)
 
@@ -130,15 +130,15 @@ def _is_eager(value):
 
 
 def recorded(function, programs, key, *arguments):
-    """`function` without what Keras does around its operations on torch, which takes longer than those of one token.
+    """`function` without the overhead of Keras on torch, which exceeds the time of the operations for one token.
 
-    They are recorded once for all arguments of the same shapes, and then repeated; other backends compile. It must not
-    look at values, and it uses up its arguments: it may write into them.
+    The operations are recorded once per shape of the arguments and then replayed; other backends compile instead.
+    `function` must not depend on values. It may overwrite its arguments, so do not use them after a call.
 
     Args:
         function: nested tensors -> nested tensors.
-        programs: a dict that keeps what was recorded.
-        key: of this function in it; says all that it depends on besides its arguments.
+        programs: a dict in which recordings are kept.
+        key: of this function in `programs`; must identify everything that it depends on besides its arguments.
         *arguments: those of the first call, which is not made here.
     """
     if keras.backend.backend() != "torch":
@@ -158,7 +158,7 @@ def recorded(function, programs, key, *arguments):
         try:
             graph = make_fx(flat)(*leaves)
             programs[key] = graph, keras.tree.map_structure(lambda _: 0, outputs)
-        except (RuntimeError, NotImplementedError):  # it looks at values after all
+        except (RuntimeError, NotImplementedError):  # it does depend on values
             programs[key] = None
     if programs[key] is None:
         return function
@@ -167,9 +167,9 @@ def recorded(function, programs, key, *arguments):
 
 
 class CompilerMemory(keras.callbacks.Callback):
-    """Gives back to the system what compiling the first step has freed, half a gigabyte for a T5-base.
+    """Returns the memory freed after compiling the first step to the system, half a gigabyte for a T5-base.
 
-    GNU's C library would keep it. Others do not have the function, and need none.
+    The GNU C library would keep it. Other C libraries do not have this function, and do not need it.
     """
 
     def on_train_begin(self, logs=None):
@@ -183,13 +183,13 @@ class CompilerMemory(keras.callbacks.Callback):
 
 
 def keep_programs(folder=None):
-    """On JAX, keeps compiled programs on disk, so that the next run starts at once.
+    """On JAX, caches compiled programs on disk, so that the next run starts without compiling.
 
-    What the user has set stays: `JAX_COMPILATION_CACHE_DIR`, `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`, or
-    `JAX_ENABLE_COMPILATION_CACHE=false` for none.
+    Settings of the user take precedence: `JAX_COMPILATION_CACHE_DIR`, `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`, or
+    `JAX_ENABLE_COMPILATION_CACHE=false` to disable the cache.
 
     Args:
-        folder: default: one a kind of processor in kerasbert/programs in the user's cache.
+        folder: default: one per type of processor, in kerasbert/programs in the user's cache folder.
     """
     if keras.backend.backend() != "jax":
         return
@@ -206,10 +206,10 @@ def keep_programs(folder=None):
 
 
 def _processor():
-    """A name for what programs are compiled for: homes are shared by machines that differ."""
-    facts = platform.machine() + platform.processor()
+    """An identifier of the processor that programs are compiled for: different machines may share a home folder."""
+    info = platform.machine() + platform.processor()
     try:
-        facts += next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+        info += next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
         pass
-    return hashlib.sha256(facts.encode()).hexdigest()[:12]
+    return hashlib.sha256(info.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Batches in the form a backend's trainer takes."""
+"""Batches in the form that a backend's trainer accepts."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ _raised = []
 
 
 def reads_data(function):
-    """Keeps an error of `function`, which reads data, for `data_errors`."""
+    """Decorates a function that reads data, and records its errors for `data_errors`."""
 
     @functools.wraps(function)
     def reading(*args, **kwargs):
@@ -24,7 +24,7 @@ def reads_data(function):
 
 @contextlib.contextmanager
 def data_errors():
-    """Raises errors of data sets as the errors they were: TensorFlow makes an InvalidArgumentError of each of them."""
+    """Re-raises errors of datasets in their original form: TensorFlow turns them into an InvalidArgumentError."""
     _raised.clear()
     try:
         yield
@@ -37,9 +37,9 @@ def data_errors():
 
 
 def tensorflow_dataset(feed, samples):
-    """A `tf.data.Dataset` of the items of `feed`, which has a length; sizes that differ among `samples` are free.
+    """A `tf.data.Dataset` of the items of `feed`, which has a length; sizes that differ among `samples` are dynamic.
 
-    Keras looks at the first two items of a `PyDataset` alone, and a later one of another shape is an error.
+    Keras infers shapes only from the first two items of a `PyDataset`, and a later item of another shape is an error.
     """
     import tensorflow as tf
 

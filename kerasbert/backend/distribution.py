@@ -7,7 +7,7 @@ import keras
 
 
 def num_replicas():
-    """How many replicas sum their gradients: 1 but under `tf.distribute`, which sums where others average."""
+    """The number of replicas whose gradients are summed: 1 except under `tf.distribute`; other backends average."""
     if keras.backend.backend() != "tensorflow":
         return 1
     import tensorflow as tf
@@ -16,7 +16,7 @@ def num_replicas():
 
 
 def batch_shards():
-    """Into how many equal parts `keras.distribution` cuts the rows of a batch."""
+    """The number of equal shards into which `keras.distribution` splits the rows of a batch."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return 1
@@ -25,10 +25,10 @@ def batch_shards():
 
 
 def share_batches(rows):
-    """On JAX, spreads batches of so many rows over as many devices as can share them; returns their number.
+    """On JAX, shards batches of `rows` rows over as many devices as divide them evenly; returns their number.
 
-    Models made from here on have a copy of their weights on each. A distribution that is set already is kept, and
-    several processes (`jax.distributed`) must set their own.
+    Models created afterwards have a copy of their weights on each device. An existing distribution is kept, and
+    multi-process programs (`jax.distributed`) must set one themselves.
 
     6 rows, 2 devices -> 2
     """
@@ -47,7 +47,7 @@ def share_batches(rows):
 
 
 def is_first_process():
-    """Whether this process writes the files of its run: it is the only one, or the first of those that share it."""
+    """Whether this process writes the files of its run: it is the only process, or the first of several."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -58,7 +58,7 @@ def is_first_process():
 
         several = torch.distributed.is_available() and torch.distributed.is_initialized()
         return not several or torch.distributed.get_rank() == 0
-    config = json.loads(os.environ.get("TF_CONFIG") or "{}")  # which is how `tf.distribute` tells its processes apart
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")  # how `tf.distribute` identifies its processes
     first = "chief" if "chief" in config.get("cluster", {}) else "worker"
     task = config.get("task", {"type": first, "index": 0})
     return (task["type"], task["index"]) == (first, 0)

@@ -1,4 +1,4 @@
-"""Operations whose gradient XLA or torch would find the slow way."""
+"""Operations whose gradients XLA or torch would compute slowly."""
 
 import contextlib
 import functools
@@ -7,7 +7,7 @@ import keras
 
 
 def no_gradients():
-    """A context whose computations nothing is kept of: its results need `stop_gradient` where a backend traces."""
+    """A context without gradients on torch; on other backends, the results need `stop_gradient`."""
     if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
     import torch
@@ -16,7 +16,7 @@ def no_gradients():
 
 
 def cross_entropy(logits, labels):
-    """-log softmax(logits)[labels] in float32; of `logits` in half precision there is no second copy in float32.
+    """-log softmax(logits)[labels] in float32; on JAX without a float32 copy of half-precision `logits`.
 
     Call:
         logits: float (..., v).
@@ -42,7 +42,7 @@ def cross_entropy(logits, labels):
 def add_bias(x, bias):
     """`x` (..., n) + `bias` (n,).
 
-    The gradient of a bias is a sum over rows, which XLA on a CPU does slower than a product with a row of ones.
+    The gradient of a bias is a sum over rows, which XLA on a CPU computes slower than a product with a row of ones.
     """
     if keras.backend.backend() != "jax":
         return keras.ops.add(x, bias)
@@ -54,10 +54,10 @@ def add_bias(x, bias):
 
 
 def matrix_product(x, kernel, axis=0):
-    """`x` (n, m) times `kernel`, whose `axis` has the m: (m, v), or (v, m) for axis 1.
+    """`x` (n, m) times `kernel`, whose `axis` has size m: (m, v), or (v, m) for axis 1.
 
-    XLA on a CPU has fast products of bfloat16, but only such as leave float32: five times as fast as the others where
-    the processor has a unit for them.
+    XLA on a CPU has fast bfloat16 products, but only with float32 results: they are five times as fast as the others
+    on processors with a unit for them.
     """
     if keras.backend.backend() == "jax":
         import jax
@@ -79,7 +79,7 @@ def _cross_entropy_jax():
         return total - chosen.astype("float32"), (logits, labels, total)
 
     def backward(saved, gradient):
-        # As a comparison the label goes into the same pass as the softmax; as a scatter it would be passes of its own.
+        # A comparison with the label is part of the same pass as the softmax; a scatter would need separate passes.
         logits, labels, total = saved
         probabilities = jnp.exp(logits.astype("float32") - total[..., None])
         label = jnp.arange(logits.shape[-1]) == labels[..., None]
@@ -113,7 +113,7 @@ def _bfloat16_product_jax(axis):
 
     def backward(operands, gradient):
         x, kernel = operands
-        # Over one axis of rows XLA takes the slow product after all, over two it does not.
+        # With one row axis XLA would use the slow product, with two it does not.
         a, b = (gradient, x) if axis else (x, gradient)
         return product(gradient, kernel, ((1,), (1 - axis,))), product(a[None], b[None], ((0, 1), (0, 1)))
 

@@ -1,16 +1,16 @@
 """Fused attention kernels, where a backend has one for the case at hand.
 
-Every branch returns what the reference in `layers/attention.py` returns, to the accuracy of the dtype, or None when
-the case is not its own: the reference then serves.
+Every branch returns the result of the reference in `layers/attention.py`, up to the precision of the dtype, or None if
+it does not support the case; the reference is then used.
 
                            JAX, GPU, half precision    JAX, TPU             torch
-    full rows, causal      cuDNN                       Splash attention     its own choice of kernel
+    full rows, causal      cuDNN                       Splash attention     chosen by torch
     right padding          cuDNN, by lengths           segment ids          a mask
     packed rows, prefixes  cuDNN, a mask as bias       segment ids; -       a mask
     biases                 cuDNN                       flash attention      a mask
     local windows          blocks (`local_attention`)  Splash attention     blocks
 
-On a CPU JAX takes heads as matrices, and long rows piece by piece; TensorFlow has the reference alone.
+On a CPU, JAX computes one matrix product per head, and long rows in pieces; TensorFlow only uses the reference.
 """
 
 import keras
@@ -19,7 +19,7 @@ from .tpu_attention import tpu_attention
 
 
 def fused_attention(query, key, value, mask, bias, scale, dropout=None):
-    """Attention (b, q, h, d) by a fused kernel, or None; `dropout` is a layer or a function, which few of them know."""
+    """Attention (b, q, h, d) by a fused kernel, or None; few kernels support `dropout`, a layer or a function."""
     backend = keras.backend.backend()
     if backend == "torch":
         return _torch_attention(query, key, value, mask, bias, scale, dropout)
@@ -35,7 +35,7 @@ def fused_attention(query, key, value, mask, bias, scale, dropout=None):
 
 
 def fused_window_attention(query, key, value, mask, bias, scale):
-    """The same for local windows, by a kernel that passes over what is out of sight; None on most devices."""
+    """As `fused_attention`, for local windows, by a kernel that skips keys outside of them; None on most devices."""
     whole = query.shape[1] is not None and not isinstance(query, keras.KerasTensor)
     if keras.backend.backend() != "jax" or not whole:
         return None
@@ -43,9 +43,9 @@ def fused_window_attention(query, key, value, mask, bias, scale):
 
 
 def softmax_parts(scores):
-    """(weights, total) with softmax(scores) = weights / total; total (..., 1) is None when the weights are divided.
+    """(weights, total) with softmax(scores) = weights / total; total (..., 1) is None if the weights are normalized.
 
-    XLA divides the weighted values in the place of the weights, which are many more.
+    On JAX, callers divide the weighted values instead of the weights, which are far more.
     """
     if keras.backend.backend() != "jax":
         return keras.ops.softmax(scores, axis=-1), None
@@ -57,18 +57,18 @@ def softmax_parts(scores):
 
 
 def _torch_attention(query, key, value, mask, bias, scale, dropout):
-    """`scaled_dot_product_attention`: flash or memory-efficient attention where torch has it for the mask."""
+    """`scaled_dot_product_attention`: flash or memory-efficient attention where torch supports the mask."""
     import torch
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
         return None
-    # A layer without a seed draws from torch's own generator, as the kernels do; a CPU has none for dropout, and the
-    # layer's masks are cheaper than those of its loops.
+    # A layer without a seed draws from torch's global generator, as the kernels do. CPUs have no kernel with dropout,
+    # and the layer's masks are cheaper than those of torch's fallback.
     ours = isinstance(dropout, keras.layers.Dropout) and dropout.seed is None and query.device.type != "cpu"
     if dropout is not None and not ours:
         return None
     rate = 0.0 if dropout is None else dropout.rate
-    # Flash attention on a GPU knows order, but takes no mask.
+    # Flash attention on a GPU supports causality, but no masks.
     causal = mask is not None and bias is None and mask.only_causal() and query.shape[1] == key.shape[1]
     allowed = None if mask is None or causal else mask.dense(query.shape[1], key.shape[1])
     if bias is not None:
@@ -84,7 +84,7 @@ def _torch_attention(query, key, value, mask, bias, scale, dropout):
 def _cudnn_attention(query, key, value, mask, bias, scale):
     """cuDNN's flash attention on a GPU, in half precision.
 
-    Right padding and causality it skips; other masks become a bias (b, 1, q, k), of which it takes even sizes alone.
+    It skips right padding and future tokens; other masks become a bias (b, 1, q, k), whose sizes must be even.
     """
     import jax
     from jax import numpy as jnp
@@ -123,7 +123,7 @@ def _cudnn_attention(query, key, value, mask, bias, scale):
 
 
 def _has_flash_attention():
-    """Whether the first device is a GPU of NVIDIA's, Ampere or later."""
+    """Whether the first device is an NVIDIA GPU, Ampere or later."""
     import jax
 
     capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
@@ -131,7 +131,7 @@ def _has_flash_attention():
 
 
 def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
-    """On a CPU, as products of matrices that lie one behind the other, a head each."""
+    """On a CPU, as products of matrices that are contiguous in memory, one per head."""
     import jax
     from jax import numpy as jnp
 
@@ -150,16 +150,16 @@ def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
 
 
 PIECE = 256  # queries at a time
-LONG_ROW = 1_024  # tokens, from which on the scores of a head leave the cache of a CPU
+LONG_ROW = 1_024  # tokens; from this length on, the scores of a head do not fit into the cache of a CPU
 
 
 def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
-    """On a CPU, long rows by the head and a few queries at a time: scores stay in the cache, and are not kept."""
+    """On a CPU, long rows, one head and a few queries at a time: scores stay in the cache and are not stored."""
     import jax
     from jax import numpy as jnp
 
     batch, length, heads, _ = query.shape
-    known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # not where Keras traces symbols
+    known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # not in Keras's symbolic calls
     long = known and min(length, key.shape[1]) >= LONG_ROW
     if not long or bias is not None or jax.default_backend() != "cpu":
         return None

@@ -1,11 +1,11 @@
-"""The random state that lives in the backend and in no Keras variable: torch's own generators."""
+"""The random state that the backend keeps outside of Keras variables: that of torch's generators."""
 
 import keras
 import numpy as np
 
 
 def get_random_state():
-    """{name: uint8 array}, empty where all random state lives in Keras variables (JAX, TensorFlow)."""
+    """{name: uint8 array}, empty where all random state is in Keras variables (JAX, TensorFlow)."""
     if keras.backend.backend() != "torch":
         return {}
     import torch
@@ -17,7 +17,7 @@ def get_random_state():
 
 
 def set_random_state(states):
-    """Puts back what `get_random_state` returned; generators of devices that are not here are left out."""
+    """Restores what `get_random_state` returned; generators of missing devices are skipped."""
     if not states:
         return
     import torch

@@ -1,4 +1,4 @@
-"""Rematerialisation: what a layer computes is computed again in the backward pass instead of being kept for it."""
+"""Rematerialisation: a layer's activations are recomputed in the backward pass instead of being stored for it."""
 
 import contextlib
 import functools
@@ -7,20 +7,22 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..core.keras_adapter import all_layers, is_training
+
 STRIDE = 9_973  # between the seeds of a generator that draws more than once in a call
 
 
 def rematerialized(layer):
-    """The `call` of `layer` such that training keeps its arguments only.
+    """The `call` of `layer`, changed so that training stores only its arguments.
 
-    Keras forgets, outside a call, whether it trains and in which dtype it computes, and dropout would draw anew: so the
-    second time, too, is a call of the layer, with the seeds of the first. Gradients are those of the layer as it was.
+    Outside a call, Keras does not know whether it is training nor the compute dtype, and dropout would draw new masks.
+    The recomputation is therefore another call of the layer, with the seeds of the first. Gradients do not change.
     """
     call, inside = layer.call, []
 
     @functools.wraps(call)
     def kept_small(*args, **kwargs):
-        if inside or not layer._get_call_context().get_value("training"):
+        if inside or not is_training(layer):
             return call(*args, **kwargs)
         leaves, structure = keras.tree.flatten((args, kwargs)), []
         places = [i for i, leaf in enumerate(leaves) if _takes_gradients(leaf)]
@@ -37,7 +39,7 @@ def rematerialized(layer):
                     outputs = layer(*positional, **{**named, "training": True})
             finally:
                 inside.pop()
-            # Not every backend takes an output that is no tensor.
+            # Not every backend accepts outputs that are not tensors.
             structure[:] = [keras.tree.map_structure(lambda leaf: leaf is not None, outputs)]
             return [leaf for leaf in keras.tree.flatten(outputs) if leaf is not None]
 
@@ -48,7 +50,7 @@ def rematerialized(layer):
 
 
 def _recomputed(function, tensors):
-    """`function(*tensors)`, of which the backward pass computes again what it needs."""
+    """`function(*tensors)`, recomputed in the backward pass."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -58,14 +60,14 @@ def _recomputed(function, tensors):
 
 
 def _recomputed_on_cpu(function, tensors):
-    """On a CPU XLA sees through `jax.checkpoint`: it finds the same computation twice, and keeps the first result.
+    """As `_recomputed`, on a CPU, where XLA merges the two identical computations of `jax.checkpoint` into one.
 
-    So the second one is made from other numbers: the tensors plus 0 times the gradient, which is 0 to all but XLA.
+    The second one therefore has different inputs: the tensors plus 0 times the gradient, which XLA does not simplify.
     """
     import jax
     from jax import numpy as jnp
 
-    # Weights, which `function` reads without being given them, take gradients too.
+    # Weights, which `function` reads but does not take as arguments, need gradients, too.
     function, weights = jax.closure_convert(function, *tensors)
     several = jax.custom_vjp(lambda tensors, weights: function(*tensors, *weights))
 
@@ -85,13 +87,13 @@ def _takes_gradients(leaf):
 
 
 def _generators(layer):
-    found = [getattr(part, "seed_generator", None) for part in layer._flatten_layers()]
+    found = [getattr(part, "seed_generator", None) for part in all_layers(layer)]
     return [generator for generator in found if generator is not None]
 
 
 @contextlib.contextmanager
 def _drawn(seeds):
-    """Generators give the seeds that were drawn from them, and have no state to change."""
+    """Inside, generators return the seeds that were drawn from them before, and do not change their state."""
 
     def next_of(seed):
         draws = []

@@ -1,4 +1,4 @@
-"""Seeds for everything that draws without a seed of its own."""
+"""Seeds for all random operations without an explicit seed."""
 
 import random
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def seed_everything(seed: int):
-    """Seeds Python, numpy and the backend, hence the initial weights and the dropout of models made afterwards.
+    """Seeds Python, numpy and the backend, and so the initial weights and dropout of models created afterwards.
 
     `keras.utils.set_random_seed` does the same, but imports TensorFlow wherever it is installed.
     """

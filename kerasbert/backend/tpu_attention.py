@@ -1,7 +1,7 @@
-"""Attention on TPUs by the kernels that come with JAX: scores never leave the core, and hidden blocks cost nothing.
+"""Attention on TPUs by the kernels that come with JAX: scores never leave the core, and masked blocks cost nothing.
 
 Splash attention (full, causal and local masks) and, for biases, flash attention of `jax.experimental.pallas.ops.tpu`.
-Padding and packed rows are segment ids to both.
+Both represent padding and packed rows by segment ids.
 """
 
 import functools
@@ -15,7 +15,7 @@ BLOCKS = (512, 256, 128)  # of queries and keys at a time: the largest that divi
 
 
 def tpu_attention(query, key, value, mask, bias, scale):
-    """Attention (b, q, h, d), or None when no kernel has the case or the rows are short."""
+    """Attention (b, q, h, d), or None if no kernel supports the case or the rows are short."""
     import jax
 
     lengths = query.shape[1], key.shape[1]
@@ -47,7 +47,7 @@ def tpu_attention(query, key, value, mask, bias, scale):
 
 
 def _segment_ids(query, key, mask):
-    """int32 (b, q) and (b, k): a query attends to the keys of its own number."""
+    """int32 (b, q) and (b, k): a query attends to the keys with the same id."""
     from jax import numpy as jnp
 
     batch, length = key.shape[:2]
@@ -66,7 +66,7 @@ def _segment_ids(query, key, mask):
 
 
 def _padded(x, length, value=0, axis=1):
-    """`x` filled up to `length` along an axis."""
+    """`x` padded to `length` along an axis."""
     from jax import numpy as jnp
 
     missing = [(0, length - size if i == axis else 0) for i, size in enumerate(x.shape)]
@@ -84,7 +84,7 @@ def _splash(num_heads, lengths, mask):
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
     if mask is not None and mask.window is not None:
-        # On its right side a window that is causal, too, has nothing.
+        # A causal window has nothing on its right side.
         shown = masks.LocalMask(lengths, (mask.window, 0 if mask.causal else mask.window), offset=0)
     elif mask is not None and mask.causal:
         shown = masks.CausalMask(lengths)
@@ -111,7 +111,7 @@ def _splash(num_heads, lengths, mask):
 
 
 def _flash(lengths, mask):
-    """The same with a bias (b, h, q, k) or (1, h, q, k), which is not repeated for every row."""
+    """As `_splash`, with a bias (b, h, q, k) or (1, h, q, k), which is not repeated for every row."""
     import jax
     from jax.experimental.pallas.ops.tpu import flash_attention as kernels
 
@@ -146,7 +146,7 @@ def _flash(lengths, mask):
 
 
 def _splits_weights():
-    """Whether devices share weights, too: the kernels would gather what belongs to other devices."""
+    """Whether weights are sharded over devices: the kernels would gather the shards of other devices."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return False
@@ -157,7 +157,7 @@ def _splits_weights():
 
 
 def _on_each_device(attention, *inputs):
-    """`attention` of the rows that a device has: XLA does not divide kernels by itself."""
+    """`attention` on the rows of each device: XLA does not partition kernels automatically."""
     import jax
     from jax.sharding import PartitionSpec
 

@@ -1,4 +1,4 @@
-"""What optimizers need from a backend."""
+"""Backend-specific operations of optimizers."""
 
 import keras
 
@@ -13,9 +13,9 @@ def dense(gradients):
 
 
 def clip_torch(gradients, variables, norm):
-    """Torch gradients, with the norm of all together at most `norm`; NaN where that of the given ones is infinite.
+    """Torch gradients, clipped to a global norm of at most `norm`; NaN if the given ones have an infinite norm.
 
-    Those that the backward pass left at the variables are scaled in place, others are copied.
+    Those that the backward pass stored on the variables are scaled in place, others are copied.
     """
     import torch
 
@@ -32,20 +32,20 @@ def adam_torch(variables, gradients, means, squares, constants, rate, step, fact
     Args:
         constants: beta_1, beta_2, epsilon.
         rate: float32 ().
-        step: float32 (), 1 in the first update; None leaves out the correction of the moments' bias.
-        factors: multiply the rate of each tensor; None for 1.
+        step: float32 (), 1 in the first update; None disables the bias correction of the moments.
+        factors: for the rate of each tensor; None for 1.
     """
     import torch
 
     beta_1, beta_2, epsilon = constants
     if step is None:
-        step = torch.full_like(rate, 1e9)  # when the moments have forgotten that they were 0
+        step = torch.full_like(rate, 1e9)  # so late that the bias correction has no effect
     groups = {}
     for number, variable in enumerate(variables):
         factor = 1.0 if factors is None or factors[number] is None else factors[number]
         groups.setdefault((factor, variable.dtype, variable.device), []).append(number)
     with torch.no_grad():
-        for held in (*variables, *means, *squares):  # the kernel takes memory as it comes, and not by strides
+        for held in (*variables, *means, *squares):  # the kernel ignores strides
             if not held.is_contiguous():
                 held.data = held.contiguous()
         for (factor, dtype, device), numbers in groups.items():

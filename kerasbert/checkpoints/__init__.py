@@ -1,1 +1,1 @@
-"""Folders of weights: reading and writing them."""
+"""Reading and writing model folders."""

@@ -1,4 +1,4 @@
-"""What the JSON files of a model folder may say: types by annotations, numbers within stated limits."""
+"""Validates the JSON files of a model folder: types by annotations, numbers by fixed limits."""
 
 import dataclasses
 import typing
@@ -7,14 +7,14 @@ from ..data.text.json_files import check_types, read_json, shortened
 
 # Limits of sizes that come from a file, all far above those of published models.
 _LARGEST = {"vocabulary_size": 10_000_000, "max_length": 10_000_000}
-_MOST_LAYERS = 10_000  # and heads, groups, segments, buckets: all that begins with num_
+_MOST_LAYERS = 10_000  # and heads, groups, segments, buckets: all fields that begin with num_
 _WIDEST = 1_000_000  # and any other whole number of a config
 _MAY_BE_ZERO = {"num_segments", "num_highways", "memory_length", "convolution_width"}
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFile:
-    """What a `config.json` says beside the fields of the family."""
+    """The fields of a `config.json` besides those of the family."""
 
     model_type: str | None = None
     architectures: list[str] | None = None
@@ -24,7 +24,7 @@ class ConfigFile:
 
 @dataclasses.dataclass(frozen=True)
 class SavedModel:
-    """A `kerasbert.json`. Written as "class": the name under which Keras has registered it, without "kerasbert>"."""
+    """A `kerasbert.json`. `class_name`, stored as "class", is its registered name in Keras without "kerasbert>"."""
 
     class_name: str | None = None
     backbone_class: str | None = None
@@ -34,7 +34,7 @@ class SavedModel:
 
 @dataclasses.dataclass(frozen=True)
 class SavedArguments:
-    """Arguments of objectives, tasks and backbones, as `kerasbert.json` keeps them."""
+    """Arguments of objectives, tasks and backbones, as stored in `kerasbert.json`."""
 
     pooler: bool
     sentence_pair: bool
@@ -68,7 +68,7 @@ class SavedArguments:
 
 
 def check_config_file(stored, path):
-    """Raises a ValueError when the json of a `config.json` says something that no family reads.
+    """Raises a ValueError if the json of a `config.json` contains something that no family supports.
 
     Args:
         stored: the json.
@@ -79,13 +79,13 @@ def check_config_file(stored, path):
         quantised = stored["quantization_config"]
         method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
         raise ValueError(
-            f"kerasbert reads weights of full or half precision. Received: {path} of weights quantised by "
+            f"kerasbert reads weights of full or half precision. Received: {path} for weights quantised by "
             f"{shortened(method)}. Use the checkpoint that they were made from."
         )
     names = stored.get("id2label") or {}
     if set(names) != {str(i) for i in range(len(names))}:
         raise ValueError(
-            f"`id2label` in {path} must number its labels from 0 on. Received: {shortened(sorted(names), 200)}."
+            f"`id2label` in {path} must number its labels from 0. Received: {shortened(sorted(names), 200)}."
         )
 
 
@@ -104,7 +104,7 @@ def checked_config(cls, values, source, names=None):
     named = {field: names[field] if isinstance(names.get(field), str) else field for field in values}
     for field, value in values.items():
         if value is None and field.endswith("_id"):
-            continue  # a special token that the model goes without; a config that needs it refuses None
+            continue  # a special token that the model does not have; a config that needs it refuses None
         check_types({named[field]: value}, {named[field]: annotations[field]}, source)
         _check_size(field, named[field], value, source)
     values = {field: tuple(v) if annotations[field] is tuple else v for field, v in values.items()}
@@ -113,7 +113,7 @@ def checked_config(cls, values, source, names=None):
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
     except (TypeError, ZeroDivisionError, IndexError) as error:
-        raise ValueError(f"The fields of {source} must fit together. Received fields that do not: {error}.") from error
+        raise ValueError(f"The fields of {source} must be consistent. Received: others ({error}).") from error
 
 
 def _check_size(field, name, value, source):
@@ -147,7 +147,7 @@ def _check_size(field, name, value, source):
 
 
 def read_saved(folder):
-    """The json of a folder's `kerasbert.json`, checked; empty where there is none."""
+    """The json of a folder's `kerasbert.json`, checked; empty if there is none."""
     path = folder / "kerasbert.json"
     if not path.is_file():
         return {}
@@ -160,7 +160,7 @@ def read_saved(folder):
 
 
 def check_arguments(arguments, path):
-    """Raises a ValueError when a file gives an argument of the wrong type, or a size beyond its limit."""
+    """Raises a ValueError if a file has an argument of the wrong type, or a size beyond its limit."""
     check_types(arguments, typing.get_type_hints(SavedArguments), path)
     for name, value in arguments.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -168,10 +168,11 @@ def check_arguments(arguments, path):
             share = name in ("classifier_dropout", "label_smoothing")
             highest = 1 if share else 10_000 if name in ("labels", "answer_steps", "max_targets") else _WIDEST
             if not lowest <= value <= highest:
-                raise ValueError(f"`{name}` in {path} must be a number that models have. Received: {shortened(value)}.")
+                received = shortened(value)
+                raise ValueError(f"`{name}` in {path} must be from {lowest} to {highest:,}. Received: {received}.")
     sizes = arguments.get("features")
     for name, value in sizes.items() if isinstance(sizes, dict) else ():
         if isinstance(value, int) and not 0 <= value <= 10_000:
-            raise ValueError(f"`features` in {path} must have sizes that models have. Received: {name}={value}.")
+            raise ValueError(f"`features` in {path} must have sizes from 0 to 10,000. Received: {name}={value}.")
     for name, spec in (arguments.get("tasks") or {}).items():
         check_arguments(spec, f"{path}, task {shortened(name)}")

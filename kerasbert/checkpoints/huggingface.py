@@ -1,4 +1,4 @@
-"""Configs and weights in the Hugging Face layout, by the tables of each family's file, read both ways."""
+"""Loads and saves configs and weights in the Hugging Face layout, by the tables of each family."""
 
 import logging
 import re
@@ -25,8 +25,8 @@ _LEAVES = {
 _IGNORED = re.compile(
     r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
 )
-# Parts of tasks for which no family's layout has a place: they are stored under their paths, in a file of their own.
-_OWN_PARTS = {"answer_network", "feature_head", "tasks"}
+# Parts of tasks that are not in any family's layout: they are stored under their paths, in a separate file.
+_EXTRA_PARTS = {"answer_network", "feature_head", "tasks"}
 _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
 
 # === Configs ===
@@ -35,7 +35,7 @@ _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"
 def read_config(family, stored, source="config.json"):
     """The family's config fields from the json of a `config.json`, which `source` names in messages.
 
-    Raises: ValueError when the json asks for something the family's file does not have.
+    Raises: ValueError if the json requires something that the family does not support.
     """
     layout = family.huggingface
     stored = {**{layout.aliases[name]: value for name, value in stored.items() if name in layout.aliases}, **stored}
@@ -43,7 +43,7 @@ def read_config(family, stored, source="config.json"):
     for name, only in layout.only.items():
         if stored.get(name, only) != only:
             raise ValueError(
-                f"kerasbert has {stored.get('model_type')} with {name}={only!r} only. "
+                f"kerasbert supports {stored.get('model_type')} only with {name}={only!r}. "
                 f"Received in config.json: {name}={shortened(stored[name])}."
             )
     fields = {}
@@ -62,7 +62,7 @@ def _loaded(entry, stored, source):
         raise ValueError(f"{source}: {error}") from None
     except (TypeError, AttributeError, KeyError, IndexError) as error:
         raise ValueError(
-            f"`{entry.name}` in {source} must be what transformers writes. Received: "
+            f"`{entry.name}` in {source} must have the form that transformers writes. Received: "
             f"{shortened(stored[entry.name])} ({error})."
         ) from None
 
@@ -75,7 +75,7 @@ def config_fields(family, config):
             fields[entry.name] = entry.save(config)
         else:
             fields[entry] = getattr(config, ours)
-    # What another version of transformers reads instead.
+    # Fields that other versions of transformers read instead.
     for name, save in family.huggingface.written.items():
         fields[name] = save(config)
     return fields
@@ -91,28 +91,28 @@ def write_config(backbone, architecture, extra=()):
 
 
 def parts_of(model):
-    """The backbone of a model, or itself."""
+    """The backbone of a model; a backbone itself."""
     return getattr(model, "backbone", model)
 
 
 def named_variables(model):
-    """{path without the model's own name: variable}: `block_3/attention/query/kernel`, `masked_lm/bias`."""
+    """{path without the name of the model: variable}: `block_3/attention/query/kernel`, `masked_lm/bias`."""
     backbone = parts_of(model)
     variables = list(backbone.weights)
     known = {id(variable) for variable in variables}
     variables += [variable for variable in model.weights if id(variable) not in known]
     named = {variable.path.split("/", 1)[1]: variable for variable in variables if id(variable) in known}
-    prefix = getattr(model, "HEADS_UNDER", None)  # of several heads, each is named by the model that it is in
+    prefix = getattr(model, "HEADS_UNDER", None)  # for several heads, whose paths keep the name of their model
     for variable in variables[len(known) :]:
         named[f"{prefix}/{variable.path}" if prefix else variable.path.split("/", 1)[1]] = variable
-    passing = getattr(model, "TRAINING_ONLY", ())  # parts that no folder keeps
+    passing = getattr(model, "TRAINING_ONLY", ())  # parts that are not saved
     kept = (path for path in named if path.split("/")[0] not in passing and "/lora_kernel_" not in path)
     return {path: named[path] for path in kept}
 
 
 def stored_as(family, path):
     """(entry of the family's table, stored name) of one of our variables; (None, None) when the table lacks it."""
-    if path.split("/")[0] in _OWN_PARTS:
+    if path.split("/")[0] in _EXTRA_PARTS:
         name = f"kerasbert.{path.replace('/', '.')}"
         return Tensor(name), name
     layer, _, leaf = path.rpartition("/")
@@ -132,8 +132,8 @@ def _match(pattern, path):
 
 
 def is_head(family, path):
-    """Whether a path belongs to a head, the pooler or another optional part: those may be new, or be left over."""
-    return path.split("/")[0] in {*family.heads, "pooler", *family.huggingface.optional, *_OWN_PARTS}
+    """Whether a path belongs to a head, the pooler or another optional part: it may be missing or unused."""
+    return path.split("/")[0] in {*family.heads, "pooler", *family.huggingface.optional, *_EXTRA_PARTS}
 
 
 def to_ours(entry, array, leaf):
@@ -160,7 +160,7 @@ def to_theirs(entry, array, leaf, config):
 
 
 class StoredWeights:
-    """A folder's tensors under the names of the family's table: prefixes added, old names and ties resolved."""
+    """A folder's tensors under the names of the family's table: prefixes removed, old names and ties resolved."""
 
     def __init__(self, family, files):
         self.family = family
@@ -188,7 +188,7 @@ class StoredWeights:
         return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
     def leave_out(self, kind):
-        """Forgets the tensors of a kind of head: they are for other labels."""
+        """Ignores the tensors of a kind of head, because they are for other labels."""
         for path, entry in self.family.huggingface.names.items():
             theirs = entry if isinstance(entry, str) else entry.name
             if path.split("/")[0] == kind:
@@ -212,7 +212,7 @@ class StoredWeights:
 
 
 def implied_by(backbone):
-    """{stored name: the name it repeats, or its value} of tensors that are stored though this backbone lacks them."""
+    """{stored name: the name it duplicates, or its value}, for tensors in files that this backbone does not have."""
     implied = backbone.family.huggingface.implied
     return {} if implied is None else implied(backbone.config)
 
@@ -220,13 +220,13 @@ def implied_by(backbone):
 def load_weights(model, stored, allow_nan=False):
     """Fills a model from a `StoredWeights`.
 
-    Every backbone variable must be filled and every backbone tensor taken. Head tensors that the model has no use for
-    are one log line; heads or poolers that the file lacks are made new, with one warning.
+    Every backbone variable must be filled and every backbone tensor used. Head tensors that the model does not use
+    are logged in one line; heads or poolers that the file lacks are newly initialised, with one warning.
 
     Args:
         model: a backbone, objective or task.
         stored: the tensors.
-        allow_nan: take weights that are not finite, as those of a run that went wrong.
+        allow_nan: accept weights that are not finite, such as those of a run that diverged.
 
     Raises: ValueError that lists what does not fit.
     """
@@ -247,7 +247,7 @@ def load_weights(model, stored, allow_nan=False):
         try:
             array = to_ours(entry, array, path.rpartition("/")[2])
             shape = tuple(array.shape)
-        except (ValueError, IndexError, TypeError):  # too few axes, or not to be cut into parts
+        except (ValueError, IndexError, TypeError):  # too few axes, or not divisible into parts
             array = None
         if array is None or shape != tuple(variable.shape):
             wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {shape}")
@@ -258,39 +258,39 @@ def load_weights(model, stored, allow_nan=False):
     unused = family.huggingface.unused
     left_out = {name for name in left if unused is not None and unused(parts_of(model).config, name)}
     unknown = [name for name in left if name not in left_out and not _belongs_to_head(stored, name)]
-    problems = [f"  wrong shape: {line}" for line in wrong] + [f"  no weights: {line}" for line in unfit]
+    problems = [f"  wrong shape: {line}" for line in wrong] + [f"  not usable: {line}" for line in unfit]
     problems += [f"  not in the file: {name} ({path})" for path, name, _ in missing]
-    problems += [f"  not taken by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
+    problems += [f"  not used by {type(parts_of(model)).__name__}: {stored.names[name]}" for name in unknown]
     if model is not parts_of(model) and not new:
-        problems += [f"  untied: {name} differs from what this head shares it with" for name in stored.untied]
-    problems += [f"  not what this config implies: {line}" for line in _not_implied(stored, implied)]
+        problems += [f"  untied: {name} differs from the tensor that this head shares" for name in stored.untied]
+    problems += [f"  contradicts the config: {line}" for line in _not_implied(stored, implied)]
     for head, (name, why) in family.huggingface.refused.items():
         if name in stored and any(path.startswith(f"{head}/") for path, _, _ in new):
             problems.append(f"  not for this head: {stored.names[name]}; {why}")
     if problems:
         raise ValueError(
-            f"The weights in {stored.files.folder} must be those of this model. Received:\n" + "\n".join(problems)
+            f"The weights in {stored.files.folder} must match this model. Received:\n" + "\n".join(problems)
         )
     if new:
         _make_new(model, [(path, variable) for path, _, variable in new], stored)
     if len(left) > len(unknown):
         names = [stored.names[name] for name in left]
-        log.info("%s holds weights that %s has no use for: %s", stored.files.folder, type(model).__name__, names)
+        log.info("%s contains weights that %s does not use: %s", stored.files.folder, type(model).__name__, names)
 
 
 def _not_implied(stored, implied):
-    """Lines on the implied tensors of a file that differ from what they should be."""
+    """Yields a line for each implied tensor of a file that differs from its implied value."""
     for name, source in implied.items():
         repeats = isinstance(source, str)
         if name not in stored or (repeats and source not in stored):
             continue
         if not np.array_equal(stored.read(name), stored.read(source) if repeats else source):
-            yield f"{stored.names[name]} must " + (f"repeat {source}" if repeats else "be the identity")
+            yield f"{stored.names[name]} must " + (f"be equal to {source}" if repeats else "be the identity")
 
 
 def _belongs_to_head(stored, name):
-    """Whether a stored name is a head's or the pooler's by the family's table, or lies outside the backbone."""
-    if name.startswith(tuple(f"kerasbert.{part}." for part in _OWN_PARTS)):
+    """Whether a stored name belongs to a head or the pooler in the family's table, or is outside the backbone."""
+    if name.startswith(tuple(f"kerasbert.{part}." for part in _EXTRA_PARTS)):
         return True
     for ours, entry in stored.family.huggingface.names.items():
         theirs = entry if isinstance(entry, str) else entry.name
@@ -303,17 +303,17 @@ def _make_new(model, variables, stored):
     initializer = parts_of(model).config.kernel_initializer()
     for path, variable in variables:
         if path.endswith("/kernel") and not np.any(keras.ops.convert_to_numpy(variable)):
-            # A pooler was made inside `zero_weights`; a head has the initial values that its family gives it.
+            # A pooler was created inside `zero_weights`; a head already has the initial values of its family.
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
     warnings.warn(
-        f"{stored.files.folder} has no weights for {', '.join(layers)}: made new, to be trained before use.",
+        f"{stored.files.folder} has no weights for {', '.join(layers)}: newly initialised, train before use.",
         stacklevel=5,
     )
 
 
 def export_weights(model):
-    """{stored name: numpy} of a model, as transformers saves it: tied tables left out, the prefix where a head is."""
+    """{stored name: numpy} of a model, as transformers saves it: without tied tables, prefixed if there is a head."""
     backbone = parts_of(model)
     family, layout = backbone.family, backbone.family.huggingface
     bare = model is backbone or type(model).__name__ in layout.bare
@@ -326,7 +326,7 @@ def export_weights(model):
         entry, name = stored_as(family, path)
         if name is None:
             raise ValueError(f"The layout of {type(backbone).__name__} has no name for {path}.")
-        name = name if path.split("/")[0] in {*family.heads, *_OWN_PARTS} else prefix + name
+        name = name if path.split("/")[0] in {*family.heads, *_EXTRA_PARTS} else prefix + name
         array = keras.ops.convert_to_numpy(merged.get(id(variable), variable))
         array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):

@@ -1,7 +1,7 @@
 """Presets of KerasHub, read without it: `config.json`, `model.weights.h5` and the vocabulary in `assets/tokenizer`.
 
 A preset holds a backbone. It is translated into the Hugging Face layout of its family, whose reader does the rest.
-`data/tokenizer_files.py` reads the vocabulary.
+`data/tokenizers/files.py` reads the vocabulary.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ from .fields import checked_config
 
 WEIGHTS = "model.weights.h5"
 
-# === What KerasHub calls things ===
+# === Names in KerasHub ===
 
-# Field of our config -> argument of a KerasHub backbone. What it fixes is beside each family.
+# Field of our config -> argument of a KerasHub backbone. Fields that KerasHub fixes are in `PRESETS`.
 _FIELDS = {
     "vocabulary_size": "vocabulary_size",
     "num_layers": "num_layers",
@@ -30,7 +30,7 @@ _FIELDS = {
 }
 _SEGMENTS = {**_FIELDS, "num_segments": "num_segments"}
 
-# Layer of ours -> layer in the file, which numbers layers of a class in their order: none, _1, _2...
+# Our layer -> layer in the file, which numbers the layers of a class in order: no suffix, _1, _2...
 _EMBEDDINGS = {
     "token_embedding": "reversible_embedding",
     "position_embedding": "position_embedding",
@@ -77,15 +77,15 @@ def _numbered(name, number):
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """One class of KerasHub.
+    """How to read one class of KerasHub.
 
     Args:
         model_type: of our family.
-        fields: our config field -> its argument.
-        fixed: config fields that it has no argument for.
-        embeddings: our layer -> its layer, for those below the blocks.
+        fields: our config field -> KerasHub's argument.
+        fixed: config fields for which KerasHub has no argument.
+        embeddings: our layer -> KerasHub's layer, for layers below the blocks.
         dense: our dense layers outside the blocks, in the order of the file; None for one that we do not have.
-        blocks: config -> pairs of our layer and its layer.
+        blocks: config -> pairs of our layer and KerasHub's layer.
     """
 
     model_type: str
@@ -137,7 +137,7 @@ PRESETS = {
 
 
 def is_preset(stored):
-    """Whether the json of a `config.json` is KerasHub's, or KerasNLP's, as it was called."""
+    """Whether the json of a `config.json` is from KerasHub, or from KerasNLP, its former name."""
     return str(stored.get("registered_name")).partition(">")[0] in ("keras_hub", "keras_nlp")
 
 
@@ -173,7 +173,7 @@ def _config(preset, given, path):
 
 
 class PresetFiles:
-    """The tensors of a preset under their Hugging Face names; as `TensorFiles`, each is read when asked for.
+    """The tensors of a preset under their Hugging Face names; like those of `TensorFiles`, each is read on demand.
 
     Args:
         folder: of the preset.
@@ -190,21 +190,21 @@ class PresetFiles:
         self.family = FAMILIES[preset.model_type].family
         self.config = _config(preset, stored["config"], folder / "config.json")
         if not (folder / WEIGHTS).exists():
-            raise FileNotFoundError(f"A KerasHub preset holds {WEIGHTS}. Received: {folder} without it.")
+            raise FileNotFoundError(f"A KerasHub preset must contain {WEIGHTS}. Received: {folder} without it.")
         try:
             file = h5py.File(folder / WEIGHTS)
         except OSError as error:
-            raise ValueError(f"{folder / WEIGHTS} is not a whole HDF5 file ({error}). Copy it again.") from None
+            raise ValueError(f"{folder / WEIGHTS} is not a complete HDF5 file ({error}). Copy it again.") from None
         self.root = file["layers"] if "layers" in file else file["_layer_checkpoint_dependencies"]
         self._read = {}
         for ours, theirs in preset.layers(self.config).items():
             if f"{theirs}/vars" not in self.root:
                 raise ValueError(f"{folder / WEIGHTS} must hold layers/{theirs} (our {ours}). It does not.")
             self._add(ours, self.root[theirs]["vars"])
-        self._add_what_roberta_lacks()
+        self._add_segment()
 
     def _dataset(self, variables, number, layer):
-        """A variable's numbers: floating-point, and in this very file, uncompressed."""
+        """The values of a variable, which must be floating-point, uncompressed, and stored in this file."""
         import h5py
 
         link, found = variables.get(str(number), getlink=True), variables.get(str(number))
@@ -223,8 +223,8 @@ class PresetFiles:
             entry, name = huggingface.stored_as(self.family, f"{layer}/{leaf}")
             self._read[name] = (entry, leaf, self._dataset(variables, number, layer), layer)
 
-    def _add_what_roberta_lacks(self):
-        """RoBERTa's files count positions from behind the padding id, and have one segment; KerasHub has neither."""
+    def _add_segment(self):
+        """Adds the single segment of RoBERTa's files, which KerasHub does not have."""
         entry, name = huggingface.stored_as(self.family, "segment_embedding/embeddings")
         if name is not None and name not in self._read:
             zeros = np.zeros((self.config.num_segments, self.config.hidden_dim), "float32")
@@ -240,14 +240,15 @@ class PresetFiles:
     def read(self, name):
         entry, leaf, source, layer = self._read[name]
         array = np.asarray(source, "float32")
-        if leaf == "kernel" and array.ndim == 3:  # heads of their own: (m, h, d), and (h, d, m) on the way out
+        if leaf == "kernel" and array.ndim == 3:  # separate heads: (m, h, d), or (h, d, m) in the output projection
             first = array.shape[0] if not layer.endswith("project") else array.shape[0] * array.shape[1]
             array = array.reshape(first, -1)
         elif leaf == "bias":
             array = array.reshape(-1)
         elif layer == "position_embedding":
-            behind = getattr(self.config, "max_length", len(array)) + self._first_position() - len(array)
-            array = np.pad(array, ((behind, 0), (0, 0)))
+            # RoBERTa's files count positions from after the padding id, KerasHub from 0.
+            missing = getattr(self.config, "max_length", len(array)) + self._first_position() - len(array)
+            array = np.pad(array, ((missing, 0), (0, 0)))
         return huggingface.to_theirs(entry, array, leaf, self.config)
 
     def _first_position(self):

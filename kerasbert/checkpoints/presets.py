@@ -1,7 +1,7 @@
 """Loading and saving model folders.
 
 A folder holds `config.json` and `model.safetensors` in the Hugging Face layout of its family, the tokenizer's files,
-and `kerasbert.json` for what the layout cannot say.
+and `kerasbert.json` for what the layout cannot express.
 """
 
 import contextlib
@@ -12,7 +12,8 @@ from pathlib import Path
 import keras
 
 from ..core.family import FAMILIES, find_size, size_names
-from ..core.initializers import leaving_nothing_behind, zero_weights
+from ..core.initializers import zero_weights
+from ..core.keras_adapter import forgetting_failed_variables
 from ..core.registration import Deferred
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -36,7 +37,7 @@ def find_folder(path, revision=None, token=None):
         return Path(snapshot_download(str(path)[5:], revision=revision, token=token, allow_patterns=patterns))
     if not Path(path).is_dir():
         if Path(path).name != str(path):
-            hub = f". A model of the hub is hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
+            hub = f". For a model on the hub, use hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
             raise FileNotFoundError(f"There is no folder {path}{hub}")
         raise FileNotFoundError(
             f"A preset is a folder, hf://org/name, or a size ({', '.join(size_names())}). Received: {str(path)!r}, "
@@ -46,7 +47,7 @@ def find_folder(path, revision=None, token=None):
 
 
 def _find_model(cls, path, revision, token):
-    """As `find_folder`; of a folder with a generator and a discriminator, the discriminator's."""
+    """As `find_folder`; for a folder with a generator and a discriminator, that of the discriminator."""
     folder = find_folder(path, revision, token)
     if (_saved(folder).get("class") or _class_by_files(folder)) != "ReplacedTokenDetection":
         return folder
@@ -59,10 +60,10 @@ def _find_model(cls, path, revision, token):
 
 
 def _opened(folder):
-    """(the json of `config.json` in the Hugging Face layout, what opens the weights), of a KerasHub preset as well."""
+    """(json of `config.json` in the Hugging Face layout, function that opens the weights), also for KerasHub."""
     path = folder / "config.json"
     if not path.is_file():
-        raise FileNotFoundError(f"A model folder holds config.json. Received: {folder} without it.")
+        raise FileNotFoundError(f"A model folder must contain config.json. Received: {folder} without it.")
     stored = read_json(path)
     if keras_hub.is_preset(stored):
         return keras_hub.as_huggingface(stored, path), lambda: keras_hub.PresetFiles(folder, stored)
@@ -76,7 +77,7 @@ def _family_class(cls, stored, folder):
         raise ValueError(
             f"`model_type` of {folder / 'config.json'} must be one of {', '.join(sorted(FAMILIES))}. "
             f"Received: {shortened(model_type)}."
-            + (" The first configs have none: write it into the file." if model_type is None else "")
+            + (" Early configs do not have it: add it to the file." if model_type is None else "")
         )
     found = FAMILIES[model_type]
     if _is_any_family(cls):
@@ -95,7 +96,7 @@ def _is_any_family(cls):
 
 
 def _saved_class(folder, found):
-    """The class of the backbone that was saved, where that is a subclass of its family's."""
+    """The class of the backbone that was saved, which may be a subclass of its family's class."""
     name = _saved(folder).get("backbone_class")
     return found if name is None else _class_named(name, folder, found)
 
@@ -103,7 +104,7 @@ def _saved_class(folder, found):
 # === Loading ===
 
 
-@leaving_nothing_behind()
+@forgetting_failed_variables()
 def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
     """See `Backbone.from_preset`."""
     sized = _sized(path)
@@ -122,10 +123,10 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         return family(family.family.config(**{**size, **fields}), dtype=dtype, **arguments)
     folder = _find_model(cls, path, revision, token)
     stored, open_files = _opened(folder)
-    if stored.get("model_type") is None:  # as in the first configs: the class must say it
+    if stored.get("model_type") is None:  # as in early configs: the class determines it
         stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
     family = _family_class(cls, stored, folder)
-    arguments, fields = _split(family, {**_own_arguments(family, folder), **overrides})
+    arguments, fields = _split(family, {**_saved_arguments(family, folder), **overrides})
     weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
     config = _config(family, stored, fields, weights, folder)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
@@ -135,36 +136,36 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
     return backbone
 
 
-@leaving_nothing_behind()
+@forgetting_failed_variables()
 def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
     """See `Trainable.from_preset`."""
     if _sized(path) is not None:
-        own, rest = _own_and_rest(cls, overrides)
+        settings, rest = _split_settings(cls, overrides)
         family = _sized(path)[0]
         needed = _needed_fields(cls, family)
         if _takes_pooler(family):
-            needed = {**needed, "pooler": cls.needs_pooler(family.family, own)}
-        return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **own)
-    own, rest = _own_and_rest(cls, overrides)
-    folder, own = cls.open_folder(_find_model(cls, path, revision, token), own)
+            needed = {**needed, "pooler": cls.needs_pooler(family.family, settings)}
+        return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **settings)
+    settings, rest = _split_settings(cls, overrides)
+    folder, settings = cls.open_folder(_find_model(cls, path, revision, token), settings)
     stored, open_files = _opened(folder)
     family = _family_class(None, stored, folder)
-    saved, renewed = _saved(folder), cls.head_to_renew(stored, own)
+    saved, renewed = _saved(folder), cls.head_to_renew(stored, settings)
     if saved.get("class") == keras.saving.get_registered_name(cls).removeprefix("kerasbert>"):
         arguments = saved.get("arguments") or {}
-        unknown = sorted(_own_and_rest(cls, arguments)[1])
+        unknown = sorted(_split_settings(cls, arguments)[1])
         if unknown:
             raise ValueError(
                 f"`arguments` in {folder / 'kerasbert.json'} must be those of {cls.__name__}. Received: "
                 f"{shortened(unknown)}. Was it written by another version of kerasbert?"
             )
-        own = {**arguments, **own}
-    own = cls.arguments_from_config(stored, own)
-    if "tokenizer" not in own:
-        own["tokenizer"] = load_tokenizer(folder)
-    rest = {**_own_arguments(family, folder), **_needed_fields(cls, family), **rest}
+        settings = {**arguments, **settings}
+    settings = cls.arguments_from_config(stored, settings)
+    if "tokenizer" not in settings:
+        settings["tokenizer"] = load_tokenizer(folder)
+    rest = {**_saved_arguments(family, folder), **_needed_fields(cls, family), **rest}
     if _takes_pooler(family) and "pooler" not in overrides:
-        rest["pooler"] = cls.needs_pooler(family.family, own)
+        rest["pooler"] = cls.needs_pooler(family.family, settings)
     arguments, fields = _split(family, rest)
     weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
     if weights is not None and renewed is not None:
@@ -172,17 +173,17 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     config = _config(family, stored, fields, weights, folder)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **arguments)
-    model = cls(backbone, **own)
+    model = cls(backbone, **settings)
     if load_weights:
         huggingface.load_weights(model, weights, allow_nan)
     return model
 
 
 def load(path, **arguments):
-    """The model in a folder, of whatever class the folder says it is.
+    """Loads the model in a folder, whose files determine its class.
 
     `kerasbert.json` names the class; without it, `architectures` of `config.json` does. A folder with `modules.json`
-    is one of sentence-transformers, one with `generator/` and `discriminator/` holds a `ReplacedTokenDetection`.
+    is from sentence-transformers; one with `generator/` and `discriminator/` holds a `ReplacedTokenDetection`.
     """
     folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
     name = _saved(folder).get("class") or _class_by_files(folder)
@@ -191,7 +192,7 @@ def load(path, **arguments):
         family = _family_class(None, stored, folder)
         architecture = (stored.get("architectures") or [None])[0]
         classes = family.family.huggingface.of_type("classes", stored["model_type"])
-        names = {theirs: ours for ours, theirs in classes.items()}  # of several, the last
+        names = {theirs: ours for ours, theirs in classes.items()}  # if several share it, the last
         name = names.get(architecture, "Backbone")
         name, _, options = name.partition(" with ")
         if options and name != "Backbone":
@@ -202,9 +203,9 @@ def load(path, **arguments):
 
 
 def _class_named(name, folder, base=None):
-    """The class that Keras has registered under a name; "kerasbert>" may be left out.
+    """The class that is registered with Keras under a name; "kerasbert>" may be left out.
 
-    A `base` is a backbone that it must be a subclass of; without one, it must be an objective or a task.
+    It must be a subclass of `base`, a backbone; without `base`, it must be an objective or a task.
     """
     cls = keras.saving.get_registered_object(name if ">" in name else f"kerasbert>{name}")
     if isinstance(cls, Deferred):
@@ -214,10 +215,10 @@ def _class_named(name, folder, base=None):
     else:
         fits = isinstance(cls, type) and issubclass(cls, base)
     if not fits:
-        what = "objective or task" if base is None else f"subclass of {base.__name__}"
+        what = "an objective or task" if base is None else f"a subclass of {base.__name__}"
         raise ValueError(
-            f"{folder} says that it holds a {shortened(name)}, which is no {what} of this version of kerasbert. "
-            "If it is one of yours, import it first, so that Keras knows it."
+            f"{folder} must contain {what} that is registered with Keras. Received: {shortened(name)}. "
+            "If it is your class, import it first; other versions of kerasbert may have other classes."
         )
     return cls
 
@@ -245,30 +246,30 @@ def _takes_pooler(family):
     return "pooler" in inspect.signature(family.__init__).parameters
 
 
-def _own_arguments(family, folder):
-    """Constructor arguments of a backbone that its folder remembers."""
+def _saved_arguments(family, folder):
+    """Constructor arguments of a backbone that are stored in its folder."""
     saved = _saved(folder).get("backbone") or {}
     return {name: value for name, value in saved.items() if name in inspect.signature(family.__init__).parameters}
 
 
-def _own_and_rest(cls, overrides):
+def _split_settings(cls, overrides):
     names = set(inspect.signature(cls.__init__).parameters) - {"self", "backbone", "kwargs"}
-    own = {name: value for name, value in overrides.items() if name in names}
-    return own, {name: value for name, value in overrides.items() if name not in names}
+    settings = {name: value for name, value in overrides.items() if name in names}
+    return settings, {name: value for name, value in overrides.items() if name not in names}
 
 
 def _split(family, overrides):
     """Overrides as (arguments of the class, fields of its config)."""
-    own = set(inspect.signature(family.__init__).parameters) - {"self", "config", "kwargs"} | {"name"}
+    settings = set(inspect.signature(family.__init__).parameters) - {"self", "config", "kwargs"} | {"name"}
     fields = set(family.family.config.__dataclass_fields__)
-    unknown = set(overrides) - own - fields
+    unknown = set(overrides) - settings - fields
     if unknown:
         raise ValueError(
-            f"Overrides must be arguments of {family.__name__} ({', '.join(sorted(own))}) or fields of its config "
+            f"Overrides must be arguments of {family.__name__} ({', '.join(sorted(settings))}) or fields of its config "
             f"({', '.join(sorted(fields))}). Received: {', '.join(sorted(unknown))}."
         )
     return (
-        {name: value for name, value in overrides.items() if name in own},
+        {name: value for name, value in overrides.items() if name in settings},
         {name: value for name, value in overrides.items() if name in fields},
     )
 
@@ -279,11 +280,11 @@ def _needed_fields(cls, family):
 
 
 def _config(family, stored, fields, weights, folder):
-    """The config of a folder: what its json says, what its tensors say (None: not asked), and fields given."""
+    """The config of a folder, from its json, its tensors (unless `weights` is None), and the given `fields`."""
     record, path = family.family, folder / "config.json"
-    told = record.huggingface.fields
-    told = {} if told is None or weights is None else told(weights)
-    values = {**huggingface.read_config(record, stored, path), **told, **fields}
+    inferred = record.huggingface.fields
+    inferred = {} if inferred is None or weights is None else inferred(weights)
+    values = {**huggingface.read_config(record, stored, path), **inferred, **fields}
     config = checked_config(record.config, values, path, record.huggingface.config)
     if weights is not None:
         check_sizes(config, weights)
@@ -294,7 +295,7 @@ def _config(family, stored, fields, weights, folder):
 
 
 def save(model, path, max_shard_size=MAX_SHARD_SIZE):
-    """Writes a model folder; files of the same names are replaced, each at once, others are left alone."""
+    """Writes a model folder; files of the same names are replaced atomically, others are left unchanged."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     backbone = huggingface.parts_of(model)

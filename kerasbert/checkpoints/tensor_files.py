@@ -1,4 +1,4 @@
-"""Named tensors in a folder, whatever files they lie in."""
+"""Named tensors in a folder, in all supported file formats."""
 
 import json
 import math
@@ -13,20 +13,20 @@ from .torch_files import TorchFile
 
 WEIGHTS = "model.safetensors"
 TORCH_WEIGHTS = "pytorch_model.bin"
-OWN_WEIGHTS = "kerasbert.safetensors"  # tensors named "kerasbert. ...", for which transformers has no place
+EXTRA_WEIGHTS = "kerasbert.safetensors"  # tensors named "kerasbert. ...", which transformers does not know
 MAX_SHARD_SIZE = 5_000_000_000  # bytes
 
 # === Reading ===
 
 
 class TensorFiles:
-    """The tensors of a model folder by name; each is read when asked for.
+    """The tensors of a model folder by name; each is read on demand.
 
     Looks for `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards, in this order;
     `kerasbert.safetensors` may add to them.
 
     Args:
-        folder: of a model.
+        folder: a model folder.
 
     Raises: FileNotFoundError when there is no weight file, or a shard is missing; ValueError when one is damaged.
     """
@@ -34,9 +34,9 @@ class TensorFiles:
     def __init__(self, folder):
         self.folder = Path(folder)
         self._find()
-        if (self.folder / OWN_WEIGHTS).exists():
-            self._files[OWN_WEIGHTS] = _open(self.folder / OWN_WEIGHTS)
-            self.where = {**self.where, **dict.fromkeys(self._files[OWN_WEIGHTS].keys(), OWN_WEIGHTS)}
+        if (self.folder / EXTRA_WEIGHTS).exists():
+            self._files[EXTRA_WEIGHTS] = _open(self.folder / EXTRA_WEIGHTS)
+            self.where = {**self.where, **dict.fromkeys(self._files[EXTRA_WEIGHTS].keys(), EXTRA_WEIGHTS)}
 
     def _find(self):
         for name in (WEIGHTS, TORCH_WEIGHTS):
@@ -50,7 +50,7 @@ class TensorFiles:
                 return
         there = sorted(entry.name for entry in self.folder.iterdir()) if self.folder.is_dir() else "no such folder"
         raise FileNotFoundError(
-            f"A model folder holds {WEIGHTS} or {TORCH_WEIGHTS}, or one of their indices and its shards. "
+            f"A model folder must contain {WEIGHTS} or {TORCH_WEIGHTS}, or an index of one of them with its shards. "
             f"Received: {self.folder} with {there}."
         )
 
@@ -66,7 +66,7 @@ class TensorFiles:
         missing = sorted({shard for shard in self.where.values() if not (index.parent / shard).is_file()})
         if missing:
             raise FileNotFoundError(
-                f"{index.name} names shards that are not there: {', '.join(missing)}. Copy them into {self.folder}."
+                f"{index.name} names shards that do not exist: {', '.join(missing)}. Copy them into {self.folder}."
             )
         self._files = {shard: _open(index.parent / shard) for shard in sorted(set(self.where.values()))}
         keys = {shard: set(file.keys()) for shard, file in self._files.items()}
@@ -81,12 +81,12 @@ class TensorFiles:
         return self.where.keys()
 
     def shape(self, name):
-        """The shape of a tensor, which is not read."""
+        """The shape of a tensor, without reading it."""
         return self._files[self.where[name]].shape(name)
 
     @property
     def num_elements(self):
-        """How many numbers there are in all tensors together."""
+        """The total number of elements in all tensors."""
         return sum(math.prod(self.shape(name)) for name in self.keys())
 
     def read(self, name):
@@ -106,7 +106,7 @@ class _SafetensorsFile:
             self._file = safetensors.safe_open(path, framework="numpy")
         except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ValueError(
-                f"{path} is not a whole safetensors file ({error}). Received: {path.stat().st_size} bytes. "
+                f"{path} is not a complete safetensors file ({error}). Received: {path.stat().st_size} bytes. "
                 "Copy or download it again."
             ) from None
 
@@ -121,17 +121,17 @@ class _SafetensorsFile:
             return self._file.get_tensor(name)
         except MemoryError:
             raise
-        except Exception as error:  # of a type that numpy lacks
+        except Exception as error:  # the tensor has a dtype that numpy lacks
             dtype = self._file.get_slice(name).get_dtype()
             raise ValueError(
-                f"{self.path} must hold tensors of types that numpy has. Received: {shortened(name)} of type {dtype} "
+                f"{self.path} must contain dtypes that numpy supports. Received: {shortened(name)} of dtype {dtype} "
                 f"({error})."
             ) from None
 
 
 def _open(path):
     if not path.is_file():
-        raise ValueError(f"Weights must be files. Received: {path}, which is none.")
+        raise ValueError(f"Weights must be files. Received: {path}, which is not a file.")
     file = TorchFile(path) if path.suffix == ".bin" else _SafetensorsFile(path)
     unnamed = sorted(name for name in file.keys() if not name.strip())
     if unnamed:
@@ -162,22 +162,22 @@ def write_json(path, value):
 
 
 def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
-    """Writes `model.safetensors`; above a size, shards and their index. Weights that lay there before are removed.
+    """Writes `model.safetensors`, or shards and their index above a size. Previous weights are removed.
 
     Tensors whose name begins with "kerasbert." go to `kerasbert.safetensors`.
 
     Args:
         folder: of the model.
         tensors: {name: numpy}.
-        max_shard_size: bytes, or a str such as "5GB"; a larger tensor gets a shard of its own.
+        max_shard_size: bytes, or a str such as "5GB"; a larger tensor gets a separate shard.
     """
     folder = Path(folder)
-    own = {name: array for name, array in tensors.items() if name.startswith("kerasbert.")}
-    tensors = {name: array for name, array in tensors.items() if name not in own}
-    if own:
-        write_atomically(folder / OWN_WEIGHTS, lambda path: _write_safetensors(path, own))
+    extras = {name: array for name, array in tensors.items() if name.startswith("kerasbert.")}
+    tensors = {name: array for name, array in tensors.items() if name not in extras}
+    if extras:
+        write_atomically(folder / EXTRA_WEIGHTS, lambda path: _write_safetensors(path, extras))
     else:
-        (folder / OWN_WEIGHTS).unlink(missing_ok=True)
+        (folder / EXTRA_WEIGHTS).unlink(missing_ok=True)
     shards = _shards(tensors, _bytes(max_shard_size))
     names = [WEIGHTS]
     if len(shards) > 1:
@@ -197,7 +197,7 @@ def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
 
 
 def _shards(tensors, limit):
-    """The tensors in order, cut where the next would take a shard over the limit."""
+    """The tensors in order, split where the next one would exceed the limit of a shard."""
     shards, size = [{}], 0
     for name, array in tensors.items():
         if shards[-1] and size + array.nbytes > limit:
@@ -218,7 +218,7 @@ def _bytes(size):
 
 
 def _write_safetensors(path, tensors):
-    """One tensor after another, so that no second copy of the model is made; the metadata is what transformers 4 wants.
+    """Writes one tensor after another, to avoid a second copy of the model. transformers 4 needs the metadata.
 
     The format: length of the header as 8 bytes, header (json), data.
     """

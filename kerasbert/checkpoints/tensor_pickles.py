@@ -1,9 +1,9 @@
 """Pickles that describe tensors, interpreted without torch and without pickle.
 
-A pickle is a program. Here the instructions that tensors need are interpreted one by one, and there are no others:
-they build dicts, lists, tuples, strings, numbers, and immutable records of storages and tensors. Names of classes and
-functions are looked up in a list and are never called themselves; any other name is refused. Whatever
-`torch.load(weights_only=True)` refuses is refused here, too.
+A pickle is a program. Only the instructions that tensors need are interpreted here: they build dicts, lists, tuples,
+strings, numbers, and immutable records of storages and tensors. Names of classes and functions are looked up in a list,
+and the classes and functions are never called; any other name is refused. Whatever `torch.load(weights_only=True)`
+refuses is refused here, too.
 """
 
 import math
@@ -34,11 +34,11 @@ _FUNCTIONS = {
     ("torch._utils", "_rebuild_parameter"),
 }
 _MAX_RANK = 32
-_MAX_INSTRUCTIONS = 400_000  # of a pickle; a tensor takes about 40
+_MAX_INSTRUCTIONS = 400_000  # per pickle; a tensor takes about 40
 
 
 class RefusedPickle(ValueError):
-    """A pickle asked for something that is no tensor constructor."""
+    """A pickle refers to something that is not a tensor constructor."""
 
 
 class _Name(NamedTuple):
@@ -49,7 +49,7 @@ class _Name(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """A run of numbers in the file."""
+    """A contiguous array of numbers in the file."""
 
     key: str
     dtype: str
@@ -61,13 +61,13 @@ class Storage(NamedTuple):
 
 
 class StateDict(dict):
-    """An OrderedDict of the pickle: torch gives it attributes, which are left out."""
+    """An OrderedDict of the pickle, without the attributes that torch adds to it."""
 
     __slots__ = ()
 
 
 class View(NamedTuple):
-    """A tensor: which numbers of a storage, in elements. It lies inside the storage, and repeats none of it."""
+    """A tensor, as a view of a storage in elements. It is inside the storage, and no larger."""
 
     storage: Storage
     offset: int
@@ -86,7 +86,7 @@ def _view(storage, offset, shape, strides, requires_grad=False, hooks=None, meta
     """The record of a tensor, from the arguments of torch's `_rebuild_tensor_v2`."""
     counts = type(shape) is tuple and type(strides) is tuple and all(map(_is_count, (offset, *shape, *strides)))
     if type(storage) is not Storage or not counts or len(shape) != len(strides) or len(shape) > _MAX_RANK:
-        raise ValueError("a tensor whose storage, shape or strides are none")
+        raise ValueError("a tensor whose storage, shape or strides are invalid")
     if type(requires_grad) is not bool or (requires_grad and storage.dtype[:2] not in ("<f", "bf")) or metadata:
         raise ValueError("a tensor with settings that no weight has")
     size, last = math.prod(shape), offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
@@ -103,7 +103,7 @@ class PickleMachine:
     """Runs the instructions of one pickle.
 
     Args:
-        file: has the place to read from; it stays behind the pickle.
+        file: is read from its current position, and left at the end of the pickle.
         path: of the file, for messages.
         storages: {key: Storage}, to which those of this pickle are added.
     """
@@ -124,7 +124,7 @@ class PickleMachine:
                 protocol = argument
             elif name == "STOP":
                 if protocol > 2:
-                    raise ValueError(f"pickle protocol {protocol}; torch.save writes 2 unless told otherwise")
+                    raise ValueError(f"pickle protocol {protocol}; torch.save writes 2 by default")
                 return self.stack.pop()
             elif name in _VALUES:
                 self.stack.append(_VALUES[name])
@@ -166,13 +166,13 @@ class PickleMachine:
             if "qtensor" in str(name) or re.fullmatch(r"QU?Int\w+Storage", str(name)):
                 quantised = " These are quantised weights, which kerasbert does not read."
             raise RefusedPickle(
-                f"A weight file may hold tensors and nothing else. Received: {self.path}, whose pickle asks for "
-                f"{module}.{name}, which was refused: running it could do anything.{quantised} "
+                f"A weight file may contain only tensors. Received: {self.path}, whose pickle asks for "
+                f"{module}.{name}, which was refused: it could run arbitrary code.{quantised} "
                 "Get the weights as safetensors."
             )
         return found
 
-    # The instructions, by what they do to the stack.
+    # The instructions, named by their effect on the stack.
 
     def mark(self):
         self.outer.append(self.stack)
@@ -191,20 +191,20 @@ class PickleMachine:
     def append(self, items=None):
         items = self._pop(1) if items is None else items
         if type(self.stack[-1]) is not list:
-            raise ValueError("an item for something that is no list")
+            raise ValueError("an item for something that is not a list")
         self.stack[-1].extend(items)
 
     def set_items(self, items=None):
         items = self._pop(2) if items is None else items
         if not isinstance(self.stack[-1], dict) or len(items) % 2 or not all(type(key) is str for key in items[::2]):
-            raise ValueError("items for something that is no dict by names")
+            raise ValueError("items for something that is not a dict with str keys")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def build(self):
-        """A state dict brings the versions of its modules along, which say nothing of tensors; nothing else has any."""
+        """Drops the attributes of a state dict (versions of its modules); no other object may have attributes."""
         (state,) = self._pop(1)
         if type(self.stack[-1]) is not StateDict or type(state) not in (dict, StateDict):
-            raise ValueError("attributes for something that has none")
+            raise ValueError("attributes for something other than a state dict")
 
     def load_storage(self):
         (identifier,) = self._pop(1)
@@ -222,7 +222,7 @@ class PickleMachine:
     def reduce(self):
         function, arguments = self._pop(2)
         if type(function) is not _Name or type(arguments) is not tuple:
-            raise ValueError("a call of something that is no function")
+            raise ValueError("a call of something that is not a function")
         counts, call = _CALLS.get(function.name, ((), None))
         if len(arguments) not in counts:
             raise ValueError(f"{function.name} with {len(arguments)} arguments")
@@ -240,14 +240,14 @@ class PickleMachine:
 
     def _size(self, numbers):
         if type(numbers) is not tuple or len(numbers) > _MAX_RANK:
-            raise ValueError("a torch.Size that is none")
+            raise ValueError("an invalid torch.Size")
         return numbers
 
     def _parameter(self, tensor, requires_grad, hooks):
         if type(tensor) is not View or type(requires_grad) is not bool:
-            raise ValueError("a parameter that is no tensor")
+            raise ValueError("a parameter that is not a tensor")
         if requires_grad and tensor.storage.dtype[:2] not in ("<f", "bf"):
-            raise ValueError("a parameter of whole numbers")
+            raise ValueError("a parameter of integers")
         return tensor
 
 
@@ -269,7 +269,7 @@ _INSTRUCTIONS = {
     "BINPERSID": PickleMachine.load_storage,
     "REDUCE": PickleMachine.reduce,
 }
-# Function -> (numbers of arguments, what it makes of them).
+# Function -> (allowed numbers of arguments, implementation).
 _CALLS = {
     "OrderedDict": ((0, 1), PickleMachine._dict),
     "Size": ((1,), PickleMachine._size),

@@ -1,6 +1,6 @@
 """Files that `torch.save` wrote, read without torch: the zip format, and the format of torch before 1.6.
 
-No number of a file is used before it was checked against the bytes that are there.
+No number in a file is used before it has been checked against the actual bytes.
 """
 
 import math
@@ -15,9 +15,9 @@ from .tensor_pickles import PickleMachine, RefusedPickle, View
 
 _ZIP = b"PK\x03\x04"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-_FLAGS = 0x808  # of a zip entry: sizes behind it, a name in UTF-8
+_FLAGS = 0x808  # allowed flags of a zip entry: sizes after the data, a name in UTF-8
 _DIRECTORY = 0x10  # in the attributes of a zip entry
-_LARGE_RECORDS = 76  # bytes of what a zip may have between its directory and its end
+_LARGE_RECORDS = 76  # bytes of the zip64 records between the directory and the end record
 _VERSIONS = range(1, 11)  # of the zip format
 
 
@@ -49,15 +49,15 @@ class TorchFile:
         for name, value in content.items():
             if type(value) is not View:
                 raise ValueError(
-                    f"{path} must hold tensors and nothing else. Received: {name!r:.60} of type "
+                    f"{path} must contain only tensors. Received: {name!r:.60} of type "
                     f"{type(value).__name__}. "
-                    "If this is a training checkpoint, save its state dict alone."
+                    "If this is a training checkpoint, save only its state dict."
                 )
         self._tensors = content
 
     def _refuse(self, error):
         raise ValueError(
-            f"{self.path} is not a whole file of torch.save, or is damaged ({type(error).__name__}: {error!s:.200}). "
+            f"{self.path} is not a complete torch.save file, or is damaged ({type(error).__name__}: {error!s:.200}). "
             f"Received: {self.path.stat().st_size} bytes. Copy or download it again."
         ) from None
 
@@ -90,7 +90,7 @@ class TorchFile:
             listed = archive.infolist()
         entries = {entry.filename: entry for entry in listed}
         if not listed or len(entries) < len(listed) or any(entry.volume or entry.comment for entry in listed):
-            raise ValueError("a zip without entries, with two of one name, or of several disks")
+            raise ValueError("a zip without entries, with duplicate names, or on several disks")
         self._check_directory(len(listed))
         root = listed[0].filename.partition("/")[0]
         if f"{root}/data.pkl" not in entries:
@@ -99,7 +99,7 @@ class TorchFile:
         if not all(name.startswith(f"{root}/") and name.isascii() and "\0" not in name for name in names):
             raise ValueError(f"an entry outside {root}")
         if f"{root}/constants.pkl" in entries:
-            raise ValueError("it is a program of TorchScript; save the state dict of the module")
+            raise ValueError("it is a TorchScript program; save the state dict of the module")
         order = entries.get(f"{root}/byteorder")
         if order is not None and self._content(order) != b"little":
             raise ValueError("its numbers are big-endian")
@@ -113,10 +113,10 @@ class TorchFile:
             raise ValueError("a pickle that is longer than its entry")
         version = entries.get(f"{root}/.data/version", entries.get(f"{root}/version"))
         if version is None or self._number(version) not in _VERSIONS:
-            raise ValueError("its version is none that is known")
+            raise ValueError("its version is unknown")
         identity = entries.get(f"{root}/.data/serialization_id")
         if identity is not None and not self._content(identity).isascii():
-            raise ValueError("its identity is no text")
+            raise ValueError("its serialization id is not text")
         if f"{root}/.storage_alignment" in entries:
             self._number(entries[f"{root}/.storage_alignment"])
         for key, storage in storages.items():
@@ -127,16 +127,16 @@ class TorchFile:
         return content
 
     def _check_directory(self, count):
-        """The end of a zip says of how many disks it is, and where its directory of `count` entries lies."""
+        """Checks the end record of a zip, which gives its number of disks and the location of its directory."""
         end = self._bytes.rfind(b"PK\x05\x06")
         *disks, here, total, size, start = struct.unpack("<HHHHII", self._bytes[end + 4 : end + 20])
-        if self._bytes[end - 20 : end - 16] == b"PK\x06\x07":  # two more records, with the numbers of large files
+        if self._bytes[end - 20 : end - 16] == b"PK\x06\x07":  # zip64: two more records, for large files
             end -= _LARGE_RECORDS
             record = struct.unpack("<4sQHHIIQQQQ4sIQI", self._bytes[end : end + _LARGE_RECORDS])
             more_disks, (here, total, size, start), place, number = record[4:6], record[6:10], record[12], record[13]
             disks += [*more_disks, record[11], number - 1, place - end]
         if any(disks) or not here == total == count or start + size != end:
-            raise ValueError("a zip whose end does not fit its directory")
+            raise ValueError("a zip whose end record does not match its directory")
 
     def _content(self, entry):
         """The bytes of a small entry."""
@@ -149,11 +149,11 @@ class TorchFile:
     def _number(self, entry):
         digits = self._content(entry).strip()
         if not digits.isdigit() or len(digits) > 9:
-            raise ValueError(f"{entry.filename} is no number")
+            raise ValueError(f"{entry.filename} is not a number")
         return int(digits)
 
     def _start(self, entry):
-        """Where the bytes of a zip entry begin: behind its local header, whose length only that header knows."""
+        """The offset of the data of a zip entry: after its local header, which contains its length."""
         if entry.is_dir() or entry.external_attr & _DIRECTORY:
             raise ValueError(f"{entry.filename} is a folder")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & ~_FLAGS:
@@ -166,7 +166,7 @@ class TorchFile:
         name, extra = struct.unpack("<HH", header[26:])
         start = entry.header_offset + 30 + name + extra
         if start + entry.file_size > len(self._bytes) or entry.file_size != entry.compress_size:
-            raise ValueError(f"{entry.filename} has {entry.file_size} bytes, which reach over the end of the file")
+            raise ValueError(f"{entry.filename} has {entry.file_size} bytes, which extend past the end of the file")
         return start
 
     def _read_legacy(self):
@@ -176,12 +176,12 @@ class TorchFile:
             return PickleMachine(self._bytes, self.path, storages).run()
 
         if load() != _LEGACY_MAGIC or load() != _LEGACY_PROTOCOL:
-            raise ValueError("it does not begin as one")
+            raise ValueError("its header is wrong")
         system, content, keys = load(), load(), load()
         if not isinstance(system, dict) or system.get("little_endian", True) is not True:
             raise ValueError("its numbers are big-endian")
         if type(keys) is not list or len(keys) != len(storages) or {*keys} != storages.keys():
-            raise ValueError("its list of storages is not that of its tensors")
+            raise ValueError("its list of storages does not match its tensors")
         for key in keys:
             place, storage = self._bytes.tell() + 8, storages[key]
             count = int.from_bytes(self._bytes.read(8), "little")

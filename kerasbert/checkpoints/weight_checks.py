@@ -1,10 +1,10 @@
-"""Whether stored tensors are weights of a model: enough of them, floating-point, finite."""
+"""Checks that stored tensors are weights of a model: enough of them, floating-point, finite."""
 
 import re
 
 import numpy as np
 
-# What quantised weights bring along, by the last part of their names.
+# The last part of the names of tensors that only quantised checkpoints have.
 _QUANTISED = re.compile(
     r"\.(SCB|qweight|qzeros|scales|g_idx|absmax|quant_map|weight_scale|weight_scale_inv|zero_point)$"
 )
@@ -14,33 +14,33 @@ def check_not_quantised(names, folder):
     quantised = sorted(name for name in names if _QUANTISED.search(name))
     if quantised:
         raise ValueError(
-            f"kerasbert reads weights of full or half precision. Received: {folder} with quantised ones, by "
+            f"kerasbert reads weights of full or half precision. Received: {folder} with quantised weights: "
             f"{', '.join(quantised[:3])}. Use the checkpoint that they were made from."
         )
 
 
 def unfit_numbers(array, variable, allow_nan):
-    """Why an array is none of weights for a variable: whole numbers, numbers that are not finite, or too large."""
+    """Why an array is not valid for a variable (integers, not finite, or too large), or None if it is."""
     if array.dtype.kind != "f":
-        return f"weights are floating-point numbers, these are {array.dtype.name}"
+        return f"weights must be floating-point numbers, these are {array.dtype.name}"
     if not array.size:
         return None
-    lowest, highest = array.min(), array.max()  # NaN if one is
+    lowest, highest = array.min(), array.max()  # NaN if any element is
     if not (np.isfinite(lowest) and np.isfinite(highest)):
-        return None if allow_nan else "has NaN or infinite numbers; load it with allow_nan=True if that is wanted"
+        return None if allow_nan else "has NaN or infinite numbers; to load it anyway, use allow_nan=True"
     limit = 65_504.0 if variable.dtype == "float16" else float(np.finfo("float32").max)
     if max(-lowest, highest) > limit:
-        return f"has {max(-lowest, highest):.3g}, which {variable.dtype} cannot hold"
+        return f"has {max(-lowest, highest):.3g}, which {variable.dtype} cannot represent"
     return None
 
 
 def check_sizes(config, stored):
-    """Raises a ValueError when a config has more layers or tokens than the tensors of its folder can be for."""
+    """Raises a ValueError if a config has more layers or tokens than the tensors of its folder can hold."""
     for field, most in (("num_layers", len(stored.names)), ("vocabulary_size", stored.num_elements)):
         shared = field == "num_layers" and hasattr(config, "num_groups")
         if not shared and getattr(config, field, 0) > most:
-            what = "tensors" if field == "num_layers" else "numbers"
+            what = "tensors" if field == "num_layers" else "elements"
             raise ValueError(
-                f"The sizes in config.json must be those of the weights. Received: {field}={getattr(config, field)} "
+                f"The sizes in config.json must match the weights. Received: {field}={getattr(config, field)} "
                 f"with {most:,} {what} in {stored.files.folder}."
             )

@@ -1,4 +1,4 @@
-"""What every backbone has in common: a frozen config, a build on construction, checks of its input, presets."""
+"""Base class of all backbones: a frozen config, weights created on construction, input checks, presets."""
 
 import dataclasses
 
@@ -21,10 +21,10 @@ from .summaries import known_shapes
 
 
 def refuse_quantization(model, mode):
-    """Raises a ValueError: Keras would quantise tables that also serve as output layers, and leave dense layers."""
+    """Raises a ValueError: Keras would quantise embedding tables that are also output layers, and skip dense layers."""
     raise ValueError(
-        "Weights are float32, bfloat16 or float16: quantisation is not supported. Received: "
-        f'{mode!r} for a {type(model).__name__}. Half the memory of float32 takes from_preset(path, dtype="bfloat16").'
+        "Weights must be float32, bfloat16 or float16: quantisation is not supported. Received: "
+        f'{mode!r} for a {type(model).__name__}. To halve the memory, use from_preset(path, dtype="bfloat16").'
     )
 
 
@@ -34,23 +34,23 @@ def _note_depth(variables, depth):
 
 
 class Backbone(keras.Model):
-    """Token ids in, hidden states out. A family subclasses it with `__init__(config, ...)` and `call(inputs, ...)`.
+    """Maps token ids to hidden states. A family subclasses it with `__init__(config, ...)` and `call(inputs, ...)`.
 
-    `register_family` gives it the record that the rest of the package asks for its config class, sizes, heads and
-    Hugging Face tables. A backbone is built at the end of its `__init__`, so its weights exist and keep their paths.
+    `register_family` attaches the `Family` record, from which the rest of the package reads the config class, sizes,
+    heads and Hugging Face tables. A backbone is built at the end of its `__init__`, which fixes its weight paths.
 
     Args:
         config: the frozen dataclass of the family.
         **kwargs: `name` and `dtype`.
     """
 
-    family = None  # its `Family`, by `register_family`
-    blocks = None  # its blocks in order, each a layer, or a tuple of layers that stand side by side
-    AFTER_BLOCKS = ("pooler", "final_norm", "mask_decoder")  # attributes that stand behind the blocks; others, before
-    prediction_arguments = {}  # of `call`, when a masked LM head reads the `sequence_output`
-    pair_rows = "segment_pairs"  # of `MaskedLMBatches`, for a second target
-    extra_inputs = ()  # keys of a batch that `call` reads besides those that every backbone may be given
-    has_output_positions = False  # whether `call` takes `output_positions`, to spare the last block the others
+    family = None  # the `Family` record, set by `register_family`
+    blocks = None  # the blocks in order, each a layer or a tuple of layers of the same depth
+    AFTER_BLOCKS = ("pooler", "final_norm", "mask_decoder")  # layers applied after the blocks; all others come before
+    prediction_arguments = {}  # passed to `call` when a masked LM head reads the `sequence_output`
+    pair_rows = "segment_pairs"  # the `rows` of `MaskedLMBatches` if there is a sentence pair head
+    extra_inputs = ()  # batch keys that `call` reads in addition to `inputs.KEYS`
+    has_output_positions = False  # whether `call` takes `output_positions`, the only ones that the last block computes
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -65,7 +65,7 @@ class Backbone(keras.Model):
         self.config = config
 
     def build_now(self):
-        """Creates every weight by one call on a tiny input; the last line of each family's `__init__`."""
+        """Creates every weight by one call on a tiny input. Must be the last line of each family's `__init__`."""
         with checked_inputs():
             self(self.example_inputs(), **self.prediction_arguments)
         self.note_depths()
@@ -74,8 +74,8 @@ class Backbone(keras.Model):
         """The layers build themselves in the first call, as in `layers.composite.Composite`."""
 
     def note_depths(self):
-        """Notes at its variables how far up they stand, for `training.LayerRates`: 0 in front of the blocks, i + 1 in
-        block i, none behind the blocks (and in heads); -1 everywhere in a backbone that declares no `blocks`."""
+        """Sets the `block_depth` of every variable, for `training.LayerRates`: 0 before the blocks, i + 1 in block i,
+        None after the blocks (heads have none either); -1 everywhere in a backbone that declares no `blocks`."""
         if self.blocks is None:
             _note_depth(self.variables, -1)
             return
@@ -87,13 +87,13 @@ class Backbone(keras.Model):
             _note_depth(layer.variables, None)
 
     def stages(self):
-        """`blocks` as a list of tuples of layers; None without them."""
+        """`blocks` as a list of tuples of layers; None if there are no `blocks`."""
         if self.blocks is None:
             return None
         return [tuple(block) if isinstance(block, (list, tuple)) else (block,) for block in self.blocks]
 
     def layers_after_blocks(self):
-        """The layers that stand behind the blocks."""
+        """The layers that are applied after the blocks."""
         found = (getattr(self, name, None) for name in self.AFTER_BLOCKS)
         return [layer for layer in found if layer is not None]
 
@@ -106,8 +106,8 @@ class Backbone(keras.Model):
         everywhere = [name for name in ("hidden_states", "attention_weights") if kwargs.get(name)]
         if everywhere and kwargs.get("output_positions") is not None:
             raise ValueError(
-                "With `output_positions` the last block computes these alone: there is nothing else to look at. "
-                f"Received: {', '.join(everywhere)} as well. Ask for one or the other."
+                "With `output_positions`, the last block computes only these positions, so `hidden_states` and "
+                f"`attention_weights` cannot be returned. Received: {', '.join(everywhere)}. Request one or the other."
             )
         if inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
@@ -116,12 +116,12 @@ class Backbone(keras.Model):
             return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs):
-        """Raises a ValueError when a batch holds what compiled code would misread in silence.
+        """Raises a ValueError for a batch that compiled code would silently misread.
 
-        Keys must be those of `inputs.KEYS` or `extra_inputs`, with the kinds and shapes given there. Of every array
-        whose values are known (numpy, or an eager tensor): ids inside the vocabulary, sequences no longer than the
-        position table, segments inside their table, positions inside the sequence, masks of 0 and 1. Padding that no
-        mask hides is a warning.
+        Keys must be those of `inputs.KEYS` or `extra_inputs`, with the kinds and shapes given there. Where the values
+        of an array are known (numpy, or an eager tensor), ids must be inside the vocabulary, sequences no longer than
+        the position table, segments inside their table, positions inside the sequence, and masks must consist of 0
+        and 1. Padding that no mask hides causes a warning.
         """
         check_keys(inputs, self.extra_inputs)
         check_arrays(inputs)
@@ -145,11 +145,11 @@ class Backbone(keras.Model):
         positions = concrete_array(inputs.get("masked_positions"))
         if positions is not None and positions.size and (positions.max() >= length or positions.min() < -1):
             raise ValueError(
-                f"`masked_positions` must be positions of the row, or -1 in unused slots. Received: values from "
+                f"`masked_positions` must be positions in the row, or -1 in unused slots. Received: values from "
                 f"{positions.min()} to {positions.max()} for rows of length {length}."
             )
 
-    learned_positions = True  # False where any length can be given
+    learned_positions = True  # False where sequences may have any length
 
     def input_limits(self):
         """(key, limit, meaning): the values of each input must lie in [0, limit)."""
@@ -167,7 +167,7 @@ class Backbone(keras.Model):
         """The family's head of this kind: masked_lm, sentence_pair, classifier, tagger, span, choice, ...
 
         Args:
-            dropout: rate in the head, of a family whose config has one for its heads. Default: the config's.
+            dropout: dropout rate of the head, for families whose config has one for heads. Default: the config's.
         """
         heads, config = self.family.heads, self.config
         if kind not in heads:
@@ -175,27 +175,27 @@ class Backbone(keras.Model):
         if dropout is not None:
             rates = [name for name in ("classifier_dropout", "summary_dropout") if hasattr(config, name)]
             if not rates:
-                raise ValueError(f"The heads of {type(self).__name__} have no rate of their own. Received: {dropout}.")
+                raise ValueError(f"The heads of {type(self).__name__} have no separate dropout. Received: {dropout}.")
             config = dataclasses.replace(config, **dict.fromkeys(rates, dropout))
         return heads[kind](config, name=kind, dtype=self.dtype_policy, **arguments)
 
     def variant(self):
-        """The row of the family's `classes` that this backbone is saved as."""
+        """The key in the family's Hugging Face `classes` under which this backbone is saved."""
         return "Backbone"
 
     def rematerialize(self):
-        """Trains in less memory and a third more time: blocks keep their input only, and compute the rest twice."""
+        """Saves memory for a third more training time: blocks keep only their input, and recompute the rest."""
         if self.blocks is None:
             raise ValueError(
-                "Rematerialization computes the activations of blocks twice. Received: a "
-                f"{type(self).__name__}, which declares no `blocks`. Train it without."
+                "Rematerialization recomputes the activations of blocks. Received: a "
+                f"{type(self).__name__}, which declares no `blocks`. Train it without rematerialization."
             )
         for layer in (layer for layers in self.stages() for layer in layers):
-            if "call" not in vars(layer):  # it may be there already
+            if "call" not in vars(layer):  # it may be rematerialized already
                 layer.call = rematerialized(layer)
 
     def predict_from(self, inputs):
-        """(outputs, float (b, p, m)): the backbone's, and what a masked LM head reads at the `masked_positions`."""
+        """(backbone outputs, the input of a masked LM head at the `masked_positions`, float (b, p, m))."""
         positions = inputs.get("masked_positions")
         if positions is not None and self.has_output_positions:
             outputs = self(inputs, output_positions=keras.ops.cast(positions, "int32"))
@@ -205,7 +205,7 @@ class Backbone(keras.Model):
         return outputs, x if positions is None else gather_positions(x, positions)
 
     def summarize(self, inputs):
-        """The outputs for a head that reads one vector a sequence: a last block that can makes no other tokens."""
+        """The outputs for a head that reads one vector per sequence; the last block skips other tokens if it can."""
         if not self.has_output_positions:
             return self(inputs)
         first = keras.ops.cast(keras.ops.zeros_like(inputs["token_ids"][:, :1]), "int32")
@@ -217,7 +217,7 @@ class Backbone(keras.Model):
         return keras.ops.convert_to_tensor(self.token_embedding.embeddings)
 
     def summary(self, *args, **kwargs):
-        """As Keras's `summary`, with the shapes of outputs; None where a size depends on the batch."""
+        """Keras's `summary` with output shapes, in which sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
 
@@ -229,7 +229,7 @@ class Backbone(keras.Model):
     def get_config(self):
         policy = self.dtype_policy
         if type(policy) is keras.dtype_policies.DTypePolicy:
-            dtype = policy.name  # to serialise it imports TensorFlow wherever it is installed
+            dtype = policy.name  # serialising it would import TensorFlow wherever it is installed
         else:
             dtype = keras.dtype_policies.serialize(policy)
         return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
@@ -252,7 +252,7 @@ class Backbone(keras.Model):
             path: where to look; see above.
             load_weights: False leaves the weights random.
             dtype: a Keras dtype policy.
-            **overrides: fields of the config, arguments of the class, and for the hub `revision` and `token`.
+            **overrides: config fields, arguments of the class, and for the hub `revision` and `token`.
         """
         return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
@@ -260,7 +260,7 @@ class Backbone(keras.Model):
         """Writes `config.json` and `model.safetensors` in the Hugging Face layout of the family.
 
         Args:
-            path: a folder, made if need be.
+            path: a folder, created if it does not exist.
             **options: `max_shard_size`, bytes or a str such as "5GB": larger models are written in shards.
         """
         presets.save(self, path, **options)

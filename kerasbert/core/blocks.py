@@ -1,14 +1,14 @@
-"""Running a stack of blocks, and what it computes on the way."""
+"""Runs a stack of blocks and collects its outputs."""
 
 import typing
 
 
 class BlockOutputs(typing.NamedTuple):
-    """What a stack of blocks has computed.
+    """The outputs of a stack of blocks.
 
     Args:
         states: the input of the first block, float (b, s, m), and the output of every block.
-        extras: the `Extras` of every block: attention probabilities and caches, where they were asked for.
+        extras: the `Extras` of every block: attention probabilities and caches, if requested.
     """
 
     states: list
@@ -25,21 +25,21 @@ class BlockOutputs(typing.NamedTuple):
         return [extra.cache for extra in self.extras]
 
     def requested(self, hidden_states=False, attention_weights=False):
-        """What a backbone adds to its outputs for the two arguments of its `call`."""
+        """The entries that a backbone adds to its outputs for these two arguments of its `call`."""
         found = {"hidden_states": self.states} if hidden_states else {}
         return {**found, "attention_weights": self.weights} if attention_weights else found
 
 
 def run_blocks(blocks, x, last=None, of_block=None, after=None, **arguments):
-    """Calls every block as `block(x, **arguments)` on the output of the one before.
+    """Calls every block as `block(x, **arguments)` on the output of the previous one.
 
     Args:
         blocks: layers that return (x, `Extras`).
         x: float (b, s, m).
-        last: a dict of further arguments of the last block.
-        of_block: i -> dict of further arguments of block i.
-        after: x -> x, between a block and the next.
-        **arguments: of all blocks.
+        last: a dict of additional arguments of the last block.
+        of_block: i -> dict of additional arguments of block i.
+        after: x -> x, applied to the output of every block.
+        **arguments: arguments of all blocks.
 
     Returns: `BlockOutputs`.
     """

@@ -1,4 +1,4 @@
-"""What backbones with an encoder and a decoder have in common: a batch of two halves."""
+"""Base class of encoder-decoder backbones, whose batches hold encoder and decoder inputs."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from .inputs import checked_inputs, inputs_are_checked
 
 
 class EncoderDecoderBackbone(Backbone):
-    """Token ids of two sequences in, hidden states of both out.
+    """Maps the token ids of two sequences to the hidden states of both.
 
-    A family gives `encode(inputs)`, the encoder's output, and for generation `start_cache(context, batch_size, length)`
-    and a `call` with `cache=` on the decoder's inputs alone.
+    A family implements `encode(inputs)`, which returns the encoder's output, and for generation
+    `start_cache(context, batch_size, length)` and a `call` that takes `cache=` and only the decoder's inputs.
     """
 
     def example_inputs(self):
@@ -21,23 +21,23 @@ class EncoderDecoderBackbone(Backbone):
         if kwargs.get("cache") is None or inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
         rows = tuple(inputs["decoder_token_ids"].shape[:1]) if "decoder_token_ids" in inputs else (1,)
-        self.check_inputs({"token_ids": np.ones((*rows, 1), "int32"), **inputs})  # nothing is left to encode
+        self.check_inputs({"token_ids": np.ones((*rows, 1), "int32"), **inputs})  # the encoder's output is in the cache
         with checked_inputs():
             return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs):
-        """As `Backbone.check_inputs`, of both halves."""
+        """As `Backbone.check_inputs`, for both encoder and decoder inputs."""
         super().check_inputs(inputs)
         if inputs.get("decoder_token_ids") is None:
             raise ValueError(
-                f"{type(self).__name__} is called with `token_ids` and `decoder_token_ids`. Received: "
-                f"{sorted(inputs)}. The decoder's are the targets behind the start token "
-                f"{self.config.decoder_start_id}; for the encoder alone use encode(inputs)."
+                f"{type(self).__name__} needs both `token_ids` and `decoder_token_ids`. Received: {sorted(inputs)}. "
+                f"`decoder_token_ids` are the start token {self.config.decoder_start_id} followed by the targets; "
+                "to run only the encoder, use encode(inputs)."
             )
         packed = [key for key in ("sequence_ids", "decoder_sequence_ids") if inputs.get(key) is not None]
         if len(packed) == 1:
             raise ValueError(
-                "Packed rows have both `sequence_ids` and `decoder_sequence_ids`, which say what belongs together. "
+                "Packed rows need both `sequence_ids` and `decoder_sequence_ids`, which match sources with targets. "
                 f"Received: {packed[0]} only."
             )
 
@@ -47,10 +47,10 @@ class EncoderDecoderBackbone(Backbone):
 
 
 def decoder_inputs(inputs):
-    """The decoder's half of a batch under the names of a decoder that stands alone: `token_ids`, `padding_mask`, ..."""
+    """The decoder inputs of a batch under the keys of a standalone decoder: `token_ids`, `padding_mask`, ..."""
     return {key.removeprefix("decoder_"): value for key, value in inputs.items() if key.startswith("decoder_")}
 
 
 def cross_mask(inputs):
-    """The `AttentionMask` of the decoder over the encoder's tokens: real ones, of the same sequence in packed rows."""
+    """The `AttentionMask` of cross-attention: no padding, and in packed rows only tokens of the same sequence."""
     return AttentionMask.from_inputs(inputs, query_sequence_ids=inputs.get("decoder_sequence_ids"))

@@ -1,4 +1,4 @@
-"""What the package knows of a family of models: one record for each, and the registry in which loading finds them."""
+"""The record that describes a model family, and the registry from which families are loaded."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,28 +6,28 @@ from collections.abc import Callable, Mapping
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceLayout:
-    """How a family's `config.json` and tensors are laid out in Hugging Face folders. Tables are read both ways.
+    """How a family's `config.json` and tensors are laid out in Hugging Face folders, for loading and saving.
 
-    A table of a family with several model types may hold one table for each model type instead.
+    For a family with several model types, `classes` and `defaults` may hold one table per model type instead.
 
     Args:
         config: {our field: their field, or a `weight_names.Field` where the values differ}.
         names: {our path: their name, or a `Tensor`, `Part` or `Heads`}; see `weight_names`.
-        classes: {our class: their architecture}. "MaskedLM with sentence_pair" is a `MaskedLM` with that argument; of
-            several classes with one architecture, a folder that says no more is read as the last.
-        prefix: in front of the backbone's names wherever there is a head.
-        tied: {name: another name of the same tensor}. Files hold one of them or both.
+        classes: {our class: their architecture}. "MaskedLM with sentence_pair" is a `MaskedLM` with that argument. If
+            several classes share an architecture, a folder that names no class is loaded as the last of them.
+        prefix: of the backbone's tensor names in models with a head.
+        tied: {name: another name of the same tensor}. Files contain one of the two or both.
         defaults: {their field: its value where a `config.json` leaves it out}.
         aliases: {older name of a field: its name}.
-        only: {their field: the one value that this implementation has}. Any other is refused.
-        written: {their field: function of the config}, for fields that are written and not read.
+        only: {their field: the only supported value}. Any other value is an error.
+        written: {their field: function of the config}, for fields that are written but not read.
         bare: our classes whose backbone is stored without the prefix.
         optional: parts of the backbone that files may lack.
-        refused: {head: (a tensor's name, why a file that has it does not fit the head)}.
-        fields: stored weights -> fields of the config that only the tensors tell.
-        implied: config -> {stored name: the name that it repeats, or its value}, of tensors that are stored although
-            the backbone lacks them.
-        unused: (config, stored name) -> whether this config has no use for the tensor.
+        refused: {head: (tensor name, why a file with this tensor does not fit the head)}.
+        fields: stored weights -> config fields that can only be determined from the tensors.
+        implied: config -> {stored name: the name that it duplicates, or its value}, for tensors in files that the
+            backbone does not have.
+        unused: (config, stored name) -> whether a model with this config does not use the tensor.
         spelling: config -> {name: the name to write instead}.
     """
 
@@ -49,23 +49,23 @@ class HuggingFaceLayout:
     spelling: Callable | None = None
 
     def of_type(self, table, model_type):
-        """The table of a model type: `classes` and `defaults` may hold one for each."""
+        """The table of a model type: `classes` and `defaults` may hold one per model type."""
         table = getattr(self, table)
         return table.get(model_type, table)
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of models: what objectives, tasks and checkpoints ask of it.
+    """The record of a model family, which objectives, tasks and checkpoints read.
 
     Args:
         config: the frozen dataclass of its configs, with a field `model_type`.
-        model_types: those of the `config.json` files that it reads.
+        model_types: the values of `model_type` in the `config.json` files that it reads.
         heads: {kind: (config, **arguments) -> layer}; the kinds are masked_lm, classifier, tagger, span, choice, ...
         huggingface: a `HuggingFaceLayout`.
         sizes: {name: fields of the config}, the sizes of the papers.
         pooled_heads: kinds of heads that read the `pooled_output`.
-        needed_fields: {class of an objective or task: fields of the config that it needs}.
+        needed_fields: {name of an objective or task class: config fields that it needs}.
     """
 
     config: type
@@ -98,7 +98,7 @@ FAMILIES = {}
 
 
 def register_family(backbone, family):
-    """Gives a backbone class its record, and makes its folders and sizes known to `from_preset` and `kerasbert.load`.
+    """Attaches a record to a backbone class, so that `from_preset` and `kerasbert.load` find its folders and sizes.
 
     Args:
         backbone: a subclass of `Backbone`, registered with Keras. Its subclasses inherit the record.
@@ -111,15 +111,15 @@ def register_family(backbone, family):
         known = FAMILIES.get(model_type)
         if known is not None and (known.__module__, known.__qualname__) != name:
             raise ValueError(
-                f"A model_type belongs to one family. Received: {model_type!r} of {backbone.__name__}, which is "
-                f"{known.__name__}'s. Give yours another name."
+                f"A model_type can belong to only one family. Received: {model_type!r} for {backbone.__name__}, but it "
+                f"belongs to {known.__name__}. Use another name."
             )
     for size in family.sizes:
         known = find_size(size)
         if known is not None and (known.__module__, known.__qualname__) != name:
             raise ValueError(
-                f"The name of a size belongs to one family. Received: {size!r} of {backbone.__name__}, which is "
-                f"{known.__name__}'s. Give yours another name."
+                f"A size name can belong to only one family. Received: {size!r} for {backbone.__name__}, but it "
+                f"belongs to {known.__name__}. Use another name."
             )
     backbone.family = family
     FAMILIES.update(dict.fromkeys(family.model_types, backbone))

@@ -1,4 +1,4 @@
-"""What `fit` is fed with: the steps of a run as Keras's epochs, and what kind of data a user gave."""
+"""The data of `fit`: the steps of a run as Keras epochs, and helpers that tell kinds of user data apart."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from ..data.batches.batches import Batches
 
 
 class Feed(keras.utils.PyDataset):
-    """Steps `first` to `first + steps` of a run, as Keras wants to see one epoch. Checks every batch in numpy."""
+    """Steps `first` to `first + steps` of a run, as one Keras epoch. Checks every batch in numpy."""
 
     def __init__(self, batches, steps, check):
         super().__init__()
@@ -22,15 +22,15 @@ class Feed(keras.utils.PyDataset):
     def start(self, first):
         """Moves to the epoch that starts at step `first`, and makes its first batch at once.
 
-        On JAX, Keras takes the weights out of a model before it asks for the first batch of an epoch: an error there
-        would leave a model without weights.
+        On JAX, Keras removes the weights from a model before it requests the first batch of an epoch: an error at that
+        point would leave the model without weights.
         """
         self.first = first
         self._tokens = {}
         self._first_batch = self._checked(first) if first < len(self.batches) else None
 
     def for_keras(self):
-        """What Keras is given: on TensorFlow a data set that knows every shape of the run."""
+        """The dataset to pass to Keras: on TensorFlow, one that knows every shape of the run."""
         if keras.backend.backend() != "tensorflow":
             return self
         return tensorflow_dataset(self, [self._checked(step) for step in self.batches.shape_steps()])
@@ -43,7 +43,7 @@ class Feed(keras.utils.PyDataset):
         return self._first_batch if index == 0 else self._checked(self.first + index)
 
     def real_tokens(self, first, last):
-        """How many tokens the steps [first, last) of the run have, without padding; of this epoch only."""
+        """The number of tokens in the steps [first, last) of the run, without padding; counts this epoch only."""
         return sum(self._tokens.get(step, 0) for step in range(first, last))
 
     def _checked(self, step):
@@ -54,14 +54,14 @@ class Feed(keras.utils.PyDataset):
         rows = {len(array) for array in keras.tree.flatten(batch) if np.ndim(array)}
         if any(number % shards for number in rows):
             raise ValueError(
-                f"The devices of a distribution share the rows of a step: {shards} must divide them. Received: "
-                f"{max(rows)} rows. Change `batch_size`, or the mesh of devices."
+                f"The number of rows in a step must be divisible by {shards}, the number of batch shards. Received: "
+                f"{max(rows)} rows. Change `batch_size`, or the device mesh."
             )
-        return tuple(part for part in batch if part is not None)  # TensorFlow takes no None
+        return tuple(part for part in batch if part is not None)  # TensorFlow does not accept None
 
 
 class Epochs(keras.callbacks.Callback):
-    """Moves the feed to the steps of each epoch, `interval` of the run; the first one may be the rest of an epoch."""
+    """Moves the feed to each epoch, which has `interval` steps; the first may be the rest of an epoch."""
 
     def __init__(self, feed, interval):
         super().__init__()
@@ -73,7 +73,7 @@ class Epochs(keras.callbacks.Callback):
 
 
 def real_tokens(x):
-    """How many tokens of a batch are no padding, those of a decoder included."""
+    """The number of tokens in a batch that are not padding, including those of a decoder."""
     total = 0
     for prefix in ("", "decoder_"):
         if prefix + "lengths" in x:
@@ -88,21 +88,21 @@ def real_tokens(x):
 
 
 def class_numbers(class_weight, names):
-    """{number: weight} of the classes that are weighed by number or by name."""
+    """{class number: weight} for class weights given by number or by name."""
     found = {}
     for key, weight in class_weight.items():
         number = names.index(key) if key in names else key
         if isinstance(number, str) or (names and not 0 <= number < len(names)):
-            raise ValueError(f"`class_weight` must have labels, {names}, or their numbers. Received: {key!r}.")
+            raise ValueError(f"`class_weight` must have labels, {names}, or their numbers as keys. Received: {key!r}.")
         found[int(number)] = weight
     return found
 
 
 def class_weighted(y, sample_weight, class_weight):
-    """Weights of examples multiplied by the weight of their class."""
+    """Sample weights multiplied by the weight of each example's class."""
     y = np.asarray(y) if isinstance(y, np.ndarray) else np.zeros(0)
     if y.ndim != 1 or not len(y):
-        raise ValueError("`class_weight` needs a class for every example. Received other targets. Use sample_weight.")
+        raise ValueError("`class_weight` needs one class per example. Received: other targets. Use sample_weight.")
     weights = np.ones(len(y), "float32") if sample_weight is None else np.array(sample_weight, "float32")
     for label, weight in class_weight.items():
         weights[y == label] *= weight
@@ -110,15 +110,15 @@ def class_weighted(y, sample_weight, class_weight):
 
 
 def report_interval(steps, steps_per_epoch):
-    """Steps of one Keras epoch: what is asked for, if it divides the run, or the most up to 1,000 that does."""
+    """Steps of one Keras epoch: `steps_per_epoch`, or the largest divisor of the run up to 1,000."""
     if steps_per_epoch is None:
         return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
     if steps % steps_per_epoch:
         near = [d for d in range(1, steps + 1) if steps % d == 0]
         near = sorted(near, key=lambda d: abs(d - steps_per_epoch))[:3]
         raise ValueError(
-            f"`steps_per_epoch` must divide the run. Received: steps_per_epoch={steps_per_epoch} for {steps} steps. "
-            f"Use {', '.join(map(str, sorted(near)))}."
+            f"`steps_per_epoch` must divide the length of the run. Received: steps_per_epoch={steps_per_epoch} for "
+            f"{steps} steps. Use {', '.join(map(str, sorted(near)))}."
         )
     return steps_per_epoch
 
@@ -137,14 +137,14 @@ def is_text(x):
 
 
 def check_texts(texts, method, what="a text"):
-    """Raises a ValueError unless `texts` is one or a list of what a method takes."""
+    """Raises a ValueError unless `texts` is a valid input of a method, or a list of them."""
     if isinstance(texts, dict) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
-        fix = " Use list(...) of it." if hasattr(texts, "__next__") else ""
+        fix = " Convert it with list(...)." if hasattr(texts, "__next__") else ""
         raise ValueError(f"`{method}` takes {what}, or a list of them. Received: {type(texts).__name__}.{fix}")
 
 
 def num_rows(x):
-    """How many examples arrays or texts hold."""
+    """The number of examples in arrays or texts."""
     return len(x["token_ids"]) if isinstance(x, dict) else len(x)
 
 
@@ -157,7 +157,7 @@ def _take(x, rows):
 
 
 def joined(arrays, left=False):
-    """Arrays one behind the other; those with fewer columns get columns of zeros, on the left or on the right."""
+    """Concatenates arrays; those with fewer columns are padded with zeros on the left or on the right."""
     if arrays[0].ndim > 1:
         width = max(array.shape[1] for array in arrays)
 
@@ -171,26 +171,26 @@ def joined(arrays, left=False):
 
 
 def predict_by_width(model, batches, predict):
-    """Outputs of `BucketedBatches` in the order of their examples; columns are filled up with zeros to the widest.
+    """Outputs for `BucketedBatches` in the order of their examples, padded with zeros to the widest.
 
-    The widths are those that are the fastest for the model, of which a first prediction compiles as many as pay.
+    Examples are batched in the widths that are fastest for the model, including the time to compile new widths.
 
     Args:
-        model: whose programs are remembered.
-        batches: without `shuffle`.
+        model: remembers the shapes that it has been compiled for.
+        batches: a `BucketedBatches` without `shuffle`.
         predict: the batches of one width -> their outputs.
     """
     config = model.backbone.config
     layers, dim = getattr(config, "num_layers", 4), getattr(config, "hidden_dim", 128)
     function, known = getattr(model, "_predicted_shapes", (None, frozenset()))
-    if function is not model.predict_function:  # `compile` makes a new one, without programs
+    if function is not model.predict_function:  # `compile` makes a new one, without compiled programs
         known = frozenset()
     compiled = [width for rows, width in known if rows == batches.rows]
     batches = batches.for_prediction(slots_of_a_program(layers, 12 * layers * dim**2), compiled)
     parts, places = [], []
     for part, examples in batches.parts():
         outputs, count = predict(part), len(examples)
-        # The last batch of the narrowest width has rows of padding, and they come last.
+        # The last batch of the narrowest width ends with padding rows.
         parts.append(keras.tree.map_structure(lambda array, count=count: array[:count], outputs))
         places.append(examples)
     shapes = known | {(batches.rows, width) for width in batches.widths}
@@ -200,11 +200,11 @@ def predict_by_width(model, batches, predict):
 
 
 def split_last(x, ours, share):
-    """Keras's rule: the last part of the data is for validation."""
+    """Splits data as Keras does: the last part is for validation."""
     rows = num_rows(x)
     cut = int(rows * (1 - share))
     if not 0 < cut < rows:
-        raise ValueError(f"`validation_split` must leave examples on both sides. Received: {share} of {rows} examples.")
+        raise ValueError(f"`validation_split` must leave examples in both parts. Received: {share} of {rows} examples.")
     first, last = slice(0, cut), slice(cut, None)
     held_out = tuple(_take(part, last) for part in (x, ours["y"], ours["sample_weight"]))
     ours = {**ours, "y": _take(ours["y"], first), "sample_weight": _take(ours["sample_weight"], first)}

@@ -28,21 +28,21 @@ from .inputs import check_arrays, check_keys, checked_inputs
 from .keras_adapter import TrainingMode
 from .sources import KINDS, check_source, length_of, readable, unpacked
 
-JIT_FROM = 1_000_000  # parameters from which training on TensorFlow is compiled by XLA
+JIT_FROM = 1_000_000  # models with this many parameters are trained with XLA on TensorFlow
 
 
 class Fitting(TrainingMode):
-    """`compile`, `fit`, `evaluate` and `predict`; a subclass gives `text_batches` and `check_batch`."""
+    """`compile`, `fit`, `evaluate` and `predict`; subclasses implement `text_batches` and `check_batch`."""
 
     default_learning_rate = 5e-5
-    needs_targets = False  # whether texts and arrays are nothing to train on, or to measure, without a y
-    _is_automatic = False  # whether `fit` or `evaluate` has compiled it
+    needs_targets = False  # whether training and evaluation on texts and arrays require a y
+    _is_automatic = False  # whether `fit` or `evaluate` has compiled the model
 
     def compile(self, optimizer="rmsprop", jit_compile="auto", **kwargs):
-        """As Keras's `compile`; for float16, the optimizer gets a loss scale that misses no overflow.
+        """As Keras's `compile`; for mixed_float16, wraps the optimizer in a loss scale that detects every overflow.
 
-        On TensorFlow "auto" means XLA from `JIT_FROM` parameters on, for training and evaluation: steps take a quarter
-        less time then, but every shape has to be compiled.
+        On TensorFlow, "auto" enables XLA for training and evaluation of models with at least `JIT_FROM` parameters:
+        steps take a quarter less time, but every shape has to be compiled.
         """
         optimizer = keras.optimizers.get(optimizer)
         scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -52,7 +52,7 @@ class Fitting(TrainingMode):
         if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:
             jit_compile = self.count_params() >= JIT_FROM
         self._is_automatic = False
-        with warnings.catch_warnings():  # with deterministic operations Keras warns and goes without XLA
+        with warnings.catch_warnings():  # with deterministic operations, Keras warns and does not use XLA
             warnings.filterwarnings("ignore", message=".*jit_compile=True.*")
             super().compile(optimizer, jit_compile=jit_compile, **kwargs)
 
@@ -66,7 +66,7 @@ class Fitting(TrainingMode):
             self.jit_compile = chosen
 
     def compile_from_config(self, config):
-        """Compiles a model that comes from a `.keras` file. Keras leaves out models with a `compile` of their own."""
+        """Compiles a model from a `.keras` file. Keras does not do this for models that override `compile`."""
         config = keras.saving.deserialize_keras_object(config)
         is_automatic = config.pop("automatic", False)
         self.compile(**config)
@@ -78,19 +78,19 @@ class Fitting(TrainingMode):
         return {**config, "automatic": True} if config and self._is_automatic else config
 
     def _compile_automatically(self, steps=None, accumulation=1):
-        """Compiles a model that the user has not compiled, for a run of so many batches; for evaluation without."""
+        """Compiles a model that the user has not compiled, for a run of `steps` batches; None for evaluation."""
         rate, updates = self.default_learning_rate, steps and steps // accumulation
         self.compile(adamw(rate, warmup=updates // 10 if updates else 0, steps=updates, accumulation=accumulation))
         self._is_automatic = True
 
     def _start_schedule(self, steps, accumulation=1):
-        """Before a run of so many batches: a new optimizer, unless the user has given one, or its rate."""
+        """Compiles a new optimizer for a run of `steps` batches, unless the user has set it or its learning rate."""
         if not self.compiled:
             self._compile_automatically(steps, accumulation)
         elif self._is_automatic and steps:
             given = _without_scale(self.optimizer)
             if given.built and given.schedule is None and given.iterations > 0:
-                return  # `optimizer.learning_rate = x` since the last run
+                return  # the user has set `optimizer.learning_rate` since the last run
             self._compile_automatically(steps, accumulation)
         schedule = getattr(_without_scale(self.optimizer), "schedule", None)
         if schedule is not self.__dict__.get("_compiled_schedule", schedule):
@@ -98,7 +98,7 @@ class Fitting(TrainingMode):
         self.__dict__["_compiled_schedule"] = schedule
 
     def _check_schedule(self, steps):
-        """Warns when nothing will be trained in the next `steps` updates."""
+        """Warns if the learning rate is 0 throughout the next `steps` updates."""
         optimizer = _without_scale(self.optimizer)
         schedule = getattr(optimizer, "schedule", None)
         first = int(keras.ops.convert_to_numpy(optimizer.iterations))
@@ -107,9 +107,9 @@ class Fitting(TrainingMode):
         rates = [float(keras.ops.convert_to_numpy(schedule(update))) for update in (first, first + steps - 1)]
         if not any(rates):
             warnings.warn(
-                "The learning rate must be above 0 for training: this run changes nothing. Received: a schedule that "
-                f"has ended, 0 from update {first} on. Compile the model with a new optimizer, or set "
-                "model.optimizer.learning_rate = 1e-5.",
+                "The learning rate must be above 0 for training: this run changes no weights. Received: a schedule "
+                f"that has ended, with a rate of 0 from update {first} on. Compile the model with a new optimizer, or "
+                "set model.optimizer.learning_rate = 1e-5.",
                 stacklevel=3,
             )
 
@@ -133,15 +133,15 @@ class Fitting(TrainingMode):
         """Trains on `Batches` (a whole run), on arrays, or on text.
 
         Args:
-            x: a `Batches`; or texts; or a dict of arrays (the keys are those of `models.inputs.KEYS`); or a PyDataset,
+            x: a `Batches`; or texts; or a dict of arrays (the keys are those of `core.inputs.KEYS`); or a PyDataset,
                 DataLoader, tf.data.Dataset or generator of batches (x, y) or (x, y, sample_weight) of arrays or texts.
             y, sample_weight, batch_size, epochs, validation_split, class_weight: as in Keras; for texts and arrays.
-            steps_per_epoch: with `Batches`, how many steps a report, a validation and a checkpoint are apart. It must
-                divide the run; default: the largest number up to 1,000 that does.
-            callbacks: a `Checkpoints` among them resumes the run where its folder left it, to the bit.
+            steps_per_epoch: with `Batches`, the number of steps between reports, validations and checkpoints. It must
+                divide the length of the run; default: the largest number up to 1,000 that does.
+            callbacks: a `Checkpoints` among them resumes the run from its folder, bit-exactly.
             validation_data: a `Batches`, or (x, y) or (x, y, sample_weight) of arrays or texts.
-            shuffle: whether every epoch has texts and arrays in an order of its own; a `Batches` has its order.
-            seed: of these orders.
+            shuffle: whether to shuffle texts and arrays in every epoch; the order of a `Batches` is fixed.
+            seed: for shuffling.
 
         Returns: the Keras History.
         """
@@ -155,17 +155,17 @@ class Fitting(TrainingMode):
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
         if validation_split:
             if not self._is_ours(x) or isinstance(x, Batches):
-                raise ValueError("`validation_split` needs arrays or texts. Give validation_data instead.")
+                raise ValueError("`validation_split` needs arrays or texts. Use validation_data instead.")
             x, ours, validation_data = split_last(x, ours, validation_split)
         if not self._is_ours(x):
             check_source(x)
             if y is not None:
-                raise ValueError(f"The batches of a {type(x).__name__} bring their targets. Received: y. Drop it.")
+                raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
             steps = steps_per_epoch or length_of(x)
             if steps is None and (not self.compiled or self._is_automatic):
                 raise ValueError(
-                    "The learning rate falls over the run, whose length must be known. Received: a "
-                    f"{type(x).__name__}, which does not say how many batches it has. Give `steps_per_epoch`, or call "
+                    "The length of the run must be known for the learning rate schedule. Received: a "
+                    f"{type(x).__name__} with an unknown number of batches. Pass `steps_per_epoch`, or call "
                     "`compile(optimizer)` before `fit`."
                 )
             source = readable(x, self._converted, endless=steps_per_epoch is not None)
@@ -188,8 +188,8 @@ class Fitting(TrainingMode):
         if isinstance(x, Batches):
             if epochs != 1 or y is not None:
                 raise ValueError(
-                    "A Batches is a whole run with its targets: its length is the number of steps. Received: "
-                    f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and drop `epochs` and `y`."
+                    "A Batches is a whole run with its targets, and its length is the number of steps. Received: "
+                    f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and omit `epochs` and `y`."
                 )
             steps_per_epoch = report_interval(len(x), steps_per_epoch)
         else:
@@ -202,7 +202,7 @@ class Fitting(TrainingMode):
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
             callbacks.append(Progress(len(x)))
         callbacks += [CompilerMemory(), keras.callbacks.History()]
-        rest = -first % steps_per_epoch  # of an epoch that was stopped
+        rest = -first % steps_per_epoch  # steps left in an interrupted epoch
         for steps, last in [(rest, first + rest), (steps_per_epoch, len(x))][not rest :]:
             feed = Feed(x, steps, self.check_batch)
             feed.start(first)
@@ -223,7 +223,7 @@ class Fitting(TrainingMode):
             first = self._resume(callbacks)
 
     def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
-        """As Keras's `evaluate`, on `Batches`, arrays or texts as well."""
+        """Keras's `evaluate`, which also accepts `Batches`, dicts of arrays, and texts."""
         x = self.examples_of(x)
         self._check_targets(x, y)
         if not self.compiled:
@@ -236,9 +236,8 @@ class Fitting(TrainingMode):
     def predict(self, x, batch_size=32, **kwargs):
         """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input.
 
-        Texts of like length are predicted together, in batches of a few fixed widths; where outputs have a column a
-        token, the columns of padding that a batch did not have are 0. Several threads may call it; on JAX they take
-        turns.
+        Texts of similar length are predicted together, in batches of a few fixed widths; outputs with one column per
+        token are padded with zeros to the widest batch. Several threads may call it; on JAX they take turns.
         """
         x = self.examples_of(x)
         with reading_weights(), checked_inputs(), data_errors():
@@ -261,25 +260,25 @@ class Fitting(TrainingMode):
         return _single(keras.tree.map_structure(lambda array: array[:rows], outputs))
 
     def _converted(self, batch):
-        """A batch of a data set as arrays (x, y, sample_weight), checked; texts are encoded."""
+        """A batch of a dataset as arrays (x, y, sample_weight), checked; texts are encoded."""
         x, y, sample_weight = unpacked(batch)
         if is_text(x):
             steps = self._batches(x, y, sample_weight, len(x), epochs=1, seed=0, shuffle=False)
             if len(steps) != 1:
                 raise ValueError(
-                    "Texts of a data set are encoded batch by batch, which needs a row for each. Received: texts that "
-                    f"make {len(steps)} batches of {len(x)} rows for a {type(self).__name__}. Give them as a list."
+                    "Texts of a dataset are encoded batch by batch, with one row per text. Received: texts that make "
+                    f"{len(steps)} batches of {len(x)} rows for a {type(self).__name__}. Pass all texts as a list."
                 )
             x, y, sample_weight = steps[0]
         self.check_batch(x, y, sample_weight)
         return tuple(part for part in (x, y, sample_weight) if part is not None)
 
     def _converted_inputs(self, batch):
-        """As `_converted`, of the inputs alone."""
+        """As `_converted`, but only the inputs."""
         return self._converted(unpacked(batch)[0])[:1]
 
     def _resume(self, callbacks):
-        """Restores from a `Checkpoints` callback, if there is one; the first step of the rest of the run."""
+        """Restores from a `Checkpoints` callback, if there is one; returns the step at which the run continues."""
         step = self.initial_step = 0
         for callback in callbacks:
             if isinstance(callback, Checkpoints):
@@ -291,14 +290,14 @@ class Fitting(TrainingMode):
             raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
 
     def examples_of(self, x):
-        """Data in the form that the class reads; a class whose examples are several texts may take columns of them."""
+        """Data in the form that this class reads; classes with several texts per example may accept columns."""
         return x
 
     def _is_ours(self, x):
         return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
 
     def _feed(self, data, batch_size):
-        """A whole `Batches`, or (x, y, sample_weight) of arrays or texts once through in order, for Keras."""
+        """Data for Keras: a whole `Batches`, or one pass in order over (x, y, sample_weight) of arrays or texts."""
         if isinstance(data, tuple):
             x, y, sample_weight = (*data, None, None)[:3]
             if not self._is_ours(x):
@@ -319,7 +318,7 @@ class Fitting(TrainingMode):
             return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         if isinstance(x, dict):
             x = {key: np.asarray(array) for key, array in x.items() if array is not None}
-            inputs = self.inputs_of_backbone(x)  # as they were given: batches are filled up to their size
+            inputs = self.inputs_of_backbone(x)  # checked before batches are padded to their full size
             check_keys(inputs, self.backbone.extra_inputs)
             check_arrays(inputs)
             return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
@@ -330,11 +329,11 @@ class Fitting(TrainingMode):
 
 
 def _single(outputs):
-    """Outputs of half precision as float32."""
+    """Converts half-precision outputs to float32."""
     halves = ("float16", "bfloat16")
     return keras.tree.map_structure(lambda x: x.astype("float32") if x.dtype.name in halves else x, outputs)
 
 
 def _without_scale(optimizer):
-    """The optimizer inside of one that scales the loss, as float16 has it; any other as it is."""
+    """The optimizer inside a loss-scaling optimizer, as used for float16; any other optimizer unchanged."""
     return getattr(optimizer, "inner_optimizer", optimizer)

@@ -1,4 +1,4 @@
-"""The keys of a batch, and checks of what compiled code would misread in silence."""
+"""The keys of a batch, and checks of inputs that compiled code would silently misread."""
 
 import contextlib
 import contextvars
@@ -15,7 +15,7 @@ _CHECKED = contextvars.ContextVar("checked", default=False)
 
 @contextlib.contextmanager
 def checked_inputs():
-    """Calls made inside trust their input: it was checked where its batches were made."""
+    """Calls made inside do not check their inputs, which were checked when their batches were created."""
     token = _CHECKED.set(True)
     try:
         yield
@@ -27,17 +27,17 @@ def inputs_are_checked():
     return _CHECKED.get()
 
 
-# Key -> (kind, shape). Kinds: "ids" are integers, a "mask" is bool or integers of 0 and 1, "numbers" are anything.
+# Key -> (kind, shape). Kinds: "ids" are integers, a "mask" is bool or integers of 0 and 1, "numbers" are of any type.
 # Letters of shapes: b rows, s tokens, t tokens of the decoder, p slots, n sequences of a packed row, c characters of a
 # word, k words around a word.
 KEYS = {
     "token_ids": ("ids", "bs"),
     "padding_mask": ("mask", "bs"),  # True at real tokens
-    "lengths": ("ids", "b"),  # real tokens, all at the left; in place of `padding_mask`
+    "lengths": ("ids", "b"),  # number of real tokens, all on the left; replaces `padding_mask`
     "segment_ids": ("ids", "bs"),
     "position_ids": ("ids", "bs"),
-    "sequence_ids": ("ids", "bs"),  # of packed rows: which sequence, from 1 on; 0 is padding
-    "first_positions": ("ids", "bn"),  # of packed rows: where each sequence starts
+    "sequence_ids": ("ids", "bs"),  # in packed rows: number of the sequence, starting at 1; 0 is padding
+    "first_positions": ("ids", "bn"),  # in packed rows: where each sequence starts
     "language_ids": ("ids", "bs"),
     "character_ids": ("ids", "bsc"),
     "context_ids": ("ids", "bk"),
@@ -61,7 +61,7 @@ KEYS = {
     "loss_normalizer": ("numbers", "b"),
 }
 
-# What other packages call these keys, and what is none of them.
+# Names of these keys in other packages; meanings that error messages explain; names of targets, which are not inputs.
 _OTHER_NAMES = {
     "attention_mask": "padding_mask",
     "input_mask": "padding_mask",
@@ -82,30 +82,30 @@ _TARGETS = ("label", "labels", "targets", "y", "start_positions", "end_positions
 
 
 def check_keys(inputs, others=()):
-    """Raises a ValueError for a batch without `token_ids`, and for a key that nothing would read.
+    """Raises a ValueError for a batch without `token_ids`, and for unknown keys, which would be ignored.
 
     Args:
         inputs: a batch.
-        others: keys that a class adds to `KEYS`.
+        others: keys that a class reads in addition to `KEYS`.
     """
     example = '{"token_ids": ids, "padding_mask": mask}'
     if not isinstance(inputs, dict):
-        raise ValueError(f"A batch is a dict that has `token_ids`. Received: {type(inputs).__name__}. Use {example}.")
+        raise ValueError(f"A batch must be a dict with `token_ids`. Received: {type(inputs).__name__}. Use {example}.")
     known = {*KEYS, *others}
     for key in inputs:
         if key in known:
             continue
         if key in _TARGETS:
-            raise ValueError(f"Targets are no input. Received: `{key}` in a batch. Give them as y.")
+            raise ValueError(f"Targets must not be in a batch. Received: `{key}` in a batch. Pass them as y.")
         near = _OTHER_NAMES.get(key) or next(iter(difflib.get_close_matches(str(key), known, 1)), None)
         fix = f"Use `{near}`{_MEANINGS.get(near, '')}" if near else f"The keys are {', '.join(sorted(known))}"
-        raise ValueError(f"The keys of a batch must be known, or they would be ignored. Received: {key!r}. {fix}.")
+        raise ValueError(f"The keys of a batch must be known: others would be ignored. Received: {key!r}. {fix}.")
     if inputs.get("token_ids") is None:
-        raise ValueError(f"A batch is a dict that has `token_ids`. Received: {sorted(inputs)}. Use {example}.")
+        raise ValueError(f"A batch must be a dict with `token_ids`. Received: {sorted(inputs)}. Use {example}.")
 
 
 def check_arrays(inputs):
-    """Raises a ValueError for arrays whose kind or shape is not that of `KEYS`, and for impossible values of masks and
+    """Raises a ValueError for arrays whose kind or shape differs from `KEYS`, and for invalid values of masks and
     lengths, where values are known."""
     sizes = {}
     for key, (kind, letters) in KEYS.items():
@@ -125,8 +125,8 @@ def check_arrays(inputs):
         if lengths.min() < 0 or lengths.max() > most:
             wrong = int(lengths.max() if lengths.max() > most else lengths.min())
             raise ValueError(
-                f"`{prefix}lengths` must be between 0 and {most}, the columns of `{prefix}token_ids`. Received: "
-                f"{wrong}."
+                f"`{prefix}lengths` must be between 0 and {most}, the number of columns of `{prefix}token_ids`. "
+                f"Received: {wrong}."
             )
 
 
@@ -146,8 +146,8 @@ def _check_kind(key, kind, array):
         return
     if not is_integer:
         raise ValueError(
-            f"`{key}` must be bool, or integers of 0 and 1. Received: {dtype}. Of a mask that is added to the scores "
-            "(0 and -1e9) give mask == 0."
+            f"`{key}` must be bool, or integers of 0 and 1. Received: {dtype}. For a mask that is added to the scores "
+            "(0 and -1e9), use mask == 0."
         )
     values = concrete_array(array)
     if values is not None and values.size and (values.min() < 0 or values.max() > 1):
@@ -156,7 +156,7 @@ def _check_kind(key, kind, array):
 
 
 def _check_shape(key, letters, shape, sizes):
-    """Compares a shape with its letters, whose sizes `sizes` collects."""
+    """Checks a shape against its letters, and records their sizes in `sizes`."""
     fits = len(shape) == len(letters)
     for letter, size in zip(letters, shape, strict=False):
         known = sizes.get(letter)
@@ -165,17 +165,17 @@ def _check_shape(key, letters, shape, sizes):
         if key.endswith("token_ids"):
             rows = f" of {sizes['b']} rows" if sizes.get("b") is not None else ""
             raise ValueError(
-                f"`{key}` must be ({', '.join(letters)}){rows}: one row a sequence. Received: shape {shape}."
+                f"`{key}` must be ({', '.join(letters)}){rows}: one row per sequence. Received: shape {shape}."
                 + (f" Use {key}[None]." if len(shape) == 1 else "")
             )
         table = {"s": "token_ids", "t": "decoder_token_ids", "p": "masked_positions"}
         like = next((table[letter] for letter in letters if letter in table), "token_ids")
         if letters in ("bs", "bt"):
-            wanted = f"must have the shape of `{like}`, {(sizes['b'], sizes[letters[1]])}: one value a token"
+            wanted = f"must have the shape of `{like}`, {(sizes['b'], sizes[letters[1]])}: one value per token"
         else:
             known = ", ".join(str(sizes.get(letter) or letter) for letter in letters)
             wanted = f"must have the shape ({', '.join(letters)}), here ({known})"
-        fix = " To keep sequences of one row apart, give `sequence_ids`." if len(shape) > len(letters) else ""
+        fix = " To separate the sequences of a row, use `sequence_ids`." if len(shape) > len(letters) else ""
         raise ValueError(f"`{key}` {wanted}. Received: {shape}.{fix}")
     for letter, size in zip(letters, shape, strict=True):
         if size is not None:
@@ -183,7 +183,7 @@ def _check_shape(key, letters, shape, sizes):
 
 
 def warn_of_padding(inputs, config):
-    """Warns where rows end (or begin) with two padding tokens or more, and nothing says that they are padding."""
+    """Warns if rows end (or begin) with two or more padding tokens that no input marks as padding."""
     pad = getattr(config, "pad_id", None)
     others = {getattr(config, name, None) for name in ("bos_id", "eos_id", "cls_id", "sep_id")}
     if pad is None or pad in others:
@@ -199,15 +199,15 @@ def warn_of_padding(inputs, config):
         ends = ends if starts else ends | padding[:, :2].all(axis=1)
         if (ends & ~padding.all(axis=1)).any():
             warnings.warn(
-                f"`{prefix}token_ids` has rows with padding tokens, {pad}, at an end, but nothing says that it is "
-                f"padding: it is attended to. Give `{prefix}padding_mask`, for example ids != {pad}, or "
+                f"`{prefix}token_ids` has rows that begin or end with padding tokens, {pad}, but no input marks them "
+                f"as padding, so they are attended to. Pass `{prefix}padding_mask`, for example ids != {pad}, or "
                 f"`{prefix}lengths`.",
                 stacklevel=2,
             )
 
 
 def longest_sequence(sequence_ids):
-    """Tokens of the longest sequence of packed rows; None where the ids are not known."""
+    """The length of the longest sequence in packed rows; None if the ids are unknown."""
     if sequence_ids is None:
         return None
     return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)

@@ -1,17 +1,27 @@
-"""Models that tell the layers inside whether they train, without a `training` in every `call` on the way."""
+"""The private parts of Keras that this package uses, one function each; `tests/core/test_keras_adapter.py` checks them.
+
+Optimizers also override protected methods of Keras's optimizers (`_clip_gradients`, `_apply_weight_decay`,
+`_backend_update_step`, `_get_current_learning_rate`), which the same test checks.
+"""
+
+import contextlib
 
 import keras
 
 
 class TrainingMode(keras.Model):
-    """Keras tells a model that it trains only if its `call` asks, and on JAX no layer inside: dropout would sleep."""
+    """A model that tells the layers inside it whether it is training, without a `training` argument on the way.
+
+    Keras passes the flag only to a model whose `call` has the argument, and on JAX to no layer inside it: dropout would
+    be off during training.
+    """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self._call_has_training_arg = True  # for the trainer
 
     def stateless_call(self, *args, training=None, **kwargs):
-        """As Keras's, within the context that a layer's `__call__` makes, which it goes around."""
+        """As Keras's method, within the call context that a layer's `__call__` creates and `stateless_call` skips."""
         self._get_call_context().set_value("training", training)
         if "training" in self.call_signature_parameters:
             kwargs["training"] = training
@@ -19,3 +29,41 @@ class TrainingMode(keras.Model):
             return super().stateless_call(*args, **kwargs)
         finally:
             self._maybe_reset_call_context()
+
+
+def is_training(layer):
+    """Whether the call that `layer` is part of trains a model."""
+    return bool(layer._get_call_context().get_value("training"))
+
+
+def all_layers(layer, include_self=True):
+    """All layers inside a layer or model, at any depth."""
+    return list(layer._flatten_layers(include_self=include_self))
+
+
+def base_kernel(dense):
+    """The kernel variable of a dense layer without the low-rank product of `enable_lora`."""
+    return dense._kernel
+
+
+def has_fixed_seed(generator):
+    """Whether a `SeedGenerator` was created with a seed."""
+    return generator._initial_seed is not None
+
+
+@contextlib.contextmanager
+def forgetting_failed_variables():
+    """Makes Keras forget the variables of a model whose construction failed inside.
+
+    Keras creates variables in two steps and keeps a list of those that wait for the second one. After a failure in that
+    step, such as running out of memory, it would try all of them again with the next model, and fail again.
+    """
+    # Keras does not expose the list; its module is in the globals of the functions that use it.
+    state = keras.StatelessScope.__enter__.__globals__["global_state"]
+    name = "uninitialized_variables"
+    before = len(state.get_global_attribute(name) or ())
+    try:
+        yield
+    except BaseException:
+        del (state.get_global_attribute(name) or [])[before:]
+        raise

@@ -1,7 +1,7 @@
 """Makes the classes of this package known to Keras without importing them.
 
-`import kerasbert; keras.models.load_model("model.keras")` finds them, and so does all that looks registered names up:
-until one is asked for, a stand-in that imports it is registered in its place.
+`import kerasbert; keras.models.load_model("model.keras")` finds them, as does every lookup of registered names: a
+stand-in is registered for each class, and imports the class on first use.
 """
 
 import importlib
@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.util
 import sys
 
-# Module -> the classes in it that Keras has by the name "kerasbert>NAME".
+# Module -> the classes in it that are registered with Keras as "kerasbert>NAME".
 CLASSES = {
     "kerasbert.models": (
         "Albert Bert Deberta DebertaV2 DistilBert Electra Elmo GPT GPT2 MobileBert ModernBert ModernBertDecoder "
@@ -30,11 +30,11 @@ CLASSES = {
 
 
 class Deferred:
-    """Stands for a class that is imported when something is asked of it.
+    """A stand-in for a class, which it imports on first use.
 
     Args:
-        module: which has it.
-        name: of the class.
+        module: the module of the class.
+        name: the name of the class.
     """
 
     def __init__(self, module, name):
@@ -48,7 +48,7 @@ class Deferred:
         return self.resolve()(*args, **kwargs)
 
     def resolve(self):
-        """The class itself. Importing its module registers it."""
+        """Returns the class. Importing its module registers it."""
         module, name = self._place
         return getattr(importlib.import_module(module), name)
 
@@ -81,7 +81,7 @@ def register(keras):
 
 
 def register_with_keras():
-    """Registers the stand-ins, now or once Keras is there."""
+    """Registers the stand-ins, now or as soon as Keras has been imported."""
     keras = sys.modules.get("keras")
     if keras is None:
         sys.meta_path.insert(0, _AfterKeras())

@@ -1,4 +1,4 @@
-"""Batches that come from elsewhere: `PyDataset`, `DataLoader`, `tf.data` and generators, of arrays or of texts."""
+"""Batches from other data sources: `PyDataset`, `DataLoader`, `tf.data` and generators, of arrays or of texts."""
 
 import itertools
 
@@ -12,10 +12,10 @@ KINDS = "Batches, a dict of arrays with `token_ids`, texts, or a PyDataset, Data
 
 
 def length_of(source):
-    """How many batches a source has; None where it does not know, or has no end."""
+    """The number of batches in a source; None if it is unknown or infinite."""
     if isinstance(source, keras.utils.PyDataset):
         return getattr(source, "num_batches", None) or _length(source)
-    if hasattr(source, "cardinality"):  # of tf.data, negative where it is infinite or not known
+    if hasattr(source, "cardinality"):  # of tf.data, negative if infinite or unknown
         number = int(source.cardinality())
         return number if number >= 0 else None
     return _length(source)
@@ -29,20 +29,20 @@ def _length(source):
 
 
 def check_source(source):
-    """Raises a ValueError unless `source` gives batches."""
+    """Raises a ValueError unless `source` yields batches."""
     columns = getattr(source, "column_names", None)
     if columns is not None and hasattr(source, "features"):
         names = ", ".join(columns if isinstance(columns, (list, tuple)) else map(str, columns))
         raise ValueError(
-            "Which columns of a `datasets.Dataset` are read must be said. Received: a data set with the columns "
-            f"{names}. Give them one by one, for example fit(dataset['text'], dataset['label'])."
+            "The columns of a `datasets.Dataset` must be passed separately. Received: a dataset with the columns "
+            f"{names}. Use, for example, fit(dataset['text'], dataset['label'])."
         )
     is_array = hasattr(source, "shape") and hasattr(source, "dtype")
     if is_array or isinstance(source, (str, bytes)) or not (hasattr(source, "__iter__") or hasattr(source, "__len__")):
         received = f"{type(source).__name__} of shape {tuple(source.shape)}" if is_array else type(source).__name__
         raise ValueError(
             f"Data must be {KINDS}. Received: {received}."
-            + (' Ids go into a dict: {"token_ids": ids, "padding_mask": mask}.' if is_array else "")
+            + (' Put token ids into a dict: {"token_ids": ids, "padding_mask": mask}.' if is_array else "")
         )
 
 
@@ -50,9 +50,9 @@ def readable(source, convert, endless=False):
     """`source` for Keras's `fit`, `evaluate` and `predict`, with every batch converted and checked.
 
     Args:
-        source: gives batches.
-        convert: a batch -> arrays as a model takes them.
-        endless: begin again where it ends, for a `steps_per_epoch`; an iterator cannot.
+        source: an iterable of batches.
+        convert: a batch -> arrays that a model accepts.
+        endless: start over at the end, for a `steps_per_epoch`; iterators cannot do so.
     """
     check_source(source)
     number = length_of(source)
@@ -72,7 +72,7 @@ def _converted(source, convert, endless):
 
 
 class Converted(keras.utils.PyDataset):
-    """A source that knows its length, with every batch converted; one that has no index is read from its start on."""
+    """A source of known length, with every batch converted; a source without indexing is read from its start."""
 
     def __init__(self, source, convert, length):
         super().__init__()
@@ -93,7 +93,7 @@ class Converted(keras.utils.PyDataset):
             return self.convert(next(self._batches))
         except StopIteration:
             raise ValueError(
-                f"A data set must have as many batches as its length says, {self.length}. Received: {index}."
+                f"A dataset must have as many batches as its length says, {self.length}. Received: {index}."
             ) from None
 
     def on_epoch_end(self):
@@ -102,7 +102,7 @@ class Converted(keras.utils.PyDataset):
 
 
 def _widened(batch):
-    """A batch of one more token: what differs from it in size may differ from batch to batch."""
+    """A batch that is one token wider; sizes that differ from the original vary from batch to batch."""
     width = batch[0]["token_ids"].shape[-1]
 
     def wider(array):
@@ -112,7 +112,7 @@ def _widened(batch):
 
 
 def unpacked(batch):
-    """(x, y, sample_weight) of numpy arrays, or of texts in x, of what a source gives."""
+    """(x, y, sample_weight) of a batch from a source, as numpy arrays; x may be texts."""
     is_pair = isinstance(batch, list) and 2 <= len(batch) <= 3 and not all(map(_is_text_like, batch))
     parts = tuple(batch) if isinstance(batch, tuple) or is_pair else (batch,)
     x, y, sample_weight = (*parts, None, None)[:3]
@@ -134,7 +134,7 @@ def _array(value):
 
 
 def _texts(x, y):
-    """Texts and pairs as a list of them; anything else as it is."""
+    """Texts and text pairs as a list; anything else unchanged."""
     if hasattr(x, "numpy") and not hasattr(x, "detach"):
         x = x.numpy()
     if isinstance(x, np.ndarray) and x.dtype.kind in "OSU":
@@ -147,7 +147,7 @@ def _texts(x, y):
     is_columns = len(x) == 2 and {len(part) for part in x} == {rows}
     if is_columns and rows == 2:
         raise ValueError(
-            "Pairs of texts must not be mistaken. Received: a batch of two examples, which may be two pairs or two "
-            "columns. Use other batch sizes, or give all pairs as a list."
+            "Pairs of texts must be unambiguous. Received: a batch of two examples, which may be two pairs or two "
+            "columns. Use another batch size, or pass all pairs as a list."
         )
     return list(zip(*x, strict=True)) if is_columns else list(x)

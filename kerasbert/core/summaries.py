@@ -1,4 +1,4 @@
-"""Shapes for `summary()`, which Keras knows of its functional models alone."""
+"""Output shapes for `summary()`, which Keras knows only for functional models."""
 
 import contextlib
 
@@ -6,17 +6,18 @@ import keras
 import numpy as np
 
 from .inputs import checked_inputs
+from .keras_adapter import all_layers
 
 NAMES = ("output_shape", "_build_shapes_dict")  # where Keras's summary looks for them
 
 
 @contextlib.contextmanager
 def known_shapes(model):
-    """Inside, `model.summary()` has the output shapes of all layers, None for sizes that depend on the batch."""
+    """Inside, `model.summary()` shows the output shapes of all layers, with None for sizes that depend on the batch."""
     inputs = model.example_inputs()
     larger = keras.tree.map_structure(lambda x: np.tile(np.asarray(x), (3, *[2] * (np.ndim(x) - 1))), inputs)
     small, large = _shapes(model, inputs), _shapes(model, larger)
-    layers = [layer for layer in model._flatten_layers(include_self=False) if id(layer) in small]
+    layers = [layer for layer in all_layers(model, include_self=False) if id(layer) in small]
     before = {id(layer): {name: layer.__dict__.get(name) for name in NAMES} for layer in layers}
     for layer in layers:
         sizes = zip(small[id(layer)], large.get(id(layer), small[id(layer)]), strict=False)
@@ -47,7 +48,7 @@ def _shapes(model, inputs):
         return run
 
     try:
-        for layer in model._flatten_layers(include_self=False):
+        for layer in all_layers(model, include_self=False):
             kept.append((layer, layer.__dict__.get("call")))
             layer.__dict__["call"] = watched(layer, layer.call)
         with checked_inputs():

@@ -1,4 +1,4 @@
-"""What objectives and tasks have in common: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
+"""Base class of objectives and tasks: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
 
 import os
 
@@ -15,21 +15,21 @@ from .summaries import known_shapes
 
 
 class Trainable(Fitting):
-    """Base of objectives and tasks.
+    """Base class of objectives and tasks.
 
-    A backbone may serve several models. None of them changes it: what a model does not train, such as a pooler that it
-    does not read, is left out of its `trainable_variables` alone.
+    Several models may share a backbone. None of them changes it: variables that a model does not train, such as those
+    of a pooler that it does not read, are only left out of that model's `trainable_variables`.
 
     Args:
         backbone: a `Backbone`.
-        tokenizer: a `Tokenizer`; without one, text is refused.
+        tokenizer: a `Tokenizer`; without one, text inputs raise an error.
         **kwargs: `name` and `dtype` (default: the backbone's).
     """
 
-    trains_backbone = True  # False: the backbone stays as it is, a source of features
+    trains_backbone = True  # False: the backbone is frozen and only provides features
     needs_query_stream = False  # whether it reads the query stream of a backbone that has one
     extra_inputs = ()  # keys of a batch that this model reads itself
-    needs_mask_decoder = False  # whether it reads what a backbone's mask decoder, if it has one, makes of its states
+    needs_mask_decoder = False  # whether it reads the output of a backbone's mask decoder, if there is one
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         if not isinstance(backbone, Backbone):
@@ -40,15 +40,15 @@ class Trainable(Fitting):
         super().__init__(**kwargs)
         if tokenizer is not None and tokenizer.vocabulary_size > backbone.config.vocabulary_size:
             raise ValueError(
-                "A tokenizer's ids must all be in the backbone's vocabulary. Received: a tokenizer of "
-                f"{tokenizer.vocabulary_size} pieces, a backbone of {backbone.config.vocabulary_size}. "
-                "Use the tokenizer the backbone was trained with."
+                "A tokenizer's ids must all be in the backbone's vocabulary. Received: a tokenizer with "
+                f"{tokenizer.vocabulary_size} tokens, a backbone with {backbone.config.vocabulary_size}. "
+                "Use the tokenizer that the backbone was trained with."
             )
         self.backbone = backbone
         self.tokenizer = tokenizer
 
     def build_now(self):
-        """Creates every weight; the last line of each subclass's `__init__`."""
+        """Creates every weight. Must be the last line of each subclass's `__init__`."""
         with checked_inputs():
             self(self.example_inputs())
 
@@ -68,7 +68,7 @@ class Trainable(Fitting):
     # === What is trained ===
 
     def trained_parts(self):
-        """The models that this one consists of, each of which knows what it trains; none if it has its own heads."""
+        """The models that this one is composed of, each of which defines what it trains; empty for a single model."""
         return []
 
     def untrained_variables(self):
@@ -89,7 +89,7 @@ class Trainable(Fitting):
         return [variable for layer in layers if layer is not None for variable in layer.variables]
 
     def _selected(self, variables, trained):
-        """Those of `variables` that this model trains, or the others."""
+        """The `variables` that this model trains, or those that it does not train."""
         untrained = {id(variable) for variable in self.untrained_variables()} if self.trainable else ()
         return [v for v in variables if (self.trainable and v.trainable and id(v) not in untrained) == trained]
 
@@ -110,45 +110,45 @@ class Trainable(Fitting):
     def non_trainable_weights(self):
         return self._selected(self.weights, False)
 
-    # === What a subclass says of itself ===
+    # === Overridden by subclasses ===
 
     def arguments(self):
-        """Constructor arguments besides backbone and tokenizer, as json can hold them."""
+        """Constructor arguments besides the backbone and tokenizer, in a form that JSON can represent."""
         return {}
 
     def variant(self):
-        """The row of the family's Hugging Face `classes` that this model is saved as."""
+        """The key in the family's Hugging Face `classes` under which this model is saved."""
         return type(self).__name__
 
     def config_extras(self):
-        """What this model adds to the config.json of its backbone."""
+        """Fields that this model adds to the config.json of its backbone."""
         return {}
 
     @classmethod
-    def arguments_from_config(cls, stored, own):
-        """Constructor arguments: those given (`own`), completed from a config.json."""
-        return own
+    def arguments_from_config(cls, stored, settings):
+        """The constructor arguments `settings`, completed from the content of a config.json."""
+        return settings
 
     @classmethod
-    def head_to_renew(cls, stored, own):
-        """The kind of head that a folder has for other labels than those given (`own`), to be made new; or None."""
+    def head_to_renew(cls, stored, settings):
+        """The kind of head to initialise anew, because the folder has it for labels other than `settings`; or None."""
         return None
 
     @classmethod
-    def open_folder(cls, folder, own):
-        """(folder of the backbone, constructor arguments): a model's folder may be more than its backbone's."""
-        return folder, own
+    def open_folder(cls, folder, settings):
+        """(folder of the backbone, constructor arguments), for models whose backbone may be in a subfolder."""
+        return folder, settings
 
     def write_extras(self, folder):
-        """Writes what this model's folder has beside the files of its backbone."""
+        """Writes the files of this model other than those of its backbone."""
 
     @classmethod
-    def needs_pooler(cls, family, own):
+    def needs_pooler(cls, family, settings):
         """Whether the backbone must have its pooler for this model."""
         return False
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """The run over texts `x`; a subclass that takes text overrides it."""
+        """The `Batches` for texts `x`; subclasses that accept text override it."""
         raise ValueError(f"{type(self).__name__} takes batches or arrays. Received: text.")
 
     def encode_labels(self, labels):
@@ -156,17 +156,17 @@ class Trainable(Fitting):
         return np.asarray(labels)
 
     def inputs_of_backbone(self, x):
-        """What of a batch the backbone is given: all but the keys that this model reads itself."""
+        """The part of a batch that the backbone receives: all keys except those that this model reads itself."""
         if not isinstance(x, dict) or not self.extra_inputs:
             return x
         return {key: array for key, array in x.items() if key not in self.extra_inputs}
 
     def check_batch(self, x, y=None, sample_weight=None):
-        """Raises a ValueError when a batch holds what compiled code would misread in silence."""
+        """Raises a ValueError for a batch that compiled code would silently misread."""
         self.backbone.check_inputs(self.inputs_of_backbone(x))
 
     def summary(self, *args, **kwargs):
-        """As Keras's `summary`, with the shapes of outputs; None where a size depends on the batch."""
+        """Keras's `summary` with output shapes, in which sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
 
@@ -192,7 +192,7 @@ class Trainable(Fitting):
         return cls(**config)
 
     def save_assets(self, folder):
-        """The tokenizer inside a `.keras` file."""
+        """Writes the tokenizer into a `.keras` file."""
         if self.tokenizer is not None:
             os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
@@ -208,7 +208,7 @@ class Trainable(Fitting):
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
         """A model from a folder of its backbone's family, from a size name, or from `hf://org/name`.
 
-        Heads that the folder lacks are made new, with a warning.
+        Heads that the folder lacks are newly initialised, with a warning.
 
         Args:
             path: see `Backbone.from_preset`.
@@ -219,7 +219,7 @@ class Trainable(Fitting):
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
     def save_to_preset(self, path, **options):
-        """Writes weights, config and tokenizer in the Hugging Face layout, heads included where it has a place.
+        """Writes weights, config and tokenizer in the Hugging Face layout, including the heads that it supports.
 
         Options are those of `Backbone.save_to_preset`.
         """
@@ -228,7 +228,7 @@ class Trainable(Fitting):
     def require_tokenizer(self):
         if self.tokenizer is None:
             raise ValueError(
-                f"Text needs a tokenizer. Received text by a {type(self).__name__} without one: its folder has no "
-                "tokenizer files. Pass tokenizer=Tokenizer.load(...), or give token ids."
+                f"Text needs a tokenizer. Received: text for a {type(self).__name__} without one: its folder has no "
+                "tokenizer files. Pass tokenizer=Tokenizer.load(...), or use token ids."
             )
         return self.tokenizer

@@ -1,8 +1,8 @@
-"""Entries of a family's Hugging Face tables for what is stored otherwise than a plain name can say.
+"""Entries of a family's Hugging Face tables for tensors and fields that a plain name cannot describe.
 
-In `HUGGINGFACE_NAMES` a plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight
-transposed), of a norm, of an embedding; `{i}` and `{j}` stand for numbers. In `HUGGINGFACE_CONFIG` it names a value
-that is stored as it is.
+In `HUGGINGFACE_NAMES`, a plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight
+transposed), of a norm, of an embedding; `{i}` and `{j}` match numbers. In `HUGGINGFACE_CONFIG`, it names a value
+that is stored unchanged.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ def _same(array):
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """One tensor, named whole, with the two functions between its stored form and ours.
+    """One tensor, by its full name, with the functions that convert between its stored form and ours.
 
     Args:
         name: the full name, with `weight` or `bias` if it has one.
@@ -30,11 +30,11 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A dense layer stored as one of several that are fused side by side.
+    """A dense layer that is stored fused with others of equal size.
 
     Args:
-        name: of the fused layer, without `weight` or `bias`.
-        index, count: this is part `index` of `count` equal ones along the output axis.
+        name: the name of the fused layer, without `weight` or `bias`.
+        index, count: this layer is part `index` of `count` equal parts along the output axis.
         transposed: whether the file holds (out, in), as torch's Linear does; its Conv1D holds (in, out).
     """
 
@@ -67,10 +67,10 @@ class Heads:
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A config field whose stored value means something else than ours.
+    """A config field whose stored value has a different meaning from ours.
 
     Args:
-        name: of the stored value.
+        name: the stored field.
         load: the stored config (a dict) -> our value.
         save: our config -> the stored value.
     """

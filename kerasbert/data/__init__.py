@@ -1,4 +1,4 @@
-"""Text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
+"""From text to batches, in numpy: tokenizers, corpora, masking, and random access to every step of a run."""
 
 from .batches.batches import Batches, ExampleBatches
 from .batches.bidirectional_lm import BidirectionalLMBatches, bidirectional_targets, character_ids

@@ -1,14 +1,14 @@
-"""Random numbers that depend on where they are used and on nothing that ran before.
+"""Random numbers that depend only on where they are used, not on what ran before.
 
-Everything is made of raw bits of Philox, a counter-based generator: they are the same on every machine and with every
-version of numpy, and any of them can be had without the ones before it.
+All numbers are derived from the raw bits of Philox, a counter-based generator. They are the same on every machine and
+with every version of numpy, and each can be computed without the ones before it.
 """
 
 import numpy as np
 
 DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(
     5
-)  # masks of a step or a row, orders of passes, plans, parts of a mixture
+)  # masks of a step or a row, orders of passes, plans, components of a mixture
 
 
 def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Philox:
@@ -20,11 +20,12 @@ def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Phil
 
 
 def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: int) -> np.ndarray:
-    """uint32 (rows, draws) for the rows from `first` on of one step; row r is the same whatever `first` is.
+    """Random draws, uint32 (rows, draws), for `rows` rows of one step, starting at row `first`.
 
-    A Philox generator keyed by (seed, step); row r owns a range of its counter.
+    Row r is the same whatever `first` is: the Philox generator is keyed by (seed, step), and each row uses a separate
+    range of its counter.
     """
-    blocks = -(-draws // 8)  # one count of Philox gives 256 bits
+    blocks = -(-draws // 8)  # one increment of the Philox counter gives 256 bits
     return (
         _philox(seed, step, stream, first * blocks)
         .random_raw(rows * blocks * 4)
@@ -34,12 +35,12 @@ def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: i
 
 
 def raw_bits(seed: int, stream: int, size: int, step: int = 0) -> np.ndarray:
-    """uint64 (size,) of one generator, from its beginning."""
+    """The first `size` outputs of one generator, uint64 (size,)."""
     return _philox(seed, step, stream).random_raw(size)
 
 
 class Uniform:
-    """Draws from [0, 1) that are the same with every version of numpy: raw bits of a Philox generator."""
+    """Uniform draws from [0, 1), made from raw bits of Philox so that they are the same with every version of numpy."""
 
     def __init__(self, seed: int, stream: int):
         self._philox = _philox(seed, 0, stream)
@@ -56,10 +57,10 @@ class Uniform:
 
 
 def shuffled(places: np.ndarray, size: int, seed: int, number: int) -> np.ndarray:
-    """Where `places` of [0, size) go in permutation `number`, computed for these places alone.
+    """Where permutation `number` of [0, size) moves `places`, computed for these positions only.
 
-    A Feistel network over a grid of about sqrt(size) x sqrt(size) cells; places that it puts beyond `size` are sent
-    through again. `shuffled(np.arange(n), n, ...)` is a permutation of 0...n-1.
+    A Feistel network over a grid of about sqrt(size) x sqrt(size) cells; positions that it maps beyond `size` are
+    mapped again. `shuffled(np.arange(n), n, ...)` is a permutation of 0...n-1.
     """
     width = int(np.ceil(np.sqrt(size)))
     height = -(-size // width)

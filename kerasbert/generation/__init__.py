@@ -1,1 +1,1 @@
-"""Continuing text: greedy, by sampling and by beam search, over a cache."""
+"""Text generation by greedy search, sampling and beam search, with a cache."""

@@ -1,8 +1,8 @@
-"""Continuing prompts token by token, in one compiled program a shape.
+"""Continues prompts token by token, in one compiled program per shape.
 
-An objective that generates has two methods. `start_cache(context, batch_size, length)` gives what decoding keeps, with
-room for `length` tokens; `context` is a dict of arrays, one row a prompt, such as the input of an encoder.
-`next_logits(inputs, cache)` gives the logits (b, v) of the token after the last column of `token_ids`, and the next
+An objective that generates has two methods. `start_cache(context, batch_size, length)` returns an empty cache with
+capacity for `length` tokens; `context` is a dict of arrays, one row per prompt, such as the input of an encoder.
+`next_logits(inputs, cache)` returns the logits (b, v) of the token after the last column of `token_ids`, and the next
 cache; `inputs` has `token_ids`, `padding_mask` and `position_ids`, all (b, q). Prompts are padded on the left.
 """
 
@@ -17,16 +17,16 @@ from ..core.inputs import checked_inputs
 from .cache import repeat_rows
 from .search import NUMBERS, BeamSearch, Sampling
 
-BUCKET = 32  # widths of prompts and numbers of new tokens are rounded up to it, so that programs are used again
+BUCKET = 32  # prompt widths and numbers of new tokens are rounded up to multiples of it, to reuse programs
 
 
 def decode(model, options, length, context, numbers, token_ids, real, limits, draws):
     """Tokens (b, sequences, length), counts and scores (b, sequences) for prompts padded on the left.
 
     Args:
-        length: room for new tokens, static; `limits`, int32 (2,), says how many there are at least and at most.
+        length: capacity for new tokens, static; `limits`, int32 (2,), are their minimum and maximum number.
         numbers: the `NUMBERS` of the options, float32 ().
-        token_ids: int32 (b, p). real: bool (b, p). draws: float32 (r, length), from [0, 1), for samples.
+        token_ids: int32 (b, p). real: bool (b, p). draws: float32 (r, length), from [0, 1), for sampling.
     """
     rows, width = token_ids.shape
     chosen = {"numbers": numbers, "limits": limits, "draws": draws}
@@ -71,10 +71,10 @@ def generate(
     """Continuations of prompts, each a list of `num_sequences` (int32 ids, score), best first.
 
     Args:
-        model: an objective; see above.
+        model: an objective; see the docstring of this module.
         prompts: int32 arrays of token ids, one each.
-        context: for `start_cache`; with `lengths`, the columns that count in the arrays that have columns.
-        limit: most tokens of a prompt with its continuation, or None.
+        context: for `start_cache`; with `lengths`, the number of used columns of the arrays that have columns.
+        limit: maximum number of tokens of a prompt with its continuation, or None.
     """
     options.check()
     if batch_size < 1 or not 0 <= seed < 2**64:
@@ -91,7 +91,7 @@ def generate(
     limits = np.array([min_new_tokens, max_new_tokens], "int32")
     found = [None] * len(prompts)
     sizes = lengths if context is None else context["lengths"]
-    order = np.argsort(-sizes, kind="stable")  # rows of like lengths have little padding
+    order = np.argsort(-sizes, kind="stable")  # rows of similar lengths have little padding
     rows = min(batch_size, len(prompts))
     for start in range(0, len(prompts), rows):
         numbers = order[start : start + rows]
@@ -111,12 +111,12 @@ def generate(
 
 
 def _rounded(width):
-    """A multiple of `BUCKET`; 1 remains, the width of start tokens."""
+    """`width` rounded up to a multiple of `BUCKET`; 1, the width of start tokens, is kept."""
     return width if width == 1 else -(-width // BUCKET) * BUCKET
 
 
 def _rows_of(context, numbers):
-    """Some rows of a context, no wider than the longest of them needs."""
+    """Some rows of a context, trimmed to what the longest of them needs."""
     width, part = _rounded(int(context["lengths"][numbers].max())), {}
     for key, array in context.items():
         part[key] = array[numbers]
@@ -135,7 +135,7 @@ def _program(model, options, length):
 
 
 def _draws(options, seed, numbers, length):
-    """Uniform numbers float32 (r, length) that depend on the seed and a prompt's number, not on the batch."""
+    """Uniform random numbers float32 (r, length) that depend on the seed and a prompt's index, not on the batch."""
     if not options.sample:
         return np.zeros((1, 1), "float32")
     keys = [number * options.num_sequences + i for number in numbers for i in range(options.num_sequences)]
@@ -144,7 +144,7 @@ def _draws(options, seed, numbers, length):
 
 
 def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, limit):
-    """`max_new_tokens`, its default filled in."""
+    """Checks prompts and limits; returns `max_new_tokens`, with its default filled in."""
     vocabulary = model.backbone.config.vocabulary_size
     if not len(lengths) or not lengths.all():
         where = f"prompt {int(np.argmin(lengths))} is empty" if len(lengths) else "no prompts"
@@ -155,24 +155,24 @@ def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, l
             raise ValueError(f"Token ids must be between 0 and {vocabulary - 1}. Received: {wrong}.")
     if options.num_beams > vocabulary:
         raise ValueError(
-            f"`num_beams` must be at most the vocabulary, {vocabulary} tokens. Received: {options.num_beams}."
+            f"`num_beams` must be at most the vocabulary size, {vocabulary}. Received: {options.num_beams}."
         )
     longest = int(lengths.max())
-    room = None if limit is None else limit - longest
-    if room is not None and room < 1:
+    max_tokens = None if limit is None else limit - longest
+    if max_tokens is not None and max_tokens < 1:
         raise ValueError(
-            f"Prompts must be shorter than the position table, {limit} tokens. Received: one of {longest}. Cut it."
+            f"Prompts must be shorter than the position table, {limit} tokens. Received: one of {longest}. Truncate it."
         )
     if max_new_tokens is None:
-        max_new_tokens = 64 if room is None else min(64, room)
+        max_new_tokens = 64 if max_tokens is None else min(64, max_tokens)
     if max_new_tokens < 1 or not 0 <= min_new_tokens <= max_new_tokens:
         raise ValueError(
-            "`max_new_tokens` must be at least 1, and `min_new_tokens` between 0 and it. Received: "
+            "`max_new_tokens` must be at least 1, and `min_new_tokens` between 0 and that. Received: "
             f"max_new_tokens={max_new_tokens}, min_new_tokens={min_new_tokens}."
         )
-    if room is not None and max_new_tokens > room:
+    if max_tokens is not None and max_new_tokens > max_tokens:
         raise ValueError(
             f"A prompt and its continuation must fit into the position table, {limit} tokens. Received: "
-            f"a prompt of {longest}, max_new_tokens={max_new_tokens}. Use at most {room}, or shorter prompts."
+            f"a prompt of {longest}, max_new_tokens={max_new_tokens}. Use at most {max_tokens}, or shorter prompts."
         )
     return max_new_tokens

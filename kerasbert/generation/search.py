@@ -1,4 +1,4 @@
-"""Choosing the next tokens: greedy, by sampling, by beam search."""
+"""Selects the next tokens by greedy search, sampling or beam search."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ from keras import ops
 
 from .cache import pick_rows
 
-DEAD = -1.0e9  # added to the score of a beam that must not be chosen, as transformers does
+DEAD = -1.0e9  # added to the score of a beam that must not be chosen, as in transformers
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to choose tokens; see `CausalLM.generate`. Inside a program the three `NUMBERS` are tensors."""
+    """How to choose tokens; see `CausalLM.generate`. Inside a compiled program, the three `NUMBERS` are tensors."""
 
     num_beams: int = 1
     length_penalty: float = 1.0
@@ -28,17 +28,17 @@ class Options:
         sampling = (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
         beams_only = (self.length_penalty, self.early_stopping) != (1.0, False)
         branches = self.num_beams if self.num_beams > 1 or not self.sample else self.num_sequences
-        temperature = np.float32(self.temperature)  # which the smallest numbers are 0 in
+        temperature = np.float32(self.temperature)  # in which the smallest numbers are 0
         for wrong, rule in (
             (self.num_beams < 1, "`num_beams` must be at least 1."),
             (self.num_beams > 1 and self.sample, "Beam search does not sample: use num_beams=1 or sample=False."),
-            (sampling and not self.sample, "`temperature`, `top_k` and `top_p` are for samples: use sample=True."),
+            (sampling and not self.sample, "`temperature`, `top_k` and `top_p` are for sampling: use sample=True."),
             (beams_only and self.num_beams == 1, "`length_penalty` and `early_stopping` are for num_beams above 1."),
-            (not temperature > 0, "`temperature` must be above 0; for the likeliest tokens use sample=False."),
+            (not temperature > 0, "`temperature` must be above 0; for the most likely tokens use sample=False."),
             (self.top_k is not None and self.top_k < 1, "`top_k` must be at least 1, or None."),
             (self.top_p is not None and not 0 < self.top_p <= 1, "`top_p` must be above 0 and at most 1, or None."),
             (self.early_stopping not in (True, False, "never"), '`early_stopping` must be True, False or "never".'),
-            (not 1 <= self.num_sequences <= branches, "`num_sequences` above 1 takes as many beams, or sample=True."),
+            (not 1 <= self.num_sequences <= branches, "`num_sequences` above 1 needs as many beams, or sample=True."),
         ):
             if wrong:
                 raise ValueError(f"{rule} Received: {self}.")
@@ -52,7 +52,7 @@ NUMBERS = ("length_penalty", "temperature", "top_p")
 
 
 class Sampling:
-    """The likeliest token, or a draw, for every row.
+    """The most likely token, or a sampled one, for every row.
 
     The state: `step` (), tokens so far; `token` (r,), the latest; `tokens` (r, n); `counts` (r,); `scores` (r,), sums
     of log probabilities; `finished` (r,).
@@ -105,13 +105,13 @@ class Sampling:
 
 
 class BeamSearch:
-    """The `num_beams` best continuations of every row, by transformers' rules (version 5.23), ties included.
+    """The `num_beams` best continuations of every row, as in transformers (version 5.23), including ties.
 
-    Of twice as many candidates a step (more with several stop tokens) those that end go to the finished ones if they
-    are among the first `num_beams`; the best others run on. The state: `step` (), tokens so far; of what runs `tokens`
-    (b, beams, n), `scores`, the latest `token` (r,) and the row it came from; of what is finished `done_tokens`,
-    `done_counts`, `done_scores` and `done`, whether there is one; `hope` (b, 1), whether what runs may become better;
-    `open` (), whether a candidate was left that has not ended.
+    Each step has twice as many candidates (more with several stop tokens). Those that end become finished if they are
+    among the first `num_beams`; the best of the others continue. The state: `step` (), tokens so far; for running
+    beams, `tokens` (b, beams, n), `scores`, the latest `token` (r,), and `rows`, which each came from; for finished
+    ones, `done_tokens`, `done_counts`, `done_scores` and `done`, whether the slot is filled; `hope` (b, 1), whether a
+    running beam may still become better; `open` (), whether a candidate was left that has not ended.
     """
 
     def __init__(self, options, rows, length, limits, draws):
@@ -121,7 +121,7 @@ class BeamSearch:
 
     def start(self):
         beams = (self.rows, self.branches)
-        first = ops.arange(self.branches) == 0  # at first all beams are one
+        first = ops.arange(self.branches) == 0  # initially all beams are the same
         return {
             "step": ops.zeros((), "int32"),
             "token": ops.zeros((self.rows * self.branches,), "int32"),
@@ -198,9 +198,9 @@ class BeamSearch:
 
 
 def filtered(logits, options):
-    """Logits, 0 at most, after temperature, top-k and top-p, in this order; -inf where a token may not be drawn."""
-    # From the largest: a tiny temperature makes infinities of the others only.
-    temperature = ops.maximum(options.temperature, SMALLEST)  # below it, some processors compute with 0
+    """Logits, shifted to a maximum of 0, after temperature, top-k and top-p, in this order; -inf if excluded."""
+    # Relative to the largest logit: a tiny temperature makes only the others infinite.
+    temperature = ops.maximum(options.temperature, SMALLEST)  # some processors treat smaller numbers as 0
     logits = (logits - ops.max(logits, axis=-1, keepdims=True)) / temperature
     if options.top_k is not None and options.top_k < logits.shape[-1]:
         least = ops.top_k(logits, options.top_k)[0][:, -1:]
@@ -214,18 +214,18 @@ def filtered(logits, options):
 
 
 def drawn(logits, uniform):
-    """Tokens int32 (r,) with the probabilities of `logits` (r, v): where `uniform` (r,) falls in their running sum."""
+    """Tokens int32 (r,) sampled from `logits` (r, v): where `uniform` (r,) falls in their cumulative probability."""
     probabilities = ops.softmax(logits, axis=-1)
     sums = ops.cumsum(probabilities, axis=-1)
     below = ops.sum(ops.cast(sums <= uniform[:, None] * sums[:, -1:], "int32"), axis=-1)
     token = ops.minimum(below, logits.shape[-1] - 1)
-    # Parallel sums are not quite monotone: what cannot be drawn never is.
+    # Parallel sums are not quite monotone: make sure that tokens of probability 0 are never drawn.
     possible = ops.take_along_axis(probabilities, token[:, None], axis=-1)[:, 0] > 0
     return ops.where(possible, token, ops.cast(ops.argmax(logits, axis=-1), "int32"))
 
 
 def among(tokens, ids):
-    """bool, of the shape of `tokens`: which are one of `ids`."""
+    """bool, of the shape of `tokens`: whether each is one of `ids`."""
     found = ops.zeros(tokens.shape, "bool")
     for i in ids:
         found = found | (tokens == i)
@@ -233,7 +233,7 @@ def among(tokens, ids):
 
 
 def without_stops(scores, stop_ids, here):
-    """`scores` (r, v), and -inf at `stop_ids` where `here`."""
+    """`scores` (r, v), with -inf at `stop_ids` where `here` is true."""
     if not stop_ids:
         return scores
     return ops.where(among(ops.arange(scores.shape[-1]), stop_ids) & here, -np.inf, scores)

@@ -1,4 +1,4 @@
-"""Parts that know no model: what a family outside this package is built of as well."""
+"""Layers that do not depend on a model family; families outside this package can be built from them as well."""
 
 from .attention import MultiHeadAttention, attend
 from .cache import advanced, caches_of, causal_inputs, empty_cache

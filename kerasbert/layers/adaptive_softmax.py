@@ -1,4 +1,4 @@
-"""Embedding and softmax of a vocabulary in clusters, those of rarer tokens with fewer dimensions.
+"""Embedding and softmax for a vocabulary in clusters; clusters of rarer tokens have fewer dimensions.
 
 Grave et al. 2016, arXiv 1609.04309 (the softmax); Baevski & Auli 2018, arXiv 1809.10853 (the embedding).
 """
@@ -8,7 +8,7 @@ import dataclasses
 import keras
 from keras import ops
 
-BLOCK, MOST_BLOCKS = 1_024, 16  # tokens whose losses are computed at once; programs do not grow with the batch
+BLOCK, MOST_BLOCKS = 1_024, 16  # minimum tokens per block of losses; maximum blocks, to bound the program size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,11 +16,11 @@ class Clusters:
     """A vocabulary sorted by falling frequency, cut into clusters.
 
     Args:
-        bounds: where each cluster begins, and the size of the vocabulary.
+        bounds: the first token id of each cluster, and the size of the vocabulary.
         embedding_dim: width of the embeddings of the first cluster.
-        divisor: every cluster is so many times narrower than the one before.
+        divisor: each cluster is this many times narrower than the previous one.
         hidden_dim: width m of the model.
-        tied: by cluster, whether the softmax projects by the transposed projection of the embedding.
+        tied: for each cluster, whether the softmax uses the transposed projection of the embedding.
     """
 
     bounds: tuple
@@ -33,7 +33,7 @@ class Clusters:
         count = len(self.bounds) - 1
         if any(start >= stop for start, stop in zip(self.bounds[:-1], self.bounds[1:], strict=True)):
             raise ValueError(
-                "`cutoffs` must rise, between 1 and the vocabulary size. Received: "
+                "`cutoffs` must be strictly increasing, above 0 and below the vocabulary size. Received: "
                 f"{self.bounds[1:-1]} for {self.bounds[-1]} tokens."
             )
         if len(self.tied) != count:
@@ -42,7 +42,7 @@ class Clusters:
             )
         if self.divisor < 1 or self.embedding_dim < self.divisor ** (count - 1):
             raise ValueError(
-                f"`embedding_dim` must be at least embedding_divisor ** {count - 1}, for {count} clusters. Received: "
+                f"`embedding_dim` must be at least embedding_divisor ** {count - 1} for {count} clusters. Received: "
                 f"embedding_dim={self.embedding_dim}, embedding_divisor={self.divisor}."
             )
 
@@ -52,7 +52,7 @@ class Clusters:
 
     @property
     def tables(self):
-        """(rows, width) of each embedding table: one a cluster, or one of all clusters if they are of one width."""
+        """(rows, width) of each embedding table: one per cluster, or a single one if all have the same width."""
         if self.divisor == 1:
             return [(self.bounds[-1], self.embedding_dim)]
         return [(stop - start, self.embedding_dim // self.divisor**i) for i, (start, stop) in enumerate(self)]
@@ -68,8 +68,8 @@ class AdaptiveEmbedding(keras.layers.Layer):
 
     Args:
         clusters: a `Clusters`.
-        initializer: of the tables.
-        projection_initializer: of the projections.
+        initializer: for the tables.
+        projection_initializer: for the projections.
 
     Call:
         token_ids: int32 (b, s).
@@ -108,23 +108,23 @@ class AdaptiveEmbedding(keras.layers.Layer):
 
 
 class AdaptiveSoftmax(keras.layers.Layer):
-    """Log probabilities: of the frequent tokens and of each cluster of others, and of these within their cluster.
+    """Log probabilities in two steps: of frequent tokens and clusters of rarer ones, then of tokens within a cluster.
 
-    The output weights are the embedding tables, with biases of their own.
+    The output weights are the embedding tables; the biases are separate.
 
     Args:
         clusters: a `Clusters`.
-        initializer: of the output weights of clusters.
-        projection_initializer: of the projections that are not tied.
+        initializer: for the output weights of the clusters.
+        projection_initializer: for the projections that are not tied.
 
     Call:
         x: float (b, s, m).
         table: a dict of the `tables` and `projections` of the embedding.
-        labels: int32 (b, s), to get their losses alone.
+        labels: int32 (b, s), to get only their losses.
 
-    Returns: float32 (b, s, v), log probabilities. With `labels` the pair of their negative log probabilities and of
-        whether they are the likeliest choice step by step (first the cluster, then the token), float32 (b, s): without
-        the probabilities of clusters that hold no label nearby, which is what makes large vocabularies affordable.
+    Returns: float32 (b, s, v), log probabilities. With `labels`, their negative log probabilities, and 1 where they
+        are the most likely choice in each step (first the cluster, then the token), otherwise 0, both float32 (b, s).
+        Clusters without a label in a block of tokens are skipped, which makes large vocabularies affordable.
     """
 
     def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
@@ -152,7 +152,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
 
     @property
     def takes_labels(self):
-        """Whether losses alone are cheaper than all log probabilities."""
+        """Whether computing only the losses is cheaper than computing all log probabilities."""
         return len(self.clusters.tied) > 1
 
     def call(self, x, table, labels=None):
@@ -167,17 +167,17 @@ class AdaptiveSoftmax(keras.layers.Layer):
         return ops.concatenate(parts, axis=-1)
 
     def _label_losses(self, x, labels, clusters):
-        """In blocks of tokens in the order of their labels: most blocks need but one cluster. Nothing is left out."""
+        """Exact losses in blocks of tokens that are sorted by label, so that most blocks need only one cluster."""
         shape = [-1 if size is None else size for size in ops.shape(labels)]
         x, labels = ops.reshape(x, (-1, x.shape[-1])), ops.reshape(labels, (-1,))
         order = ops.argsort(labels)
         x, labels = ops.take(x, order, axis=0), ops.take(labels, order, axis=0)
-        rows = x.shape[0]  # None in a TensorFlow graph that does not know: one block
+        rows = x.shape[0]  # None in a TensorFlow graph of unknown size: one block
         size = None if rows is None else max(BLOCK, -(-rows // MOST_BLOCKS))
         blocks = [slice(0, None)] if rows is None else [slice(i, i + size) for i in range(0, rows, size)]
         weights = [[part for part in cluster if part is not None] for cluster in clusters]
         count, flat = len(weights[0]), [part for parts in weights for part in parts]
-        # Log probabilities are computed again for the gradients: to keep them takes more memory than all else.
+        # Log probabilities are recomputed for the gradients: storing them would take more memory than all else.
         block = keras.remat(lambda *inputs: self._block_losses(*inputs[:2], _in_groups(inputs[2:], count)))
         found = [block(x[here], labels[here], *flat) for here in blocks]
         back = ops.argsort(order)
@@ -201,7 +201,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         return losses, hits
 
     def _weights(self, table):
-        """Weight (v, e), bias (v,) and projection (e, m) or None of each cluster; the first has rows for the others."""
+        """Weight (v, e), bias (v,) and projection (e, m) or None per cluster; the first has a row for every other."""
         tables, projections, biases = table["tables"], table["projections"], self.biases
         one_table = len(tables) == 1
         for i, (start, stop) in enumerate(self.clusters):
@@ -225,7 +225,7 @@ def _log_probabilities(x, weight, bias, projection=None):
 
 
 def _chosen(log_probabilities, labels):
-    """Losses of the labels, and whether they are the likeliest, float32 (n,) both."""
+    """Losses of the labels, and 1 where a label is the most likely token, otherwise 0, both float32 (n,)."""
     losses = -ops.take_along_axis(log_probabilities, labels[:, None], axis=-1)[:, 0]
     likeliest = ops.cast(ops.argmax(log_probabilities, axis=-1), labels.dtype)
     return losses, ops.cast(ops.equal(likeliest, labels), "float32")

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, section 3.2), one function for every family.
+"""Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, section 3.2), one function for all families.
 
 Einsum letters, package-wide: b batch, q query, k key, h heads, d head size, m model, f feed-forward, v vocabulary,
 r relative.
@@ -14,15 +14,15 @@ from .dropout import Dropout
 from .extras import Extras
 from .local_attention import in_blocks, whole_rows
 
-# Replaces the score of a hidden key (never added to it), in float32: finite, so a row without keys is no NaN.
+# Replaces the score of a hidden key (it is not added), in float32. It is finite, so a row without keys is not NaN.
 HIDDEN_SCORE = -1e30
 
 
 def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
     """softmax(scale * query key^T + bias) value, over the keys that `mask` allows.
 
-    Scores and softmax are float32 whatever the compute dtype. A query that may attend to nothing gets a finite vector
-    that means nothing.
+    Scores and softmax are float32 regardless of the compute dtype. A query that may not attend to any key gets a
+    finite vector without meaning.
 
     Call:
         query: float (b, q, h, d).
@@ -53,12 +53,12 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
 
 
 def attention_probabilities(query, key, mask=None, bias=None, scale=None):
-    """What `attend` weights the values by, before dropout: float32 (b, h, q, k)."""
+    """The weights of the values in `attend`, before dropout: float32 (b, h, q, k)."""
     return ops.softmax(attention_scores(query, key, mask, bias, scale), axis=-1)
 
 
 def attention_scores(query, key, mask=None, bias=None, scale=None):
-    """What the softmax is taken of: float32 (b, h, q, k)."""
+    """The inputs of the softmax: float32 (b, h, q, k)."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.cast(ops.einsum("bqhd,bkhd->bhqk", query * scale, key), "float32")
     if bias is not None:
@@ -82,13 +82,13 @@ class MultiHeadAttention(Composite):
 
     Call:
         x: float (b, q, m), where the queries come from.
-        context: float (b, k, m), where keys and values come from; default `x`. Or the pair of `keys_and_values` of it.
+        context: float (b, k, m), where keys and values come from; default `x`. Or the result of `keys_and_values`.
         attention_mask: an `AttentionMask`.
         bias: float, broadcastable to (b, h, q, k), added to the scores.
         return_weights: also return the attention probabilities, before dropout.
-        cache: keys and values (b, k, h, d) so far. Those of `context` are written into them where
-            `attention_mask.query_start` says, and the queries attend to all that the mask allows.
-        rotation: a `Rotation` by the positions of the tokens of `x`, for queries and keys.
+        cache: keys and values (b, k, h, d) of the tokens so far. Those of `context` are written into it from column
+            `attention_mask.query_start` on, and the queries attend to all keys that the mask allows.
+        rotation: a `Rotation` for the positions of the tokens of `x`, applied to queries and keys.
 
     Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k) and the cache, if asked for.
     """
@@ -146,7 +146,7 @@ class MultiHeadAttention(Composite):
         return y, Extras(weights, None if cache is None else (key, value))
 
     def keys_and_values(self, context):
-        """Both (b, k, h, d) for `context` (b, k, m): computed once where many calls attend to the same."""
+        """Both (b, k, h, d) for `context` (b, k, m): computed once if many calls attend to the same."""
         return split_heads(self.key(context), self.num_heads), split_heads(self.value(context), self.num_heads)
 
 

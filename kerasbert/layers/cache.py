@@ -1,7 +1,7 @@
 """Keys and values of the tokens so far, in arrays of a fixed length, so that one compiled step serves every token.
 
-A cache is a dict of tensors: `start` int32 (), columns that are filled; `real` bool (b, k), which of them hold no
-padding; `blocks`, the keys and the values (b, k, h, d) of every block. Decoding picks rows of all but `start`.
+A cache is a dict of tensors: `start` int32 (), the number of filled columns; `real` bool (b, k), True at those that
+are not padding; `blocks`, the keys and values (b, k, h, d) of every block. Decoding selects rows of all but `start`.
 """
 
 from keras import ops
@@ -12,7 +12,7 @@ from .positions import token_positions
 
 
 def empty_cache(batch_size, length, num_blocks, num_heads, head_dim, dtype):
-    """A cache with room for `length` tokens."""
+    """A cache with space for `length` tokens."""
     keys = (batch_size, length, num_heads, head_dim)
     return {
         "start": ops.zeros((), "int32"),
@@ -22,14 +22,14 @@ def empty_cache(batch_size, length, num_blocks, num_heads, head_dim, dtype):
 
 
 def write(array, values, start):
-    """`array` (b, k, ...) with `values` (b, q, ...) from column `start` on. The array that was given is used up."""
+    """`array` (b, k, ...) with `values` (b, q, ...) from column `start` on. `array` must not be used again."""
     return overwrite(array, ops.cast(values, array.dtype), start)
 
 
 def causal_inputs(inputs, cache=None):
     """(AttentionMask, positions) of a causal decoder over the tokens of a batch, which follow those of the cache.
 
-    With a cache, `padding_mask` (b, q) is of the new tokens, and columns are numbered from its `start`.
+    With a cache, `padding_mask` (b, q) covers only the new tokens, and their positions count from its `start`.
     """
     positions = token_positions(inputs)
     if cache is None:
@@ -43,10 +43,10 @@ def causal_inputs(inputs, cache=None):
 
 
 def advanced(mask, length, blocks):
-    """The cache after a call on `length` tokens with the mask of `causal_inputs`; `blocks` are their caches now."""
+    """The cache after a call on `length` tokens with the mask of `causal_inputs`; `blocks` are their new caches."""
     return {"start": mask.query_start + length, "real": mask.padding_mask, "blocks": blocks}
 
 
 def caches_of(cache):
-    """i -> the argument `cache` of block i, for `run_blocks`; without a cache it is None."""
+    """i -> the argument `cache` of block i, for `run_blocks`; None without a cache."""
     return lambda i: {"cache": None if cache is None else cache["blocks"][i]}

@@ -1,15 +1,15 @@
-"""Layers of layers, which build themselves in their first call."""
+"""Layers that consist of other layers and are built by their first call."""
 
 import keras
 
 
 class Composite(keras.layers.Layer):
-    """A layer that has no weights but those of its parts, which the first call builds.
+    """A layer that has no weights except those of its sublayers, which the first call builds.
 
-    Without a `build`, Keras would first call it on symbols to build its parts, and each part again on symbols inside:
-    the time is that of the call times the depth of the layers. It also warns where such a call fails, as on a pair of
-    tensors.
+    Without a `build` method, Keras would build the sublayers by a symbolic call, and repeat this inside each of them,
+    so that the time of a call is multiplied by the nesting depth. Keras also warns if such a call fails, for example
+    on a pair of tensors.
     """
 
     def build(self, input_shape=None):
-        """The parts build themselves."""
+        """The sublayers build themselves."""

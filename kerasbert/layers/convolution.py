@@ -1,4 +1,4 @@
-"""A convolution beside a block, which knows where sequences end."""
+"""A convolution parallel to a block, which does not cross the bounds of sequences."""
 
 import keras
 from keras import ops
@@ -8,23 +8,23 @@ from .feed_forward import activation_function
 
 
 class NeighbourConvolution(keras.layers.Layer):
-    """The input of a block, mixed with that of the neighbours and activated, added to its output and normalised.
+    """Adds the activated convolution of a block's input to its output, and normalises the sum.
 
-    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). A neighbour that is padding, or of another
+    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). A neighbour that is padding, or belongs to another
     sequence of a packed row, counts as zero.
 
     Args:
-        width: tokens around and with each token, odd.
-        groups: of the channels that are mixed with each other; must divide their number.
+        width: kernel size in tokens, odd.
+        groups: number of groups of channels that are convolved separately; must divide the number of channels.
         activation: after the convolution.
-        dropout: rate in front of the activation.
+        dropout: rate before the activation.
         epsilon: of the layer norm.
         kernel_initializer: of the convolution.
 
     Call:
         x: float (b, s, m), the output of the block.
         block_input: float (b, s, m).
-        sequence_ids: int32 (b, s), which sequence a token is of, 0 for padding; None when a row is one sequence.
+        sequence_ids: int32 (b, s), the sequence of each token, 0 for padding; None if every row is one sequence.
 
     Returns: float (b, s, m), zeros at padding.
     """
@@ -41,11 +41,11 @@ class NeighbourConvolution(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.kernel_initializer = kernel_initializer
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.width, self.groups = width, groups
         self.activation = activation_function(activation)
-        self.dropout = Dropout(dropout, name="dropout", **own)
-        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, name="norm", **own)
+        self.dropout = Dropout(dropout, name="dropout", **common)
+        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, name="norm", **common)
 
     def build(self, x_shape):
         width = x_shape[-1]
@@ -54,7 +54,7 @@ class NeighbourConvolution(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros")
 
     def call(self, x, block_input, sequence_ids=None):
-        # One product a neighbour, where a convolution would see across the sequences of a packed row.
+        # One product per neighbour, because a convolution would mix the sequences of a packed row.
         reach, length, per_group = self.width // 2, ops.shape(x)[1], x.shape[-1] // self.groups
         kernel = ops.reshape(self.kernel, (self.width, per_group, self.groups, per_group))
         around = ops.pad(block_input, ((0, 0), (reach, reach), (0, 0)))

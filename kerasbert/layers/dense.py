@@ -1,4 +1,4 @@
-"""Dense layers over all positions of all rows as one matrix, which XLA on a CPU multiplies 1.5 times faster."""
+"""Dense layers that treat all positions of all rows as one matrix, which is 1.5 times faster with XLA on a CPU."""
 
 import keras
 from keras import ops
@@ -40,7 +40,7 @@ def tied_logits(x, table, bias=None):
 
 
 def _as_rows(x):
-    """(`x` (..., m) as (n, m) where that is faster, otherwise as it is; its other sizes, -1 for a symbolic batch)."""
+    """(`x` (..., m) as (n, m) where that is faster, otherwise unchanged; its other sizes, -1 for a symbolic batch)."""
     if keras.backend.backend() != "jax" or len(x.shape) < 3:
         return x, None
     return ops.reshape(x, (-1, x.shape[-1])), [-1 if size is None else size for size in x.shape[:-1]]

@@ -1,4 +1,4 @@
-"""Scores by the content of one token and the distance to another (He et al. 2020, arXiv 2006.03654, section 3.1)."""
+"""Attention scores of content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
 
 import numpy as np
 from keras import ops
@@ -9,12 +9,12 @@ from .relative_attention import relative_shift
 def log_buckets(num_buckets, max_distance):
     """The bucket of each of the distances -n, ..., n, where n is the first that is in the last bucket or beyond.
 
-    Distances up to half of `num_buckets` are their own bucket, further ones share them evenly by their logarithm.
+    Each distance up to half of `num_buckets` is a separate bucket; larger ones share buckets on a logarithmic scale.
 
-    num_buckets 8, max_distance 16, distances 0 to 15 -> 0 1 2 3 4 5 5 6 6 6 7 7 7 7 7 7, mirrored for those below 0
+    num_buckets 8, max_distance 16, distances 0 to 15 -> 0 1 2 3 4 5 5 6 6 6 7 7 7 7 7 7; negative ones are mirrored
     """
     middle = num_buckets // 2
-    # Odd numbers of buckets have one more behind `max_distance`.
+    # An odd number of buckets has one more after `max_distance`.
     beyond = ((max_distance - 1) / middle) ** ((num_buckets - middle - 1) / max(middle - 1, 1))
     distances = np.arange(1, int(middle * beyond) + 3)
     far = np.maximum(distances, middle).astype("float32") / np.float32(middle)
@@ -24,16 +24,16 @@ def log_buckets(num_buckets, max_distance):
 
 
 def distances_in_use(rows, length):
-    """What `length` tokens need of a table of distances.
+    """The rows that `length` tokens need from a table of distances.
 
     rows [0 1 2 3 4], for distances -2 to 2, with 2 tokens -> ids [1 2 3], rows [0 1 2]
 
     Call:
-        rows: numpy int32 (2 n + 1), the row of the table for each of the distances -n, ..., n and all beyond.
-        length: s, a number, or a tensor in a TensorFlow graph that does not know it.
+        rows: numpy int32 (2 n + 1), the table row of each distance -n, ..., n; larger distances share the outer rows.
+        length: s, a number, or a tensor in a TensorFlow graph where it is unknown.
 
-    Returns: the ids of the rows of the table in use, int32 (r,), and which of these r each of the distances
-        -(s - 1), ..., s - 1 has, int32 (2 s - 1).
+    Returns: the ids of the table rows in use, int32 (r,), and the index into these r rows for each of the distances
+        -(s - 1), ..., s - 1, int32 (2 s - 1).
     """
     limit = len(rows) // 2
     if not isinstance(length, int):
@@ -44,19 +44,19 @@ def distances_in_use(rows, length):
 
 
 def disentangled_bias(query, key, distances, project_key, project_query, scale):
-    """Scores of content by distance and of distance by content (He et al. 2020, arXiv 2006.03654, section 3.1).
+    """Content-to-position and position-to-content scores (He et al. 2020, arXiv 2006.03654, section 3.1).
 
-    Query i and key j meet the vector of i - j in both: so in the official code, where the paper's formula has j - i in
-    the second.
+    Both terms use the vector of the distance i - j for query i and key j, as in the official code; the paper's formula
+    has j - i in the second term.
 
     Call:
         query, key: float (b, s, h, d).
-        distances: the vectors in use, float (r, m), and which of them each of -(s - 1), ..., s - 1 has, int32
-            (2 s - 1); or None.
-        project_key, project_query: functions (r, m) -> (r, h * d), one for each term; None without the term.
-        scale: of the scores.
+        distances: the vectors in use, float (r, m), and the index of the vector for each of the distances
+            -(s - 1), ..., s - 1, int32 (2 s - 1); or None.
+        project_key, project_query: functions (r, m) -> (r, h * d), one for each term; None leaves the term out.
+        scale: factor of the scores.
 
-    Returns: float (b, h, s, s); zero (1, 1, 1, 1) without terms.
+    Returns: float (b, h, s, s); zeros (1, 1, 1, 1) if both terms are left out.
     """
     bias = None
     if distances is not None and project_key is not None:
@@ -68,6 +68,6 @@ def disentangled_bias(query, key, distances, project_key, project_query, scale):
 
 
 def _scores_by_distance(x, vectors, rows):
-    """x (b, s, h, d) by vectors (r, h * d), of which each of 2 s - 1 distances has one -> (b, h, s, s)."""
+    """x (b, s, h, d), vectors (r, h * d), the index of the vector for each of 2 s - 1 distances -> (b, h, s, s)."""
     vectors = ops.take(ops.reshape(vectors, (-1, *x.shape[2:])), rows, axis=0)
     return relative_shift(ops.einsum("bshd,rhd->bhsr", x, vectors), ops.shape(x)[1])

@@ -6,13 +6,13 @@ from ..backend.random_masks import dropped
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout layer, with masks that are cheap to draw; on JAX and TensorFlow the gradient need not keep them.
+    """Keras's dropout layer, with cheaply drawn masks, which JAX and TensorFlow need not keep for the gradient.
 
     Call:
         inputs: float, any shape.
         training: whether to drop.
 
-    Returns: float, as `inputs`: `rate` of them 0, the others divided by 1 - `rate`.
+    Returns: float, shaped as `inputs`: a share `rate` of the values is 0, the others are divided by 1 - `rate`.
     """
 
     def call(self, inputs, training=False):

@@ -1,4 +1,4 @@
-"""Picking vectors out of a sequence, putting values into one, and tables that learn beside others."""
+"""Functions that gather, pool and scatter vectors of a sequence, and gradient-disentangled embeddings."""
 
 import keras
 from keras import ops
@@ -19,7 +19,7 @@ def gather_positions(x, positions):
 
 
 def scatter_positions(x, values, positions):
-    """`x` with `values` at `positions`; a negative position is an unused slot, of equal ones the first slot counts.
+    """`x` with `values` at `positions`; a negative position is an unused slot. Ties go to the first slot.
 
     Call:
         x: (b, s).
@@ -34,9 +34,9 @@ def scatter_positions(x, values, positions):
 
 
 def first_tokens(x, inputs):
-    """The first vector of each sequence: (b, m), or (b, n, m) in packed rows, which say where by `first_positions`.
+    """The first vector of each sequence: (b, m), or (b, n, m) for packed rows with `first_positions`.
 
-    None for packed rows that do not say where: only heads that need it mind.
+    None for packed rows without `first_positions`; only heads that need the vectors raise an error then.
     """
     if inputs.get("first_positions") is not None:
         return gather_positions(x, inputs["first_positions"])
@@ -44,7 +44,7 @@ def first_tokens(x, inputs):
 
 
 def needed_positions(inputs, positions):
-    """int32 (b, n + p): those of `first_tokens`, and then `positions` (b, p), unused ones at 0; None for None."""
+    """int32 (b, n + p): the positions of `first_tokens`, then `positions` (b, p), 0 in unused slots; None for None."""
     if positions is None:
         return None
     first = inputs.get("first_positions")
@@ -53,7 +53,7 @@ def needed_positions(inputs, positions):
 
 
 def needed_tokens(x, inputs, positions):
-    """(vectors at `positions`, `first_tokens`) of what a last block made at `needed_positions`; all x without them."""
+    """(vectors at `positions`, first tokens) of x, the output at `needed_positions`; (x, first tokens) for None."""
     if positions is None:
         return x, first_tokens(x, inputs)
     count = ops.shape(x)[1] - ops.shape(positions)[1]
@@ -65,7 +65,7 @@ def needed_tokens(x, inputs, positions):
 
 
 def first_real_tokens(x, inputs):
-    """As `first_tokens`, but behind padding on the left."""
+    """As `first_tokens`, but after padding on the left."""
     real = real_tokens(inputs)
     if real is None or inputs.get("sequence_ids") is not None:
         return first_tokens(x, inputs)
@@ -73,7 +73,7 @@ def first_real_tokens(x, inputs):
 
 
 def mean_tokens(x, inputs):
-    """The mean vector of each sequence, padding left out, in the forms of `first_tokens`; without any token, zeros."""
+    """The mean vector of each sequence without padding, in the shapes of `first_tokens`; zeros if there is no token."""
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     real = real_tokens(inputs)
     if real is None:
@@ -93,7 +93,7 @@ def mean_tokens(x, inputs):
 
 
 def last_tokens(x, inputs):
-    """The last vector of each sequence that is no padding, in the forms of `first_tokens`. Without any, the first."""
+    """The last vector of each sequence that is not padding, in the shapes of `first_tokens`; the first if all are."""
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     if sequences is None:
         real = real_tokens(inputs)
@@ -109,19 +109,19 @@ def last_tokens(x, inputs):
 
 
 def pooled(pooler, x, inputs):
-    """The pooler's view of the first tokens; None without a pooler or without first tokens."""
+    """The output of the pooler for the first tokens; None without a pooler or without first tokens."""
     first = None if pooler is None else first_tokens(x, inputs)
     return None if first is None else pooler(first)
 
 
 class DisentangledEmbedding(keras.layers.Layer):
-    """A table that follows another one and learns beside it: stop_gradient(base) + difference.
+    """A table that adds a trained difference to another table: stop_gradient(base) + difference.
 
-    Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3): what is read through
-    this layer trains the difference, which starts at zero, and leaves the base to those who read it directly.
+    Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3): lookups through
+    this layer train only the difference, which starts at zero; direct lookups in the base train the base.
 
     Args:
-        base: the embedding layer that is followed.
+        base: the embedding layer to add to.
 
     Call:
         ids: int32.

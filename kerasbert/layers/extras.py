@@ -1,15 +1,15 @@
-"""What attention layers and blocks return beside their output, whatever they are asked for."""
+"""Optional outputs of attention layers and blocks."""
 
 from typing import Any, NamedTuple
 
 
 class Extras(NamedTuple):
-    """The second part of what every attention layer and block returns; None where it was not asked for.
+    """The second result of every attention layer and block; fields that were not requested are None.
 
     Args:
         weights: float32 (b, h, q, k), the attention probabilities before dropout.
         cache: the keys and values so far, each (b, k, h, d).
-        cross_weights: float32 (b, h, q, s), the probabilities of the attention to an encoder.
+        cross_weights: float32 (b, h, q, s), the attention probabilities over the output of an encoder.
     """
 
     weights: Any = None

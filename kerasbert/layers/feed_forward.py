@@ -10,7 +10,7 @@ from .dropout import Dropout
 
 
 def _gelu(x):
-    """x times the normal distribution function of x, by erf in float32: XLA's erfc takes twice as long."""
+    """Exact GELU; on JAX in float32 it uses erf, because XLA's erfc takes twice as long."""
     if keras.backend.backend() != "jax" or x.dtype != "float32":
         return keras.activations.gelu(x, approximate=False)
     return x * (0.5 + 0.5 * keras.ops.erf(x * 0.5**0.5))
@@ -33,14 +33,14 @@ ACTIVATIONS = {
 
 
 def activation_function(name):
-    """The function a config means by `name`: `gelu` is exact (erf), `gelu_new` and its kin the tanh approximation."""
+    """The activation `name` of a config: `gelu` is exact (erf), `gelu_new` and the like are the tanh approximation."""
     if name not in ACTIVATIONS:
         raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}. Received: {name!r}.")
     return ACTIVATIONS[name]
 
 
 class FeedForward(Composite):
-    """W2 act(W1 x): two dense layers with an activation between, applied to each position.
+    """W2 act(W1 x): two dense layers with an activation in between, applied to each position.
 
     Args:
         hidden_dim: width of the residual stream.
@@ -81,13 +81,13 @@ class FeedForward(Composite):
 
 
 class GatedFeedForward(Composite):
-    """W3 (act(W1 x) * W2 x): one of the two inner layers passes the activation and is multiplied by the other.
+    """W3 (act(W1 x) * W2 x): the activated output of one inner layer is multiplied by that of the other.
 
     Shazeer 2020, arXiv 2002.05202: GeGLU with gelu, SwiGLU with silu.
 
     Args:
         hidden_dim: width of the residual stream.
-        feed_forward_dim: width of either inner layer.
+        feed_forward_dim: width of both inner layers.
         activation: a name of `ACTIVATIONS`.
         dropout: rate on the product.
         kernel_initializer: for the kernels of the inner layers.

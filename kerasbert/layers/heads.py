@@ -1,4 +1,4 @@
-"""What sits on top of a backbone: small layers that turn hidden states into scores.
+"""Heads: small layers on top of a backbone that turn hidden states into scores.
 
 A fine-tuning head is called with the outputs of its backbone; a vocabulary head with hidden states and the token table.
 """
@@ -55,28 +55,28 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class SpanBoundaryHead(keras.layers.Layer):
-    """Scores over the vocabulary for a token of a span, from the two tokens around it and its place in it.
+    """Scores over the vocabulary for a token of a span, from the two tokens around the span and its position.
 
-    Two dense layers, each with its activation and norm, then the transposed token table and a bias of its own
+    Two dense layers, each with its activation and norm, then the transposed token table and a separate bias
     (Joshi et al. 2019, arXiv 1907.10529, section 3.2).
 
     Args:
         vocabulary_size: v, rows of the token table.
         hidden_dim: width m of the dense layers and of the token table.
-        max_targets: rows of the position table: places of a span that are told apart.
+        max_targets: rows of the position table; positions beyond the last share its row.
         activation: after both dense layers.
         epsilon: of the layer norms.
         kernel_initializer: of the dense layers and the position table.
 
     Call:
-        left, right: float (b, p, m), the tokens before and behind the span.
-        offset: int32 (b, p), the token's place in the span, from 0.
+        left, right: float (b, p, m), the tokens before and after the span.
+        offset: int32 (b, p), the token's position in the span, from 0.
         table: float (v, m), the token embeddings.
 
     Returns: logits, float (b, p, v).
     """
 
-    POSITION_DIM = 200  # fixed in the paper, whatever the width of the model
+    POSITION_DIM = 200  # fixed in the paper, regardless of the width of the model
 
     def __init__(
         self,
@@ -89,18 +89,18 @@ class SpanBoundaryHead(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        dense = dict(kernel_initializer=kernel_initializer, **own)
+        common = dict(dtype=self.dtype_policy)
+        dense = dict(kernel_initializer=kernel_initializer, **common)
         self.vocabulary_size = vocabulary_size
         self.max_targets = max_targets
         self.activation = activation_function(activation)
         self.position_embedding = keras.layers.Embedding(
-            max_targets, self.POSITION_DIM, kernel_initializer, name="position_embedding", **own
+            max_targets, self.POSITION_DIM, kernel_initializer, name="position_embedding", **common
         )
         self.dense_0 = Dense(hidden_dim, name="dense_0", **dense)
-        self.norm_0 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_0", **own)
+        self.norm_0 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_0", **common)
         self.dense_1 = Dense(hidden_dim, name="dense_1", **dense)
-        self.norm_1 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_1", **own)
+        self.norm_1 = keras.layers.LayerNormalization(epsilon=epsilon, name="norm_1", **common)
 
     def build(self, left_shape, *_):
         self.bias = self.add_weight(name="bias", shape=(self.vocabulary_size,), initializer="zeros")
@@ -114,7 +114,7 @@ class SpanBoundaryHead(keras.layers.Layer):
 
 
 class PooledClassifier(Composite):
-    """Dropout and one dense layer on the pooled sequence (BERT's classifier, its next-sentence and its choice head).
+    """Dropout and one dense layer on the pooled sequence (BERT's classifier, next-sentence head and choice head).
 
     Args:
         num_labels: width of the output.
@@ -135,9 +135,9 @@ class PooledClassifier(Composite):
     def call(self, outputs):
         if outputs.get("pooled_output") is None:
             raise ValueError(
-                "This head reads `pooled_output`. Received a backbone that was built with pooler=False, or packed "
-                "rows that do not say where their sequences start. Use pooler=True, and `first_positions` (b, n) "
-                "with `sequence_ids`."
+                "This head reads `pooled_output`. Received: a backbone built with pooler=False, or packed rows "
+                "(`sequence_ids`) without `first_positions`. Use pooler=True, and pass `first_positions` (b, n) "
+                "with packed rows."
             )
         return self.dense(self.dropout(outputs["pooled_output"]))
 
@@ -174,18 +174,18 @@ class FirstTokenClassifier(Composite):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        dense = dict(kernel_initializer=kernel_initializer, **own)
+        common = dict(dtype=self.dtype_policy)
+        dense = dict(kernel_initializer=kernel_initializer, **common)
         self.activation = activation_function(activation)
-        self.input_dropout = Dropout(input_dropout, name="input_dropout", **own)
+        self.input_dropout = Dropout(input_dropout, name="input_dropout", **common)
         self.dense = Dense(hidden_dim, name="dense", **dense)
-        self.dropout = Dropout(dropout, name="dropout", **own)
+        self.dropout = Dropout(dropout, name="dropout", **common)
         self.project = Dense(num_labels, name="project", **dense)
 
     def call(self, outputs):
         if outputs.get(self.reads) is None:
             raise ValueError(
-                "This head reads one token of each sequence. Received packed rows (`sequence_ids`) without "
+                "This head reads one token of each sequence. Received: packed rows (`sequence_ids`) without "
                 "`first_positions`. Add `first_positions` (b, n)."
             )
         x = self.activation(self.dense(self.input_dropout(outputs[self.reads])))
@@ -193,7 +193,7 @@ class FirstTokenClassifier(Composite):
 
 
 class LastTokenClassifier(FirstTokenClassifier):
-    """The same on the last token, where `last_output` is read (XLNet's summary of a sequence)."""
+    """As `FirstTokenClassifier`, but on the last token: it reads `last_output` (XLNet's sequence summary)."""
 
     reads = "last_output"
 
@@ -236,7 +236,7 @@ class TokenTableHead(Composite):
 
 
 class TiedLMHead(keras.layers.Layer):
-    """Scores over the vocabulary by the transposed token table and a bias. Called, and returns, as `MaskedLMHead`."""
+    """Scores over the vocabulary by the transposed token table and a bias. Call and returns: as `MaskedLMHead`."""
 
     def build(self, x_shape, table_shape):
         self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
@@ -262,21 +262,21 @@ class LastTokenHead(Composite):
 
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        self.dropout = Dropout(dropout, name="dropout", **own)
-        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
+        common = dict(dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, name="dropout", **common)
+        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **common)
 
     def call(self, outputs):
         if outputs.get("last_output") is None:
             raise ValueError(
-                "This head reads the last token of each sequence. Received packed rows (`sequence_ids`) without "
+                "This head reads the last token of each sequence. Received: packed rows (`sequence_ids`) without "
                 "`first_positions`. Add `first_positions` (b, n)."
             )
         return self.dense(self.dropout(outputs["last_output"]))
 
 
 class HeadTransform(Composite):
-    """Dense, activation, layer norm: what the heads of ModernBERT begin with.
+    """Dense, activation, layer norm: the first layers of ModernBERT's heads.
 
     Args:
         hidden_dim: width m.
@@ -294,17 +294,17 @@ class HeadTransform(Composite):
 
     def __init__(self, hidden_dim, activation, epsilon, kernel_initializer, use_bias=True, norm_bias=True, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        self.dense = Dense(hidden_dim, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
+        common = dict(dtype=self.dtype_policy)
+        self.dense = Dense(hidden_dim, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **common)
         self.activation = activation_function(activation)
-        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, center=norm_bias, name="norm", **own)
+        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, center=norm_bias, name="norm", **common)
 
     def call(self, x):
         return self.norm(self.activation(self.dense(x)))
 
 
 class TransformedTableHead(keras.layers.Layer):
-    """Scores over the vocabulary: a transform, the transposed token table, a bias. Called as `MaskedLMHead`.
+    """Scores over the vocabulary: a transform, the transposed token table, a bias. Called like `MaskedLMHead`.
 
     Args:
         transform: a `HeadTransform`.
@@ -325,12 +325,12 @@ class TransformedTableHead(keras.layers.Layer):
 
 
 class TransformedHead(Composite):
-    """Scores of labels: a transform, dropout, and a dense layer on one of the outputs of the backbone.
+    """Scores over labels: a transform, dropout, and a dense layer on one of the outputs of the backbone.
 
     Args:
         transform: a `HeadTransform`.
         num_labels: width of the output.
-        reads: which output.
+        reads: the key of that output.
         dropout: rate before the dense layer.
         kernel_initializer: of the dense layer.
         use_bias: whether the dense layer has a bias.
@@ -338,23 +338,23 @@ class TransformedHead(Composite):
     Call:
         outputs: the dict of a backbone.
 
-    Returns: logits, float: the output that is read with `num_labels` in place of m.
+    Returns: logits, float, shaped as the output that is read, with `num_labels` in place of m.
     """
 
     def __init__(
         self, transform, num_labels, reads, dropout=0.0, kernel_initializer="glorot_uniform", use_bias=True, **kwargs
     ):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.reads = reads
         self.transform = transform
-        self.dropout = Dropout(dropout, name="dropout", **own)
-        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **own)
+        self.dropout = Dropout(dropout, name="dropout", **common)
+        self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=kernel_initializer, name="dense", **common)
 
     def call(self, outputs):
         if outputs.get(self.reads) is None:
             raise ValueError(
-                f"This head reads `{self.reads}`, one vector a sequence. Received packed rows (`sequence_ids`) "
+                f"This head reads `{self.reads}`, one vector per sequence. Received: packed rows (`sequence_ids`) "
                 "without `first_positions`. Add `first_positions` (b, n)."
             )
         return self.dense(self.dropout(self.transform(outputs[self.reads])))

@@ -1,7 +1,7 @@
-"""Attention within a window, cut into blocks: it costs what the window costs, whatever the length of the row.
+"""Windowed attention in blocks: the cost per token depends on the window, not on the length of the row.
 
-Queries are cut into blocks no shorter than the window, so that all the keys of a block lie in it and in the blocks
-beside it. Each block is then a row of its own for `attend` (Beltagy et al. 2020, arXiv 2004.05150, section 3.1).
+Queries are cut into blocks at least as long as the window, so that all keys of a block are in that block and its
+neighbours. `attend` then treats each block as a separate row (Beltagy et al. 2020, arXiv 2004.05150, section 3.1).
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from keras import ops
 from .masks import AttentionMask
 
 SHORTEST_BLOCK = 16
-ENOUGH_BLOCKS = 8  # below this, whole rows are as fast
-PARTS = {"padding_mask", "lengths", "sequence_ids", "causal", "window"}  # of a mask, that blocks are cut for
+ENOUGH_BLOCKS = 8  # with fewer blocks, whole rows are as fast
+PARTS = {"padding_mask", "lengths", "sequence_ids", "causal", "window"}  # parts of a mask that blocks support
 
 
 def in_blocks(query, key, value, mask):
-    """What `attend` should be given instead of these rows; None where that would not be cheaper.
+    """Cuts rows into blocks, the arguments that `attend` should get instead; None if that would not be cheaper.
 
     Call:
         query, key, value: float (b, s, h, d).
@@ -37,14 +37,14 @@ def in_blocks(query, key, value, mask):
 
 
 def whole_rows(y, length):
-    """Blocks (b * n, w, h, d) put together again: (b, length, h, d)."""
+    """Joins blocks (b * n, w, h, d) into rows (b, length, h, d)."""
     size, *rest = y.shape[1:]
     return ops.reshape(y, (-1, -(-length // size) * size, *rest))[:, :length]
 
 
 def _allowed(query, mask, size, beside):
-    """bool (b * n, 1, w, c * w): which keys of its own and the blocks beside it a query may attend to."""
-    ids = ops.ones_like(query[:, :, 0, 0], dtype="int32")  # of the sequence that a token belongs to, 0 for padding
+    """bool (b * n, 1, w, c * w): which keys of its block and the neighbouring blocks a query may attend to."""
+    ids = ops.ones_like(query[:, :, 0, 0], dtype="int32")  # of the sequence of each token, 0 for padding
     if mask.sequence_ids is not None:
         ids = ids * ops.cast(mask.sequence_ids, "int32")
     if mask.padding_mask is not None:
@@ -61,7 +61,7 @@ def _allowed(query, mask, size, beside):
 
 
 def _cut(x, size):
-    """(b, s, ...) -> (b, n, w, ...), the last block filled with zeros."""
+    """(b, s, ...) -> (b, n, w, ...), the last block padded with zeros."""
     length, *rest = x.shape[1:]
     count = -(-length // size)
     x = ops.pad(x, [[0, 0], [0, count * size - length], *([0, 0] for _ in rest)])
@@ -74,7 +74,7 @@ def _flat(x):
 
 
 def _with_neighbours(x, beside):
-    """(b, n, w, ...) -> (b * n, c * w, ...): each block among those at the offsets `beside`, zeros past the ends."""
+    """(b, n, w, ...) -> (b * n, c * w, ...): each block with those at the offsets `beside`, zeros past the ends."""
     count = x.shape[1]
     x = ops.pad(x, [[0, 0], [1, 1], *([0, 0] for _ in x.shape[2:])])
     return _flat(ops.concatenate([x[:, 1 + block : 1 + block + count] for block in beside], axis=2))

@@ -1,7 +1,7 @@
-"""Attention masks that remember what they are made of.
+"""Attention masks that keep their parts separate.
 
-A dense boolean matrix can no longer be routed to a fused kernel; lengths, windows and causality can. So a mask
-travels as its parts, and only the reference path of `attend` asks for `.dense()`.
+A dense boolean matrix can no longer be routed to a fused kernel; lengths, windows and causality can. A mask is
+therefore passed as its parts, and only the reference path of `attend` calls `.dense()`.
 """
 
 import dataclasses
@@ -12,18 +12,18 @@ from keras import ops
 
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """Which keys a query may attend to: every part that is given must allow it.
+    """Which keys a query may attend to: those that all given parts allow.
 
     Args:
         padding_mask: bool (b, k), True where the key is real.
-        lengths: int32 (b,), real keys a row, all at the left (right padding).
+        lengths: int32 (b,), the number of real keys per row, all on the left (right padding).
         sequence_ids: int32 (b, k), packed rows: attention stays within equal ids; 0 is padding.
-        query_sequence_ids: int32 (b, q), the ids of the queries, where these are not the last of the keys.
-        causal: True when a query sees no later key. With more keys than queries, the queries are the last ones ...
-        query_start: ... unless this int32 scalar says which key the first query stands at.
+        query_sequence_ids: int32 (b, q), the sequence ids of the queries; default: those of the last keys.
+        causal: whether a query sees no later key.
+        query_start: int32 scalar, the column of the first query among the keys; default: the queries are the last ones.
         prefix_mask: bool (b, k), keys that a causal mask shows to every query (prefix language model).
-        window: a query sees keys at most this far away on either side (inclusive).
-        allowed: bool, broadcastable to (b, h, q, k), for everything else.
+        window: maximum distance of a key from the query on either side (inclusive).
+        allowed: bool, broadcastable to (b, h, q, k), for all other cases.
     """
 
     padding_mask: Any = None
@@ -38,7 +38,7 @@ class AttentionMask:
 
     @classmethod
     def from_inputs(cls, inputs, prefix="", **parts):
-        """The mask that a batch asks for by its `padding_mask`, `lengths` and `sequence_ids` (after `prefix`)."""
+        """The mask of a batch, from its `padding_mask`, `lengths` and `sequence_ids` (keys preceded by `prefix`)."""
         return cls(
             padding_mask=inputs.get(prefix + "padding_mask"),
             lengths=_lengths(inputs, prefix),
@@ -50,12 +50,12 @@ class AttentionMask:
         return dataclasses.replace(self, **parts)
 
     def only_causal(self):
-        """Whether it is the order of the tokens, and nothing else."""
+        """Whether the mask is causal and has no other part."""
         others = [name for name in self.__dataclass_fields__ if name != "causal"]
         return self.causal and all(getattr(self, name) is None for name in others)
 
     def of_queries(self, positions):
-        """The mask of some queries alone, int32 (b, q); only for masks without order, distances and `allowed`."""
+        """The mask for the queries at `positions`, int32 (b, q). Not for causal masks, windows or `allowed`."""
         if self.sequence_ids is None:
             return self
         return self.replace(query_sequence_ids=ops.take_along_axis(self.sequence_ids, positions, axis=1))
@@ -98,7 +98,7 @@ def _lengths(inputs, prefix):
 
 
 def real_tokens(inputs, prefix=""):
-    """bool (b, s), True at real tokens, from whichever of the padding keys a batch has; None when all are real."""
+    """bool (b, s), True at real tokens, from whichever padding key the batch has; None if all are real."""
     if inputs.get(prefix + "padding_mask") is not None:
         return ops.cast(inputs[prefix + "padding_mask"], "bool")
     if inputs.get(prefix + "lengths") is not None:

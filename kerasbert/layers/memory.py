@@ -1,4 +1,4 @@
-"""Memory of the segments before: the states of the last positions, right-aligned, with a mask of the slots in use.
+"""Memory of the preceding segments: the hidden states of the last positions, right-aligned, with a mask of used slots.
 
 A batch may hold `memory` (b, layers, slots, m) and `memory_mask` bool (b, slots), True where a slot is filled.
 """
@@ -8,7 +8,7 @@ from keras.backend import standardize_dtype
 
 
 def empty_memory(batch_size, num_layers, slots, dim, dtype):
-    """Nothing remembered: what a batch holds at the start of its streams."""
+    """The memory of a batch at the start of its streams: all slots are empty."""
     return {
         "memory": ops.zeros((batch_size, num_layers, slots, dim), dtype),
         "memory_mask": ops.zeros((batch_size, slots), "bool"),
@@ -16,7 +16,7 @@ def empty_memory(batch_size, num_layers, slots, dim, dtype):
 
 
 def memory_of(inputs):
-    """(memory, bool mask of its slots) of a batch, without the rows where a stream starts; (None, None) without any."""
+    """(memory, bool mask of its slots) of a batch, all False in rows that start a stream; (None, None) if absent."""
     memory, mask = inputs.get("memory"), inputs.get("memory_mask")
     if memory is None:
         return None, None
@@ -27,14 +27,14 @@ def memory_of(inputs):
 
 
 def next_memory(memory, mask, states, real=None):
-    """The memory after a segment: the last slots of memory and segment together, without gradients.
+    """The memory after a segment: the last states of memory and segment together, without gradients.
 
     slots 2, memory [. a], states [b c d], real [1 1 0] -> [b c]
 
     Call:
-        memory, mask: of `memory_of`.
-        states: one float (b, q, m) a layer.
-        real: bool (b, q), True at real tokens; others leave no trace.
+        memory, mask: from `memory_of`.
+        states: one float (b, q, m) per layer.
+        real: bool (b, q), True at real tokens; others are not stored.
 
     Returns: a dict of `memory` and `memory_mask`.
     """
@@ -47,7 +47,7 @@ def next_memory(memory, mask, states, real=None):
     if real is None:
         both, filled = both[:, :, columns - slots :], filled[:, columns - slots :]
     else:
-        # Filled slots move to the right, in their order.
+        # Filled slots move to the right and keep their order.
         order = ops.argsort(ops.arange(columns) + columns * ops.cast(filled, "int32"), axis=1)[:, columns - slots :]
         both = ops.take_along_axis(both, order[:, None, :, None], axis=2)
         filled = ops.take_along_axis(filled, order, axis=1)
@@ -55,21 +55,21 @@ def next_memory(memory, mask, states, real=None):
 
 
 def without_last(following, count):
-    """What `next_memory` returned, less the states of the last `count` columns; as many slots are empty then."""
+    """The result of `next_memory` without the states of the last `count` columns, which leaves `count` slots empty."""
     slots = following["memory"].shape[2]
     memory = ops.pad(following["memory"], ((0, 0), (0, 0), (count, 0), (0, 0)))[:, :, :slots]
     return {"memory": memory, "memory_mask": ops.pad(following["memory_mask"], ((0, 0), (count, 0)))[:, :slots]}
 
 
 def check_memory(inputs, backbone):
-    """Raises a ValueError unless `memory` and `memory_mask` are what `backbone.empty_memory` makes."""
+    """Raises a ValueError unless `memory` and `memory_mask` have the shapes and dtypes of `backbone.empty_memory`."""
     memory, mask = inputs.get("memory"), inputs.get("memory_mask")
     if memory is None:
         if mask is not None:
-            raise ValueError("`memory_mask` goes with `memory`. Received: one without it. Give both or neither.")
+            raise ValueError("`memory_mask` requires `memory`. Received: `memory_mask` alone. Give both or neither.")
         return
     if inputs.get("sequence_ids") is not None:
-        raise ValueError("Packed rows (`sequence_ids`) have no memory. Received: both. Leave one of them out.")
+        raise ValueError("Packed rows (`sequence_ids`) cannot have a memory. Received: both. Leave one of them out.")
     rows = inputs["token_ids"].shape[0]
     for key, like in backbone.empty_memory(1).items():
         found = inputs.get(key)
@@ -77,6 +77,6 @@ def check_memory(inputs, backbone):
         received = expected if found is None else f"{standardize_dtype(found.dtype)}{list(found.shape)}"
         if received != expected:
             raise ValueError(
-                f"`{key}` must be {expected} for this backbone and batch. Received: {received}. Begin with "
-                "`empty_memory(batch_size)` of the backbone, and carry on with what its calls return."
+                f"`{key}` must be {expected} for this backbone and batch. Received: {received}. Start with "
+                "`empty_memory(batch_size)` of the backbone, then pass the memory that the previous call returned."
             )

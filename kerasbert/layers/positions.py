@@ -1,4 +1,4 @@
-"""Where a token stands in its sequence."""
+"""Positions of tokens in their sequences, sinusoidal tables and rotary positions."""
 
 import dataclasses
 from typing import Any
@@ -12,13 +12,13 @@ from .masks import real_tokens
 def token_positions(inputs, prefix="", counted=False):
     """Position of every token within its sequence, from 0.
 
-    Packed rows (`sequence_ids`) start again at each sequence. `counted=True` numbers real tokens only, so that padding
-    on the left moves nothing (RoBERTa); otherwise columns are numbered (BERT).
+    In packed rows (`sequence_ids`), positions restart at each sequence. `counted=True` counts only real tokens, so that
+    padding on the left does not change positions (RoBERTa); otherwise columns are counted (BERT).
 
     Call:
         inputs: a batch with `token_ids` (b, s) and, optionally, `position_ids`, `sequence_ids` or a padding key.
 
-    Returns: int32 (b, s) or (1, s). With `counted`, the positions of padding repeat the last real one (-1 before any).
+    Returns: int32 (b, s) or (1, s). With `counted`, padding repeats the last real position (-1 before any).
     """
     if inputs.get(prefix + "position_ids") is not None:
         return inputs[prefix + "position_ids"]
@@ -52,9 +52,9 @@ def sinusoidal_table(length, dim):
 
 @dataclasses.dataclass(frozen=True)
 class Rotation:
-    """Turns queries and keys by their position, so that scores depend on distances (Su et al. 2021, arXiv 2104.09864).
+    """Rotates queries and keys by position, so that scores depend on distances (Su et al. 2021, arXiv 2104.09864).
 
-    No tensor but a class, lest Keras cast the angles to half precision on their way into a layer.
+    This is a class, not a tensor, because Keras would cast a tensor argument of a layer to half precision.
 
     Args:
         cosines, sines: float32 (b, s, 1, d / 2) or (1, s, 1, d / 2), of the angle of each pair of dimensions.
@@ -62,7 +62,7 @@ class Rotation:
     Call:
         x: float (b, s, h, d); dimension i makes a pair with dimension i + d / 2.
 
-    Returns: `x`, turned in float32, in its own dtype.
+    Returns: `x`, rotated in float32, in the dtype of `x`.
     """
 
     cosines: Any
@@ -70,10 +70,10 @@ class Rotation:
 
     @classmethod
     def at(cls, positions, head_dim, theta):
-        """At int32 `positions` (b, s) or (1, s): pair i turns by position * theta ** (-2 i / head_dim)."""
+        """For int32 `positions` (b, s) or (1, s): pair i is rotated by position * theta ** (-2 i / head_dim)."""
         if head_dim % 2:
             raise ValueError(
-                f"Rotary positions turn pairs of dimensions: the size of a head, hidden_dim / num_heads, must be even. "
+                f"Rotary positions rotate pairs of dimensions, so the head size, hidden_dim / num_heads, must be even. "
                 f"Received: {head_dim}."
             )
         frequencies = 1 / np.float32(theta) ** (np.arange(0, head_dim, 2, dtype="float32") / head_dim)
@@ -82,5 +82,5 @@ class Rotation:
 
     def __call__(self, x):
         first, second = ops.split(ops.cast(x, "float32"), 2, axis=-1)
-        turned = first * self.cosines - second * self.sines, second * self.cosines + first * self.sines
-        return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)
+        rotated = first * self.cosines - second * self.sines, second * self.cosines + first * self.sines
+        return ops.cast(ops.concatenate(rotated, axis=-1), x.dtype)

@@ -1,20 +1,20 @@
-"""Recurrence along a sequence, in one loop that is compiled where the backend compiles."""
+"""Recurrence along a sequence as one loop, which is compiled on backends that compile."""
 
 import keras
 from keras import ops
 
 
 def scan_tokens(step, state, inputs, real=None, reverse=False):
-    """Carries a state from token to token; over padding a row keeps the state that it has.
+    """Carries a state from token to token; at padding, the state of a row does not change.
 
     Call:
         step: (state, inputs of one token) -> the next state, of the same structure, shapes and dtypes.
         state: nested (b, ...).
         inputs: float (b, s, d).
         real: bool (b, s), True at real tokens; None when all are real.
-        reverse: from the last token to the first.
+        reverse: whether to go from the last token to the first.
 
-    Returns: the state behind every token, in their order, nested (b, s, ...); the state that was reached last.
+    Returns: the state after every token, in token order, nested (b, s, ...); the final state.
     """
 
     def swapped(arrays):
@@ -30,9 +30,9 @@ def scan_tokens(step, state, inputs, real=None, reverse=False):
                 following,
                 state,
             )
-        return following, following  # TensorFlow's scan wants outputs that are like its state
+        return following, following  # TensorFlow's scan requires outputs that look like its state
 
-    if real is not None:  # as one more column: TensorFlow's scan takes only one array whose length it does not know
+    if real is not None:  # as one more column: TensorFlow's scan accepts only one array of unknown length
         inputs = ops.concatenate([inputs, ops.cast(real, inputs.dtype)[:, :, None]], axis=-1)
     last, states = ops.scan(step_or_stay, state, swapped(inputs), reverse=reverse)
     return swapped(states), last

@@ -9,9 +9,9 @@ from keras import ops
 
 
 def relative_shift(scores, key_length):
-    """Scores by distance, moved to where their keys are (Dai et al. 2019, arXiv 1901.02860, appendix B).
+    """Moves scores by distance to the columns of their keys (Dai et al. 2019, arXiv 1901.02860, appendix B).
 
-    The queries are the last of the keys: query i is i + (k - q) - j away from key j, less than 0 from a later one.
+    The queries are the last of the keys: query i is at distance i + (k - q) - j from key j, negative for later keys.
 
     query 0 [a0 a1 a2], query 1 [b0 b1 b2], for distances 2, 1, 0 of 3 keys -> [a1 a2 .], [b0 b1 b2]
 
@@ -19,7 +19,7 @@ def relative_shift(scores, key_length):
         scores: float (b, h, q, r), one for each of the distances k - 1, k - 2, ..., at least to 0.
         key_length: k.
 
-    Returns: float (b, h, q, k). Where a distance has no score (`.`: later keys, when r = k), it means nothing: mask it.
+    Returns: float (b, h, q, k). Entries whose distance has no score (`.`: later keys if r = k) must be masked.
     """
     batch, num_heads, queries, distances = (-1 if size is None else size for size in ops.shape(scores))
     x = ops.pad(scores, ((0, 0), (0, 0), (0, 0), (1, 0)))
@@ -30,10 +30,10 @@ def relative_shift(scores, key_length):
 def relative_sinusoids(distances, dim):
     """Sines of distances, then their cosines, at wavelengths from 2 pi to 10,000 * 2 pi.
 
-    Unlike `sinusoidal_table` in halves, not in turn: Dai et al. 2019 and Yang et al. 2019 (arXiv 1906.08237) do so.
+    Unlike in `sinusoidal_table`, they do not alternate, as in Dai et al. 2019 and Yang et al. 2019 (arXiv 1906.08237).
 
     Call:
-        distances: numbers (r,), below 0 for later keys.
+        distances: numbers (r,), negative for later keys.
         dim: m, even.
 
     Returns: float32 (r, m).
@@ -45,14 +45,14 @@ def relative_sinusoids(distances, dim):
 
 @functools.cache
 def distance_buckets(num_buckets, max_distance):
-    """The bucket of each distance 0, ..., max_distance, the last one also for what is beyond: int32 (max_distance + 1).
+    """The bucket of each distance 0, ..., max_distance; the last also holds larger ones: int32 (max_distance + 1).
 
-    Half of the buckets hold one distance each; in the others distances grow by a constant factor.
+    Half of the buckets hold one distance each; the bounds of the others grow by a constant factor.
 
-    32 buckets up to 128: the first 16 hold 0 to 15, the next 16, 17 and 18, the last 113 and more.
+    32 buckets up to 128: the first 16 hold 0 to 15, the next one holds 16, 17 and 18, the last one 113 and more.
     """
     exact, distances = num_buckets // 2, np.arange(max_distance + 1)
-    # Single precision, as in the code that trained the models: boundaries fall on whole numbers.
+    # Single precision, as in the original training code, because some bounds are whole numbers.
     growth = np.log(np.maximum(distances, 1).astype("float32") / np.float32(exact))
     growth = growth / np.float32(math.log(max_distance / exact)) * np.float32(num_buckets - exact)
     wide = np.minimum(exact + growth.astype("int32"), num_buckets - 1)
@@ -60,15 +60,15 @@ def distance_buckets(num_buckets, max_distance):
 
 
 def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
-    """Which bucket each distance is in (Raffel et al. 2019, arXiv 1910.10683, section 2.1, and its code).
+    """The bucket of each distance (Raffel et al. 2019, arXiv 1910.10683, section 2.1, and its code).
 
-    Both directions have half of the buckets each, the second half for keys behind the query; or, if not
-    `bidirectional`, keys before it have all of them, and those behind it the bucket of distance 0.
+    With `bidirectional`, keys before the query have the first half of the buckets, keys after it the second half.
+    Otherwise keys before the query have all buckets, and keys after it share the bucket of distance 0.
 
     Call:
         distances: int32, position of the key minus that of the query.
 
-    Returns: int32 of that shape, from [0, num_buckets).
+    Returns: int32 of the same shape, in [0, num_buckets).
     """
     later = 0
     if bidirectional:

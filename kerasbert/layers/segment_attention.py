@@ -1,4 +1,4 @@
-"""Attention of a segment to itself and to what is remembered of those before, by content and by distance."""
+"""Attention of a segment to itself and to the memory of the preceding segments, by content and by distance."""
 
 import keras
 from keras import ops
@@ -17,8 +17,8 @@ class SegmentAttention(keras.layers.Layer):
         hidden_dim: width m of the input and the output.
         num_heads, head_dim: h and d; their product need not be m.
         dropout: rate on the attention probabilities.
-        kernel_initializer: of all weights.
-        own_biases: whether it has its own u and w; otherwise they come with every call.
+        kernel_initializer: for all weights.
+        own_biases: whether this layer has separate u and w; otherwise they are passed to every call.
 
     Call:
         x: float (b, q, m), the segment.
@@ -73,6 +73,6 @@ class SegmentAttention(keras.layers.Layer):
 
 
 def attention_biases(layer, num_heads, head_dim, initializer):
-    """New weights (h, d) of a layer: what is added to queries when they meet content, and when they meet distances."""
+    """Adds two weights (h, d) to a layer: biases of the queries for scores by content and for scores by distance."""
     options = dict(shape=(num_heads, head_dim), initializer=initializer)
     return [layer.add_weight(name=name, **options) for name in ("content_bias", "position_bias")]

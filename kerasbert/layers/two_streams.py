@@ -1,4 +1,4 @@
-"""Attention of two streams: contents, which have seen each token, and queries, which only know where they stand.
+"""Two-stream attention: the content stream sees each token, the query stream only knows its position.
 
 Yang et al. 2019, arXiv 1906.08237, sections 2.3 to 2.6 and appendix A.2.
 """
@@ -21,38 +21,38 @@ from .masks import AttentionMask, real_tokens
 from .memory import memory_of
 from .relative_attention import relative_shift
 
-# === What is seen ===
+# === Views ===
 
 
 @dataclasses.dataclass(frozen=True)
-class Sight:
-    """What the tokens of one stream see.
+class StreamView:
+    """Which keys the queries of one stream see, and how they are related to them.
 
     Args:
         mask: an `AttentionMask`.
-        elsewhere: bool (b, q, k), True where query and key are of different segments; None: never.
-        places: int32 (b, q), the token each query stands at; None: the first at the first, and so on.
-        blind: bool (b, q), queries that see no key at all; None: there are none.
+        other_segment: bool (b, q, k), True where query and key are in different segments; None: nowhere.
+        places: int32 (b, q), the position of each query; None: the queries are all tokens in order.
+        sees_nothing: bool (b, q), True at queries that see no key at all; None: there are none.
     """
 
     mask: AttentionMask
-    elsewhere: Any = None
+    other_segment: Any = None
     places: Any = None
-    blind: Any = None
+    sees_nothing: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
-    """What is the same in every block.
+class SharedInputs:
+    """Inputs that all blocks share.
 
     Args:
-        sights: a `Sight` for each stream.
-        encodings: float (1, r, m), of the distances from s + mem - 1 down; (2, r, m) with the same negated.
-        backward: bool (b,), rows that have the second encodings; None: there are none.
-        relative_queries: a `RelativeQueries` that all blocks share, or None.
+        views: a `StreamView` for each stream.
+        encodings: float (1, r, m), of the distances from s + mem - 1 down; (2, r, m) to include negated ones.
+        backward: bool (b,), True at rows that use the negated distances; None: there are none.
+        relative_queries: a `RelativeQueries` for all blocks, or None.
     """
 
-    sights: list
+    views: list
     encodings: Any
     backward: Any = None
     relative_queries: Any = None
@@ -68,10 +68,10 @@ def _visible(inputs):
     return None
 
 
-def stream_sights(inputs, causal=False, same_length=False):
-    """The `Sight` of the content stream, and that of the query stream if there is one (section 2.3, equations 1 and 2).
+def stream_views(inputs, causal=False, same_length=False):
+    """The `StreamView` of the content stream, and of the query stream if there is one (section 2.3, equations 1 and 2).
 
-    A causal token sees those before it; with `same_length` no further back than the memory is long.
+    With `causal`, a token sees the tokens before it; with `same_length`, at most as many as the memory has slots.
     """
     length, (memory, remembered) = ops.shape(inputs["token_ids"])[1], memory_of(inputs)
     memory_length = 0 if memory is None else memory.shape[2]
@@ -80,35 +80,35 @@ def stream_sights(inputs, causal=False, same_length=False):
         real = real_tokens(inputs)
         real = ops.ones_like(inputs["token_ids"], "bool") if real is None else real
         mask = mask.replace(lengths=None, padding_mask=ops.concatenate([remembered, real], axis=1))
-    elsewhere = None
+    other_segment = None
     if inputs.get("segment_ids") is not None:  # the memory is of segment 0
         segments = ops.convert_to_tensor(inputs["segment_ids"])
-        elsewhere = segments[:, :, None] != ops.pad(segments, ((0, 0), (memory_length, 0)))[:, None, :]
+        other_segment = segments[:, :, None] != ops.pad(segments, ((0, 0), (memory_length, 0)))[:, None, :]
     visible, slots = _visible(inputs), inputs.get("masked_positions")
     if visible is None:
-        return [Sight(mask, elsewhere)]
-    # Everybody sees the memory, and the contents themselves.
+        return [StreamView(mask, other_segment)]
+    # Both streams see the memory; a token of the content stream also sees itself.
     visible = ops.pad(visible, ((0, 0), (0, 0), (memory_length, 0)), constant_values=True)
     itself = ops.arange(length)[:, None] + memory_length == ops.arange(length + memory_length)
-    sights = [Sight(mask.replace(allowed=(visible | itself)[:, None]), elsewhere)]
+    views = [StreamView(mask.replace(allowed=(visible | itself)[:, None]), other_segment)]
     if slots is not None:
         slots = ops.maximum(ops.convert_to_tensor(slots), 0)
         mask = mask.replace(allowed=visible[:, None])
         allowed = gather_positions(mask.dense(length, length + memory_length)[:, 0], slots)
-        elsewhere = None if elsewhere is None else gather_positions(elsewhere, slots)
-        blind = ops.logical_not(ops.any(allowed, axis=-1))
-        sights.append(Sight(AttentionMask(allowed=allowed[:, None]), elsewhere, slots, blind))
-    return sights
+        other_segment = None if other_segment is None else gather_positions(other_segment, slots)
+        sees_nothing = ops.logical_not(ops.any(allowed, axis=-1))
+        views.append(StreamView(AttentionMask(allowed=allowed[:, None]), other_segment, slots, sees_nothing))
+    return views
 
 
 def check_permutation(inputs):
-    """Raises a ValueError for half a permutation, one of another shape, and one that hides everything."""
+    """Raises a ValueError for a permutation that is incomplete, has the wrong shape or hides every token."""
     shape = tuple(inputs["token_ids"].shape)
     queries, keys, mask = (inputs.get(name) for name in ("query_ranks", "key_ranks", "permutation_mask"))
     if (queries is None) != (keys is None) or (queries is not None and mask is not None):
         given = [name for name in ("query_ranks", "key_ranks", "permutation_mask") if inputs.get(name) is not None]
         raise ValueError(
-            "A permutation is given by `query_ranks` and `key_ranks`, or by `permutation_mask` alone. Received: "
+            "A permutation must be given by `query_ranks` and `key_ranks`, or by `permutation_mask` alone. Received: "
             f"{', '.join(given)}."
         )
     if mask is not None and tuple(mask.shape) != (*shape, shape[1]):
@@ -125,8 +125,8 @@ def check_permutation(inputs):
     used = (slots >= 0).any(axis=1) if slots is not None else shape[1] > 1
     if (hidden & used).any():
         raise ValueError(
-            "A permutation must let some token see another. Received: one that hides everything in row "
-            f"{int((hidden & used).argmax())}. In `permutation_mask` True means hidden; with ranks, token i sees j "
+            "A permutation must let at least one token see another. Received: one that hides everything in row "
+            f"{int((hidden & used).argmax())}. In `permutation_mask`, True means hidden; with ranks, token i sees j "
             "where query_ranks[i] > key_ranks[j]."
         )
 
@@ -135,7 +135,7 @@ def check_permutation(inputs):
 
 
 class RelativeQueries(keras.layers.Layer):
-    """A query plus a learned vector for each of the three things it asks: what, how far, in which segment.
+    """Adds a learned vector to the query for each of the three scores: by content, by distance and by segment.
 
     Call:
         query: float (b, q, h, d).
@@ -158,28 +158,28 @@ class RelativeQueries(keras.layers.Layer):
 
 
 class TwoStreamAttention(Composite):
-    """Relative attention of one stream or two to the contents (appendix A.2): scores by content, distance and segment.
+    """Relative attention of one or two streams to the content stream (appendix A.2), by content, distance and segment.
 
     Args:
         hidden_dim: width m of the streams.
         num_heads: must divide `hidden_dim`.
         dropout: rate on the attention probabilities.
         kernel_initializer: for all weights.
-        own_queries: whether it has its own `RelativeQueries`; otherwise it has those of the scene.
+        own_queries: whether this layer has separate `RelativeQueries`; otherwise it uses those in `shared`.
 
     Call:
         streams: [contents (b, s, m)], or [contents, queries (b, p, m)].
-        scene: a `Scene`.
-        memory: float (b, mem, m), contents before the first; or None.
+        shared: a `SharedInputs`.
+        memory: float (b, mem, m), contents of the preceding tokens; or None.
         return_weights: also return the attention probabilities.
 
-    Returns: a list of one float (b, ., m) a stream, and `Extras`: the probabilities (b, h, s, mem + s) of the contents.
+    Returns: a list with one float (b, ., m) per stream, and `Extras`: the probabilities (b, h, s, mem + s) of contents.
     """
 
     def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, own_queries=True, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        dense = dict(use_bias=False, kernel_initializer=kernel_initializer, **own)
+        common = dict(dtype=self.dtype_policy)
+        dense = dict(use_bias=False, kernel_initializer=kernel_initializer, **common)
         self.num_heads = num_heads
         self.query = Dense(hidden_dim, name="query", **dense)
         self.key = Dense(hidden_dim, name="key", **dense)
@@ -188,35 +188,35 @@ class TwoStreamAttention(Composite):
         self.project = Dense(hidden_dim, name="project", **dense)
         self.relative_queries = None
         if own_queries:
-            self.relative_queries = RelativeQueries(kernel_initializer, name="relative_queries", **own)
+            self.relative_queries = RelativeQueries(kernel_initializer, name="relative_queries", **common)
         self.segment_embedding = keras.layers.Embedding(
-            2, hidden_dim, kernel_initializer, name="segment_embedding", **own
+            2, hidden_dim, kernel_initializer, name="segment_embedding", **common
         )
         self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
-    def call(self, streams, scene=None, memory=None, return_weights=False, training=None):
+    def call(self, streams, shared=None, memory=None, return_weights=False, training=None):
         context = streams[0] if memory is None else ops.concatenate([memory, streams[0]], axis=1)
         key = split_heads(self.key(context), self.num_heads)
         value = split_heads(self.value(context), self.num_heads)
-        distances = split_heads(self.distance(scene.encodings), self.num_heads)
+        distances = split_heads(self.distance(shared.encodings), self.num_heads)
         segments = split_heads(self.segment_embedding(ops.arange(2, dtype="int32")[None]), self.num_heads)[0]
         dropout = self.dropout if training and self.dropout.rate > 0 else None
         scale = key.shape[-1] ** -0.5
 
         outputs, weights = [], None
-        for x, sight in zip(streams, scene.sights, strict=True):
+        for x, view in zip(streams, shared.views, strict=True):
             query = split_heads(self.query(x), self.num_heads)
-            by_content, by_distance, by_segment = (self.relative_queries or scene.relative_queries)(query)
-            bias = _distance_scores(by_distance * scale, distances, scene.backward)
-            bias = _moved_to_keys(bias, sight.places, ops.shape(streams[0])[1], ops.shape(key)[1])
+            by_content, by_distance, by_segment = (self.relative_queries or shared.relative_queries)(query)
+            bias = _distance_scores(by_distance * scale, distances, shared.backward)
+            bias = _moved_to_keys(bias, view.places, ops.shape(streams[0])[1], ops.shape(key)[1])
             same, other = ops.split(ops.einsum("bqhd,ghd->bhqg", by_segment * scale, segments), 2, axis=-1)
-            bias = bias + (same if sight.elsewhere is None else ops.where(sight.elsewhere[:, None], other, same))
-            y = attend(by_content, key, value, sight.mask, bias, scale, dropout)
-            if sight.blind is not None:
-                y = ops.where(sight.blind[:, :, None, None], ops.zeros((), y.dtype), y)
+            bias = bias + (same if view.other_segment is None else ops.where(view.other_segment[:, None], other, same))
+            y = attend(by_content, key, value, view.mask, bias, scale, dropout)
+            if view.sees_nothing is not None:
+                y = ops.where(view.sees_nothing[:, :, None, None], ops.zeros((), y.dtype), y)
             outputs.append(self.project(merge_heads(y)))
             if return_weights and weights is None:
-                weights = attention_probabilities(by_content, key, sight.mask, bias, scale)
+                weights = attention_probabilities(by_content, key, view.mask, bias, scale)
         return outputs, Extras(weights)
 
 
@@ -229,9 +229,9 @@ def _distance_scores(query, distances, backward):
 
 
 def _moved_to_keys(scores, places, num_tokens, num_keys):
-    """(b, h, q, r) by distance -> (b, h, q, k) by key, for queries that stand at `places` of the last keys."""
+    """(b, h, q, r) by distance -> (b, h, q, k) by key, for queries at `places` among the last `num_tokens` keys."""
     if places is None:
         return relative_shift(scores, num_keys)
     index = num_tokens - 1 - places[:, :, None] + ops.arange(num_keys, dtype="int32")
-    index = ops.minimum(index, ops.shape(scores)[-1] - 1)  # of a causal one there is no further distance
+    index = ops.minimum(index, ops.shape(scores)[-1] - 1)  # causal models have no distances to later keys
     return ops.take_along_axis(scores, index[:, None], axis=-1)

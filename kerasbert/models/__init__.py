@@ -1,4 +1,4 @@
-"""Backbones: one file a family, each readable like its paper."""
+"""Backbones: one file per family, each meant to be read alongside its paper."""
 
 from ..core.backbone import Backbone
 from ..core.blocks import BlockOutputs, run_blocks

@@ -1,8 +1,8 @@
-"""ALBERT: BERT with one layer's parameters for all layers, and narrow embeddings.
+"""ALBERT: BERT with parameters shared by all layers, and narrow embeddings.
 
 Lan, Chen, Goodman, Gimpel, Sharma, Soricut 2019, arXiv 1909.11942. New in it: tables of width E, far below the hidden
 width H, with one dense layer between (section 3.1, factorised embeddings); layers that share their parameters; and
-sentence order in place of next sentences as the second target (label 0: in order, 1: swapped).
+sentence order instead of next sentence as the second objective (label 0: in order, 1: swapped).
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ from ..layers.positions import token_positions
 class AlbertConfig:
     vocabulary_size: int = 30_000
     embedding_dim: int = 128  # E, width of the three tables and of the masked LM head
-    num_layers: int = 12  # how often the layers of a group are applied, over all groups
-    num_groups: int = 1  # runs of layers with parameters of their own; more than one with sharing="all" only
+    num_layers: int = 12  # number of applications of the layers of a group, over all groups
+    num_groups: int = 1  # consecutive layers with separate parameters; more than one only with sharing="all"
     num_inner_layers: int = 1  # different layers in a group, applied one after the other
     num_heads: int = 12
     hidden_dim: int = 768  # H
@@ -42,13 +42,13 @@ class AlbertConfig:
     max_length: int = 512  # rows of the position table
     num_segments: int = 2
     sharing: str = "all"  # what layers share: "all", "attention", "feed_forward" or "none" (table 4)
-    embedding_projection: bool | None = None  # whether a dense layer leads from E to H; None: where they differ
+    embedding_projection: bool | None = None  # whether a dense layer maps E to H; None: if they differ
     dropout: float = 0.0  # after the embeddings and after each sublayer
     attention_dropout: float = 0.0  # on the attention probabilities
-    classifier_dropout: float = 0.1  # in front of the heads of tasks, but not of the sentence-order head
+    classifier_dropout: float = 0.1  # before fine-tuning heads, but not the sentence-order head
     activation: str = "gelu_new"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
+    initializer_range: float = 0.02  # of the normal distribution, before truncation at two standard deviations
     pad_id: int = 0
     model_type: str = "albert"
 
@@ -74,7 +74,7 @@ class AlbertConfig:
         return differ if self.embedding_projection is None else self.embedding_projection
 
     def num_copies(self, part):
-        """How many different ones the layers have of a part, "attention" or "feed_forward"."""
+        """Number of distinct copies of a part, "attention" or "feed_forward", over all layers."""
         return self.num_groups if self.sharing in ("all", part) else self.num_layers
 
     def kernel_initializer(self):
@@ -102,11 +102,11 @@ SIZES = {
 
 # === Block ===
 
-# A layer is two blocks, because what the paper shares is the one or the other, each with its norm.
+# A layer is two blocks, because the paper shares either one without the other, each with its norm.
 
 
 class AlbertAttentionBlock(Composite):
-    """Attention, added to its input and normalised after (post-norm): the first half of a layer.
+    """Attention, added to its input and then normalised (post-norm): the first half of a layer.
 
     Args:
         config: an `AlbertConfig`.
@@ -115,7 +115,7 @@ class AlbertAttentionBlock(Composite):
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
-        positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
+        positions: int32 (b, p), the only tokens to compute, so that the output is (b, p, m); default: all.
 
     Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
@@ -123,12 +123,12 @@ class AlbertAttentionBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.attention = MultiHeadAttention(
-            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
+            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
-        self.dropout = Dropout(config.dropout, name="dropout", **own)
-        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **common)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
 
     def call(self, x, attention_mask=None, return_weights=False, positions=None):
         context = x
@@ -139,7 +139,7 @@ class AlbertAttentionBlock(Composite):
 
 
 class AlbertFeedForwardBlock(Composite):
-    """Feed-forward, added to its input and normalised after (post-norm): the second half of a layer.
+    """Feed-forward, added to its input and then normalised (post-norm): the second half of a layer.
 
     Args:
         config: an `AlbertConfig`.
@@ -147,18 +147,18 @@ class AlbertFeedForwardBlock(Composite):
     Call:
         x: float (b, s, m).
 
-    Returns: float (b, s, m), and `Extras` without anything in it.
+    Returns: float (b, s, m), and empty `Extras`.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.feed_forward = FeedForward(
-            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
+            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **common
         )
-        self.dropout = Dropout(config.dropout, name="dropout", **own)
-        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **common)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
 
     def call(self, x):
         y = self.feed_forward(x)
@@ -181,8 +181,8 @@ class Albert(Backbone):
             `sequence_ids`, `first_positions`.
         hidden_states: also return the projected embeddings and the output of every layer.
         attention_weights: also return the attention probabilities of every layer.
-        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last layer makes no
-            others. Not with one of the two before.
+        output_positions: int32 (b, p), the only positions that the last layer computes; `sequence_output` is then
+            (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
         (n + 1 of (b, s, m), with n = num_layers * num_inner_layers) and `attention_weights` (n of (b, h, s, s)).
@@ -193,9 +193,9 @@ class Albert(Backbone):
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        kernel = dict(kernel_initializer=config.kernel_initializer(), **own)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        common = dict(dtype=self.dtype_policy)
+        kernel = dict(kernel_initializer=config.kernel_initializer(), **common)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.embedding_dim, name="token_embedding", **table
         )
@@ -206,19 +206,19 @@ class Albert(Backbone):
             config.num_segments, config.embedding_dim, name="segment_embedding", **table
         )
         self.embedding_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **common
         )
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
         self.embedding_projection = None
         if config.projects_embeddings:
             self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **kernel)
         inner = range(config.num_inner_layers)
         self.attentions = [
-            [AlbertAttentionBlock(config, name=f"attention_{i}_{j}", **own) for j in inner]
+            [AlbertAttentionBlock(config, name=f"attention_{i}_{j}", **common) for j in inner]
             for i in range(config.num_copies("attention"))
         ]
         self.feed_forwards = [
-            [AlbertFeedForwardBlock(config, name=f"feed_forward_{i}_{j}", **own) for j in inner]
+            [AlbertFeedForwardBlock(config, name=f"feed_forward_{i}_{j}", **common) for j in inner]
             for i in range(config.num_copies("feed_forward"))
         ]
         self.pooler = Dense(config.hidden_dim, "tanh", name="pooler", **kernel) if pooler else None
@@ -253,7 +253,7 @@ class Albert(Backbone):
 
     @property
     def blocks(self):
-        """Of every layer in order the blocks that none before it has: shared ones stand at the first."""
+        """For each layer, the blocks that no earlier layer has: shared blocks are listed at their first layer."""
         stages, seen = [], set()
         for i in range(self.config.num_layers):
             layers = [*self._copy(self.attentions, i), *self._copy(self.feed_forwards, i)]
@@ -262,7 +262,7 @@ class Albert(Backbone):
         return [stage for stage in stages if stage]
 
     def _copy(self, copies, layer):
-        """What a layer takes of `copies`, in runs of (nearly) equal length; rounded as in the official code."""
+        """The element of `copies` that a layer uses, in (nearly) equal groups; rounded as in the official code."""
         return copies[int(layer / (self.config.num_layers / len(copies)))]
 
     def get_config(self):
@@ -272,26 +272,26 @@ class Albert(Backbone):
 # === Heads ===
 
 
-def _classifier(num_labels, config, own):
-    return PooledClassifier(num_labels, config.classifier_dropout, config.kernel_initializer(), **own)
+def _classifier(num_labels, config, common):
+    return PooledClassifier(num_labels, config.classifier_dropout, config.kernel_initializer(), **common)
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: MaskedLMHead(
+    "masked_lm": lambda config, **common: MaskedLMHead(
         config.vocabulary_size,
         config.embedding_dim,
         config.activation,
         config.layer_norm_epsilon,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "sentence_pair": lambda config, **own: PooledClassifier(2, 0.0, config.kernel_initializer(), **own),
-    "classifier": lambda config, num_labels, **own: _classifier(num_labels, config, own),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    "sentence_pair": lambda config, **common: PooledClassifier(2, 0.0, config.kernel_initializer(), **common),
+    "classifier": lambda config, num_labels, **common: _classifier(num_labels, config, common),
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: _classifier(1, config, own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: _classifier(1, config, common),
 }
 
 # === Hugging Face ===
@@ -300,7 +300,7 @@ HUGGINGFACE_CONFIG = {
     "vocabulary_size": "vocab_size",
     "embedding_dim": "embedding_size",
     "num_layers": "num_hidden_layers",
-    # Layers that share less than all are groups of their own in the file, which repeats what they share.
+    # Unless layers share all parameters, each is a separate group in the file, which duplicates shared ones.
     "num_groups": Field(
         "num_hidden_groups",
         load=lambda stored: stored["num_hidden_groups"] if stored.get("sharing", "all") == "all" else 1,
@@ -312,7 +312,7 @@ HUGGINGFACE_CONFIG = {
     "feed_forward_dim": "intermediate_size",
     "max_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
-    "sharing": "sharing",  # ours, as is `embedding_projection`: transformers keeps what it does not know
+    "sharing": "sharing",  # kerasbert only, like `embedding_projection`; transformers keeps unknown fields
     "embedding_projection": "embedding_projection",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
@@ -353,9 +353,9 @@ HUGGINGFACE_NAMES = {
 
 
 def huggingface_implied(config):
-    """Tensors that transformers wants and this backbone does without: repetitions, and a projection that does nothing.
+    """Tensors that transformers needs and this backbone does not have: duplicates, and an identity projection.
 
-    Returns: {stored name: the name it repeats, or its value}.
+    Returns: {stored name: the name that it duplicates, or its value}.
     """
     implied = {}
     if not config.projects_embeddings:
@@ -381,7 +381,7 @@ register_family(
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
             only={"position_embedding_type": "absolute"},
-            # What transformers means by a config.json that does not say: xxlarge, and always a projection.
+            # The defaults of transformers for missing fields: xxlarge, and always a projection.
             defaults=dict(
                 hidden_size=4_096, num_attention_heads=64, intermediate_size=16_384, embedding_projection=True
             ),

@@ -1,8 +1,8 @@
 """BERT: a bidirectional Transformer encoder, pretrained on masked tokens and sentence pairs.
 
-Devlin, Chang, Lee, Toutanova 2018, arXiv 1810.04805. New in it: attention in both directions, made trainable by hiding
+Devlin, Chang, Lee, Toutanova 2018, arXiv 1810.04805. New in it: attention in both directions, made trainable by masking
 tokens; one vector for the whole input, pooled from the first token; segments A and B in one sequence. The four small
-sizes are those of Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are checkpoints of this file.
+sizes are those of Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are checkpoints of this model.
 """
 
 import dataclasses
@@ -37,10 +37,10 @@ class BertConfig:
     num_segments: int = 2
     dropout: float = 0.1  # after the embeddings and after each sublayer
     attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float | None = None  # in front of fine-tuning heads; None: as `dropout`
+    classifier_dropout: float | None = None  # before fine-tuning heads; None: same as `dropout`
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
+    initializer_range: float = 0.02  # of the normal distribution, before truncation at two standard deviations
     pad_id: int = 0
     model_type: str = "bert"
 
@@ -69,7 +69,7 @@ SIZES = {
 
 
 class BertBlock(Composite):
-    """Attention and feed-forward, each added to its input and normalised after (post-norm).
+    """Attention and feed-forward, each added to its input and then normalised (post-norm).
 
     Args:
         config: a config with BERT's fields.
@@ -78,8 +78,8 @@ class BertBlock(Composite):
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
-        cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
-        positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
+        cache: keys and values of the block so far, in a decoder; see `MultiHeadAttention`.
+        positions: int32 (b, p), the only tokens to compute, so that the output is (b, p, m); default: all.
 
     Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
     """
@@ -87,21 +87,21 @@ class BertBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.attention = MultiHeadAttention(
-            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
+            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
         self.attention_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="attention_norm", **own
+            epsilon=config.layer_norm_epsilon, name="attention_norm", **common
         )
         self.feed_forward = FeedForward(
-            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
+            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **common
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="feed_forward_norm", **own
+            epsilon=config.layer_norm_epsilon, name="feed_forward_norm", **common
         )
-        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
     def call(self, x, attention_mask=None, return_weights=False, cache=None, positions=None):
         context = x
@@ -132,8 +132,8 @@ class Bert(Backbone):
             `sequence_ids`, `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
-            others. Not with one of the two before.
+        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+            (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
     Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
         (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
@@ -143,8 +143,8 @@ class Bert(Backbone):
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        common = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
         )
@@ -155,14 +155,14 @@ class Bert(Backbone):
             config.num_segments, config.hidden_dim, name="segment_embedding", **table
         )
         self.embedding_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **common
         )
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.pooler = None
         if pooler:
             self.pooler = Dense(
-                config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **own
+                config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **common
             )
         self.build_now()
 
@@ -197,32 +197,34 @@ def _head_dropout(config):
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: MaskedLMHead(
+    "masked_lm": lambda config, **common: MaskedLMHead(
         config.vocabulary_size,
         config.hidden_dim,
         config.activation,
         config.layer_norm_epsilon,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "span_boundary": lambda config, max_targets=15, **own: SpanBoundaryHead(
+    "span_boundary": lambda config, max_targets=15, **common: SpanBoundaryHead(
         config.vocabulary_size,
         config.hidden_dim,
         max_targets,
         config.activation,
         config.layer_norm_epsilon,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "sentence_pair": lambda config, **own: PooledClassifier(2, 0.0, config.kernel_initializer(), **own),
-    "classifier": lambda config, num_labels, **own: PooledClassifier(
-        num_labels, _head_dropout(config), config.kernel_initializer(), **own
+    "sentence_pair": lambda config, **common: PooledClassifier(2, 0.0, config.kernel_initializer(), **common),
+    "classifier": lambda config, num_labels, **common: PooledClassifier(
+        num_labels, _head_dropout(config), config.kernel_initializer(), **common
     ),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, _head_dropout(config), config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, _head_dropout(config), config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: PooledClassifier(1, _head_dropout(config), config.kernel_initializer(), **own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: PooledClassifier(
+        1, _head_dropout(config), config.kernel_initializer(), **common
+    ),
 }
 
 POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # those that need the pooler
@@ -264,7 +266,7 @@ HUGGINGFACE_NAMES = {
     "masked_lm/dense": "cls.predictions.transform.dense",
     "masked_lm/norm": "cls.predictions.transform.LayerNorm",
     "masked_lm/bias": "cls.predictions.bias",
-    # transformers has no place for it: kept in a file of its own.
+    # transformers has no tensors for this head: it is stored in a separate file.
     "span_boundary/position_embedding": "kerasbert.span_boundary.position_embeddings",
     "span_boundary/dense_{i}": "kerasbert.span_boundary.dense_{i}",
     "span_boundary/norm_{i}": "kerasbert.span_boundary.norm_{i}",
@@ -276,7 +278,7 @@ HUGGINGFACE_NAMES = {
     "choice/dense": "classifier",
 }
 
-# Names for the same tensor: files hold one or both.
+# Two names of the same tensor: files contain one or both.
 HUGGINGFACE_TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",

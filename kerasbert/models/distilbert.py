@@ -1,8 +1,8 @@
-"""DistilBERT: BERT with every second layer, taught by BERT.
+"""DistilBERT: BERT with every second layer, distilled from BERT.
 
 Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. New in it: the student starts from layers of its teacher and learns
-from the teacher's probabilities and hidden states. Segments and the pooler are gone, and so is the dropout between
-attention and its residual.
+from the teacher's probabilities and hidden states. There are no segments, no pooler, and no dropout
+between attention and its residual connection.
 """
 
 import dataclasses
@@ -36,10 +36,10 @@ class DistilBertConfig:
     sinusoidal_positions: bool = False  # sines and cosines that are not trained, instead of a learned table
     dropout: float = 0.1  # after the embeddings and after the feed-forward network
     attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float = 0.2  # inside the classification and the choice head
-    span_dropout: float = 0.1  # in front of the question answering head
+    classifier_dropout: float = 0.2  # inside the classification and choice heads
+    span_dropout: float = 0.1  # before the question answering head
     activation: str = "gelu"
-    initializer_range: float = 0.02  # of the normal
+    initializer_range: float = 0.02  # standard deviation of the normal distribution
     pad_id: int = 0
     model_type: str = "distilbert"
 
@@ -61,7 +61,7 @@ SIZES = {
 
 
 class DistilBertBlock(Composite):
-    """BERT's post-norm block without dropout on the output of attention.
+    """BERT's post-norm block without dropout on the attention output.
 
     Args:
         config: a `DistilBertConfig`.
@@ -70,7 +70,7 @@ class DistilBertBlock(Composite):
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
-        positions: int32 (b, p), the tokens whose output is wanted, which then is (b, p, m); default: all.
+        positions: int32 (b, p), the only tokens to compute, so that the output is (b, p, m); default: all.
 
     Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
@@ -78,16 +78,16 @@ class DistilBertBlock(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
-        own = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=LAYER_NORM_EPSILON, **own)
+        common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=LAYER_NORM_EPSILON, **common)
         self.attention = MultiHeadAttention(
-            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **own
+            config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.feed_forward = FeedForward(
-            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **own
+            config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **common
         )
-        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
 
     def call(self, x, attention_mask=None, return_weights=False, positions=None):
@@ -116,8 +116,8 @@ class DistilBert(Backbone):
             `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
-            others. Not with one of the two before.
+        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+            (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and on request `hidden_states`
         (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)). In packed rows
@@ -128,14 +128,14 @@ class DistilBert(Backbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size,
             config.hidden_dim,
             embeddings_initializer=initializer,
             name="token_embedding",
-            **own,
+            **common,
         )
         if config.sinusoidal_positions:
             initializer = keras.initializers.Constant(sinusoidal_table(config.max_length, config.hidden_dim))
@@ -145,11 +145,13 @@ class DistilBert(Backbone):
             embeddings_initializer=initializer,
             trainable=not config.sinusoidal_positions,
             name="position_embedding",
-            **own,
+            **common,
         )
-        self.embedding_norm = keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name="embedding_norm", **own)
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.blocks = [DistilBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.embedding_norm = keras.layers.LayerNormalization(
+            epsilon=LAYER_NORM_EPSILON, name="embedding_norm", **common
+        )
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.blocks = [DistilBertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
@@ -170,32 +172,32 @@ class DistilBert(Backbone):
 # === Heads ===
 
 
-def _first_token_classifier(config, num_labels, **own):
+def _first_token_classifier(config, num_labels, **common):
     return FirstTokenClassifier(
         num_labels,
         config.hidden_dim,
         "relu",
         config.classifier_dropout,
         kernel_initializer=config.kernel_initializer(),
-        **own,
+        **common,
     )
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: MaskedLMHead(
+    "masked_lm": lambda config, **common: MaskedLMHead(
         config.vocabulary_size,
         config.hidden_dim,
         config.activation,
         LAYER_NORM_EPSILON,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
     "classifier": _first_token_classifier,
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.dropout, config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, config.span_dropout, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: _first_token_classifier(config, 1, **own),
+    "span": lambda config, **common: TokenHead(2, config.span_dropout, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: _first_token_classifier(config, 1, **common),
 }
 
 # === Hugging Face ===

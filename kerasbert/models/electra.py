@@ -1,9 +1,9 @@
-"""ELECTRA: an encoder pretrained to tell which tokens another, smaller encoder has replaced.
+"""ELECTRA: an encoder pretrained to detect which tokens another, smaller encoder has replaced.
 
-Clark, Luong, Le, Manning 2020, arXiv 2003.10555. New in it: a generator (a masked language model) fills masked places
-with its own samples, and a discriminator says of every token whether it is the original. Both are this encoder; the
-generator has the discriminator's embeddings (section 3.2). The tables may be narrower than the encoder, and there is
-no pooler: the first token stands for the sequence as it is.
+Clark, Luong, Le, Manning 2020, arXiv 2003.10555. New in it: a generator (a masked language model) fills masked
+positions with samples, and a discriminator predicts for every token whether it is the original. Both are this encoder
+and share their embeddings (section 3.2). The tables may be narrower than the encoder, and there is no pooler: the
+hidden state of the first token represents the sequence.
 """
 
 import dataclasses
@@ -39,11 +39,11 @@ class ElectraConfig:
     num_segments: int = 2
     dropout: float = 0.1  # after the embeddings and after each sublayer
     attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float | None = None  # in the classifier and in front of the tagger; None: as `dropout`
-    choice_dropout: float = 0.1  # in front of the output of the multiple choice head
+    classifier_dropout: float | None = None  # in the classifier and before the tagger; None: same as `dropout`
+    choice_dropout: float = 0.1  # before the output layer of the multiple-choice head
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal before it is cut at two standard deviations
+    initializer_range: float = 0.02  # of the normal distribution, before truncation at two standard deviations
     pad_id: int = 0
     model_type: str = "electra"
 
@@ -76,15 +76,15 @@ class Electra(Backbone):
 
     Args:
         config: an `ElectraConfig`.
-        embeddings: the `embeddings` of another Electra with equal tables, to have the same layers; default: its own.
+        embeddings: the `embeddings` of another Electra with tables of equal sizes, to share them; default: new ones.
 
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
             `sequence_ids`, `first_positions`.
         hidden_states: also return the projected embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
-            others. Not with one of the two before.
+        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+            (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
         for packed rows without `first_positions`), and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
@@ -95,15 +95,15 @@ class Electra(Backbone):
 
     def __init__(self, config, embeddings=None, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        embeddings = _new_embeddings(config, own) if embeddings is None else _checked(embeddings, config)
+        common = dict(dtype=self.dtype_policy)
+        embeddings = _new_embeddings(config, common) if embeddings is None else _checked(embeddings, config)
         self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm = embeddings
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
         self.embedding_projection = None
         if config.embedding_dim != config.hidden_dim:
-            # Keras's own initialiser (Glorot), as in the official code; likewise in the heads.
-            self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **own)
-        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+            # Keras's default initialiser (Glorot), as in the official code; likewise in the heads.
+            self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **common)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
@@ -128,17 +128,17 @@ class Electra(Backbone):
 
     @property
     def embeddings(self):
-        """The layers that a generator shares with its discriminator: token, position and segment tables, their norm."""
+        """The layers that a generator shares with its discriminator: the three tables and their norm."""
         return self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm
 
 
-def _new_embeddings(config, own):
-    table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+def _new_embeddings(config, common):
+    table = dict(embeddings_initializer=config.kernel_initializer(), **common)
     return (
         keras.layers.Embedding(config.vocabulary_size, config.embedding_dim, name="token_embedding", **table),
         keras.layers.Embedding(config.max_length, config.embedding_dim, name="position_embedding", **table),
         keras.layers.Embedding(config.num_segments, config.embedding_dim, name="segment_embedding", **table),
-        keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="embedding_norm", **own),
+        keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="embedding_norm", **common),
     )
 
 
@@ -149,7 +149,7 @@ def _checked(embeddings, config):
     if found != expected:
         raise ValueError(
             "Shared embeddings must have the tables of the config: vocabulary_size, max_length and num_segments by "
-            f"embedding_dim. Received: {found} for {expected}. Use a config with the sizes of the other backbone."
+            f"embedding_dim. Received: {found} instead of {expected}. Use a config with the other backbone's sizes."
         )
     return embeddings
 
@@ -158,12 +158,12 @@ def _checked(embeddings, config):
 
 
 class ReplacedTokenHead(Composite):
-    """The discriminator's answer for every token: dense, activation, one output.
+    """The discriminator's prediction for every token: dense, activation, one output.
 
     Args:
         hidden_dim: width of the dense layer.
-        activation: after it.
-        kernel_initializer: of the dense layer; the output has Keras's own.
+        activation: after the dense layer.
+        kernel_initializer: of the dense layer; the output layer has Keras's default.
 
     Call:
         outputs: the dict of a backbone; `sequence_output` (b, s, m) is read.
@@ -173,10 +173,10 @@ class ReplacedTokenHead(Composite):
 
     def __init__(self, hidden_dim, activation="gelu", kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.activation = activation_function(activation)
-        self.dense = Dense(hidden_dim, kernel_initializer=kernel_initializer, name="dense", **own)
-        self.project = Dense(1, name="project", **own)
+        self.dense = Dense(hidden_dim, kernel_initializer=kernel_initializer, name="dense", **common)
+        self.project = Dense(1, name="project", **common)
 
     def call(self, outputs):
         x = self.activation(self.dense(outputs["sequence_output"]))
@@ -188,29 +188,29 @@ def _head_dropout(config):
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: MaskedLMHead(
+    "masked_lm": lambda config, **common: MaskedLMHead(
         config.vocabulary_size,
         config.embedding_dim,
         "gelu",
         config.layer_norm_epsilon,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "replaced_token": lambda config, **own: ReplacedTokenHead(
-        config.hidden_dim, config.activation, config.kernel_initializer(), **own
+    "replaced_token": lambda config, **common: ReplacedTokenHead(
+        config.hidden_dim, config.activation, config.kernel_initializer(), **common
     ),
-    "classifier": lambda config, num_labels, **own: FirstTokenClassifier(
+    "classifier": lambda config, num_labels, **common: FirstTokenClassifier(
         num_labels,
         config.hidden_dim,
         "gelu",
         dropout=_head_dropout(config),
         input_dropout=_head_dropout(config),
-        **own,
+        **common,
     ),
-    "tagger": lambda config, num_labels, **own: TokenHead(num_labels, _head_dropout(config), **own),
-    "span": lambda config, **own: TokenHead(2, 0.0, **own),
-    "choice": lambda config, **own: FirstTokenClassifier(
-        1, config.hidden_dim, "gelu", dropout=config.choice_dropout, **own
+    "tagger": lambda config, num_labels, **common: TokenHead(num_labels, _head_dropout(config), **common),
+    "span": lambda config, **common: TokenHead(2, 0.0, **common),
+    "choice": lambda config, **common: FirstTokenClassifier(
+        1, config.hidden_dim, "gelu", dropout=config.choice_dropout, **common
     ),
 }
 
@@ -236,7 +236,7 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-# What a config may ask for that this file does not have: any other value is refused.
+# Fields of which only these values are supported: any other value is an error.
 HUGGINGFACE_ONLY = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -287,7 +287,7 @@ register_family(
             classes={**transformers_classes("Electra"), "Discriminator": "ElectraForPreTraining"},
             prefix="electra",
             names=HUGGINGFACE_NAMES,
-            # Names for the same tensor: files hold one or both.
+            # Two names of the same tensor: files contain one or both.
             tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
         ),
     ),

@@ -1,8 +1,8 @@
-"""ELMo: vectors of words in context, from two recurrent language models, one in each direction.
+"""ELMo: contextual word vectors from two recurrent language models, one in each direction.
 
-Peters et al. 2018, arXiv 1802.05365. New in it: a task takes not the top layer of a pretrained language model but its
-own mix of all layers, as features; the layers hold different things, syntax below and senses above. Words are read as
-their characters, so that none is unknown. The details are those of the authors' bilm-tf.
+Peters et al. 2018, arXiv 1802.05365. New in it: the features of a task are a learned mix of all layers of a
+pretrained language model instead of its top layer, because lower layers capture syntax and higher ones word senses.
+Words are read as characters, so that none is unknown. The details follow the authors' bilm-tf.
 """
 
 import dataclasses
@@ -24,26 +24,26 @@ from .word_vectors import MeanHead, all_real
 
 # === Config ===
 
-CHARACTER_ROWS = 262  # 256 bytes, marks of sentences and words, the filler, and 0 for padding
+CHARACTER_ROWS = 262  # 256 bytes, sentence and word boundaries, the filler, and 0 for padding
 
 
 @dataclasses.dataclass(frozen=True)
 class ElmoConfig:
-    vocabulary_size: int = 793_471  # of the language models, and of the input without characters
+    vocabulary_size: int = 793_471  # of the language models; also of the input if `characters` is False
     characters: bool = True  # True: words are read as `character_ids`; False: as `token_ids`
     character_dim: int = 16
     # Width and number of the filters of each convolution.
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))
     num_highways: int = 2
     num_layers: int = 2  # in each direction
-    hidden_dim: int = 512  # of the words, and of each direction behind its projection
+    hidden_dim: int = 512  # of word vectors, and of each direction after its projection
     cell_dim: int = 4_096
-    clip: float = 3.0  # of cells and projections
+    clip: float = 3.0  # maximum absolute value of cell states and projections
     dropout: float = 0.1  # on the input of each layer and on the output
-    classifier_dropout: float = 0.5  # on the mix, in front of fine-tuning heads
-    mix_penalty: float = 0.001  # of the squared weights of the mix; 1 keeps it near the mean
+    classifier_dropout: float = 0.5  # on the mix, before fine-tuning heads
+    mix_penalty: float = 0.001  # L2 penalty on the weights of the mix; 1 keeps it near the mean
     mix_norm: bool = False  # True: each layer is normalised over the batch before it is mixed
-    initializer_range: float = 0.02  # of the normal, for fine-tuning heads
+    initializer_range: float = 0.02  # standard deviation of the normal distribution, for fine-tuning heads
     pad_id: int = 0
     model_type: str = "elmo"
 
@@ -62,7 +62,7 @@ SIZES = {"elmo": dict()}
 
 
 class CharacterEncoder(Composite):
-    """Convolutions over the characters of a word, their largest values, highways, a projection.
+    """Convolutions over the characters of a word, max pooling, highway layers and a projection.
 
     Kim et al. 2015, arXiv 1508.06615, and Srivastava et al. 2015, arXiv 1505.00387: y = g relu(W x + b) + (1 - g) x.
 
@@ -70,24 +70,26 @@ class CharacterEncoder(Composite):
         config: an `ElmoConfig`.
 
     Call:
-        ids: int32 (b, s, c), as `kerasbert.data.character_ids` gives them.
+        ids: int32 (b, s, c), as returned by `kerasbert.data.character_ids`.
 
     Returns: float (b, s, m).
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.hidden_dim = config.hidden_dim
         self.embedding = keras.layers.Embedding(
-            CHARACTER_ROWS, config.character_dim, uniform(1.0), name="embedding", **own
+            CHARACTER_ROWS, config.character_dim, uniform(1.0), name="embedding", **common
         )
         self.convolutions = [
-            keras.layers.Conv1D(count, width, kernel_initializer=glorot_uniform(), name=f"convolution_{width}", **own)
+            keras.layers.Conv1D(
+                count, width, kernel_initializer=glorot_uniform(), name=f"convolution_{width}", **common
+            )
             for width, count in config.filters
         ]
         features = sum(count for _, count in config.filters)
-        dense = dict(kernel_initializer=glorot_uniform(), **own)
+        dense = dict(kernel_initializer=glorot_uniform(), **common)
         self.gates, self.transforms = [], []
         for i in range(config.num_highways):
             closed = keras.initializers.Constant(-2.0)
@@ -109,11 +111,11 @@ class CharacterEncoder(Composite):
 
 
 class ProjectedLstm(keras.layers.Layer):
-    """A long short-term memory whose output is projected; cells and projections are clipped (Sak et al. 2014).
+    """An LSTM whose output is projected; cell states and projections are clipped (Sak et al. 2014).
 
     Args:
         config: an `ElmoConfig`.
-        reverse: read from the last token to the first.
+        reverse: whether to read from the last token to the first.
 
     Call:
         x: float (b, s, m).
@@ -141,7 +143,7 @@ class ProjectedLstm(keras.layers.Layer):
 
         def step(state, x):
             write, candidate, keep, show = ops.split(x + ops.matmul(state["output"], self.recurrent), 4, axis=-1)
-            # A bias of 1 keeps cells at first.
+            # A forget bias of 1 keeps cell states at first.
             cell = ops.sigmoid(keep + 1) * state["cell"] + ops.sigmoid(write) * ops.tanh(candidate)
             cell = ops.clip(cell, -self.clip, self.clip)
             output = ops.matmul(ops.sigmoid(show) * ops.tanh(cell), self.project)
@@ -157,34 +159,34 @@ class ProjectedLstm(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Elmo(Backbone):
-    """Two language models that share their words: one reads forward, one backward.
+    """Two language models that share their word vectors: one reads forward, one backward.
 
     Args:
         config: an `ElmoConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), with characters `character_ids` (b, s, c), and optionally `padding_mask` or
-            `lengths`. Padding may stand anywhere.
+        inputs: a batch; `token_ids` (b, s), `character_ids` (b, s, c) if the config has `characters`, and optionally
+            `padding_mask` or `lengths`. Padding may be anywhere.
 
-    Returns: a dict of `sequence_output` (b, s, 2 m), the last layer of the forward model beside that of the backward
-        one; `hidden_states`, the words twice and every layer (num_layers + 1 of (b, s, 2 m)); `real_tokens`, bool
-        (b, s).
+    Returns: a dict of `sequence_output` (b, s, 2 m), the last layers of the forward and the backward model,
+        concatenated; `hidden_states`, the word vectors twice and every layer (num_layers + 1 of (b, s, 2 m));
+        `real_tokens`, bool (b, s).
     """
 
     learned_positions = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         if config.characters:
-            self.character_encoder = CharacterEncoder(config, name="character_encoder", **own)
+            self.character_encoder = CharacterEncoder(config, name="character_encoder", **common)
         else:
-            table = dict(embeddings_initializer=uniform(1.0), name="token_embedding", **own)
+            table = dict(embeddings_initializer=uniform(1.0), name="token_embedding", **common)
             self.token_embedding = keras.layers.Embedding(config.vocabulary_size, config.hidden_dim, **table)
-        self.dropout = Dropout(config.dropout, name="dropout", **own)
+        self.dropout = Dropout(config.dropout, name="dropout", **common)
         layers = range(config.num_layers)
-        self.forward_layers = [ProjectedLstm(config, name=f"forward_{i}", **own) for i in layers]
-        self.backward_layers = [ProjectedLstm(config, reverse=True, name=f"backward_{i}", **own) for i in layers]
+        self.forward_layers = [ProjectedLstm(config, name=f"forward_{i}", **common) for i in layers]
+        self.backward_layers = [ProjectedLstm(config, reverse=True, name=f"backward_{i}", **common) for i in layers]
         self.build_now()
 
     def call(self, inputs):
@@ -199,7 +201,7 @@ class Elmo(Backbone):
 
     @property
     def blocks(self):
-        """The layers of the forward and of the backward model, side by side."""
+        """Pairs of layers of the forward and the backward model."""
         return list(zip(self.forward_layers, self.backward_layers, strict=True))
 
     def _words(self, inputs):
@@ -209,7 +211,7 @@ class Elmo(Backbone):
 
     def _layer(self, layer, x, real, number):
         y = layer(self.dropout(x), real)
-        return y if number == 0 else y + x  # none around the first layer
+        return y if number == 0 else y + x  # the first layer has no residual connection
 
     def example_inputs(self):
         inputs = super().example_inputs()
@@ -219,16 +221,16 @@ class Elmo(Backbone):
         return inputs
 
     def input_limits(self):
-        return [*super().input_limits(), ("character_ids", CHARACTER_ROWS, "bytes and marks, 0 for padding")]
+        return [*super().input_limits(), ("character_ids", CHARACTER_ROWS, "bytes and boundaries, 0 for padding")]
 
     def check_inputs(self, inputs):
         super().check_inputs(inputs)
         if inputs.get("sequence_ids") is not None:
-            raise ValueError("A recurrent model reads one sequence a row. Received: packed rows (`sequence_ids`).")
+            raise ValueError("A recurrent model reads one sequence per row. Received: packed rows (`sequence_ids`).")
         if self.config.characters and inputs.get("character_ids") is None:
             raise ValueError(
-                "This model reads words as `character_ids` (b, s, c), which kerasbert.data.character_ids makes. "
-                f"Received: {sorted(inputs)}. With characters=False in the config it reads `token_ids`."
+                "This model reads words as `character_ids` (b, s, c). "
+                f"Received: {sorted(inputs)}. Use kerasbert.data.character_ids, or a config with characters=False."
             )
 
 
@@ -236,12 +238,12 @@ class Elmo(Backbone):
 
 
 class ScalarMix(keras.layers.Layer):
-    """gamma * sum of softmax(w)_j * layer j: what a task takes of each layer, learned with the task.
+    """gamma * sum of softmax(w)_j * layer j: a mix of all layers, learned with the task.
 
     Args:
-        num_layers: how many are mixed.
-        penalty: of the squared weights, in the loss.
-        norm: give each layer mean 0 and variance 1 over all real tokens and dimensions of the batch before.
+        num_layers: number of layers to mix.
+        penalty: factor of the squared weights in the loss.
+        norm: whether each layer is first given mean 0 and variance 1 over all real tokens and dimensions of the batch.
 
     Call:
         layers: float (b, s, m) each.
@@ -282,7 +284,7 @@ class MixHead(Composite):
     Args:
         config: an `ElmoConfig`.
         num_labels: width of the output.
-        mean: True for one output a sequence.
+        mean: True for one output per sequence.
 
     Call:
         outputs: the dict of the backbone.
@@ -292,11 +294,11 @@ class MixHead(Composite):
 
     def __init__(self, config, num_labels, mean=False, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         layers = config.num_layers + 1
-        self.mix = ScalarMix(layers, config.mix_penalty, config.mix_norm, name="mix", **own)
+        self.mix = ScalarMix(layers, config.mix_penalty, config.mix_norm, name="mix", **common)
         head = MeanHead if mean else TokenHead
-        self.head = head(num_labels, config.classifier_dropout, config.kernel_initializer(), name="head", **own)
+        self.head = head(num_labels, config.classifier_dropout, config.kernel_initializer(), name="head", **common)
 
     def call(self, outputs):
         x = self.mix(outputs["hidden_states"], outputs["real_tokens"])
@@ -304,10 +306,10 @@ class MixHead(Composite):
 
 
 class DirectionsHead(Composite):
-    """Scores over the vocabulary of what follows and of what precedes, by one softmax layer for both directions.
+    """Scores over the vocabulary for the next and the previous token, by one output layer for both directions.
 
     Call:
-        x: float (b, s, 2 m), forward beside backward.
+        x: float (b, s, 2 m), the forward and the backward states.
 
     Returns: a dict of `forward` and `backward`, logits, float (b, s, v).
     """
@@ -324,12 +326,12 @@ class DirectionsHead(Composite):
 
 
 HEADS = {
-    "bidirectional_lm": lambda config, **own: DirectionsHead(config, **own),
-    "classifier": lambda config, num_labels, **own: MixHead(config, num_labels, mean=True, **own),
-    "tagger": lambda config, num_labels, **own: MixHead(config, num_labels, **own),
+    "bidirectional_lm": lambda config, **common: DirectionsHead(config, **common),
+    "classifier": lambda config, num_labels, **common: MixHead(config, num_labels, mean=True, **common),
+    "tagger": lambda config, num_labels, **common: MixHead(config, num_labels, **common),
 }
 
-# === Files: a layout of our own, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(ElmoConfig)}
 
@@ -339,7 +341,7 @@ HUGGINGFACE_CLASSES = {
 }
 
 _LAYERS = ("embedding", "convolution_{i}", "gate_{i}", "transform_{i}", "project")
-_MATRICES = ("recurrent", "project")  # of a recurrence: no layers, they are stored as they are
+_MATRICES = ("recurrent", "project")  # weights of the recurrence, which are not dense layers and are stored unchanged
 
 HUGGINGFACE_NAMES = {
     "token_embedding": "token_embedding",

@@ -1,7 +1,7 @@
 """GPT: a Transformer decoder, pretrained on the next token and then fine-tuned on each task.
 
 Radford, Narasimhan, Salimans, Sutskever 2018, "Improving Language Understanding by Generative Pre-Training". New in it:
-one pretrained network for all tasks, whose inputs are posed as one sequence each. The block is BERT's (post-norm),
+one pretrained network for all tasks, whose inputs are each expressed as one sequence. The block is BERT's (post-norm),
 under a causal mask; there is no norm on the embeddings and none at the end.
 """
 
@@ -29,15 +29,15 @@ class GPTConfig:
     num_layers: int = 12
     num_heads: int = 12
     hidden_dim: int = 768
-    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers reads
+    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers supports
     max_length: int = 512  # rows of the position table
     dropout: float = 0.1  # after each sublayer
     embedding_dropout: float = 0.1  # on the sum of the embeddings; the original drops entries of the tables
     attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float = 0.1  # in front of fine-tuning heads
+    classifier_dropout: float = 0.1  # before fine-tuning heads
     activation: str = "gelu_new"
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # of the normal
+    initializer_range: float = 0.02  # standard deviation of the normal distribution
     pad_id: int | None = None
     bos_id: int | None = None
     eos_id: int | None = None
@@ -70,16 +70,16 @@ class GPT(Backbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        common = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
         )
         self.position_embedding = keras.layers.Embedding(
             config.max_length, config.hidden_dim, name="position_embedding", **table
         )
-        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
-        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **common)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
@@ -103,7 +103,7 @@ class GPT(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
-        """A cache for `length` tokens."""
+        """An empty cache with space for `length` tokens."""
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
         return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
@@ -115,23 +115,25 @@ class GPT(Backbone):
 # === Heads ===
 
 HEADS = {
-    "causal_lm": lambda config, **own: TokenTableHead(**own),
-    "classifier": lambda config, num_labels, **own: LastTokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), use_bias=False, **own
+    "causal_lm": lambda config, **common: TokenTableHead(**common),
+    "classifier": lambda config, num_labels, **common: LastTokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), use_bias=False, **common
     ),
-    "choice": lambda config, **own: LastTokenHead(1, config.classifier_dropout, config.kernel_initializer(), **own),
+    "choice": lambda config, **common: LastTokenHead(
+        1, config.classifier_dropout, config.kernel_initializer(), **common
+    ),
 }
 
 # === Hugging Face ===
 
-_ACTIVATIONS = {"gelu": "gelu_new"}  # their GPT means the tanh approximation by gelu
+_ACTIVATIONS = {"gelu": "gelu_new"}  # in their GPT, gelu is the tanh approximation
 
 HUGGINGFACE_CONFIG = {
     "vocabulary_size": "vocab_size",
     "num_layers": "n_layer",
     "num_heads": "n_head",
     "hidden_dim": "n_embd",
-    "feed_forward_dim": "feed_forward_dim",  # ours alone
+    "feed_forward_dim": "feed_forward_dim",  # kerasbert only
     "max_length": "n_positions",
     "dropout": "resid_pdrop",
     "embedding_dropout": "embd_pdrop",
@@ -172,7 +174,7 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "OpenAIGPTDoubleHeadsModel",
 }
 
-# Their dense layers are Conv1D, whose weights are (in, out); queries, keys and values stand side by side in one.
+# In transformers, dense layers are Conv1D with weights (in, out); queries, keys and values are fused into one.
 HUGGINGFACE_NAMES = {
     "token_embedding": "tokens_embed",
     "position_embedding": "positions_embed",

@@ -1,8 +1,8 @@
-"""GPT-2: a causal decoder, trained on nothing but the next token of web text.
+"""GPT-2: a causal decoder, trained only to predict the next token of web text.
 
 Radford, Wu, Child, Luan, Amodei, Sutskever 2019, "Language Models are Unsupervised Multitask Learners". New in it over
-GPT: the layer norms stand at the input of each sublayer (pre-norm), with one more at the end; initial weights of the
-layers that write into the residual stream are smaller the deeper the network; byte-level BPE; tasks posed as text.
+GPT: the layer norms are at the input of each sublayer (pre-norm), with one more at the end; the layers that write into
+the residual stream have smaller initial weights in deeper networks; byte-level BPE; tasks expressed as text.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ class GPT2Config:
     dropout: float = 0.1  # after each sublayer
     embedding_dropout: float = 0.1  # on the sum of the embeddings
     attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float = 0.1  # in front of the tagger
-    choice_dropout: float = 0.1  # in front of the score of a choice
+    classifier_dropout: float = 0.1  # before the tagger
+    choice_dropout: float = 0.1  # before the output layer of the choice head
     activation: str = "gelu_new"
-    scale_attention: bool = True  # whether scores are multiplied by the size of a head ** -0.5
-    scale_by_layer: bool = False  # whether those of layer i, counted from 1, are also divided by i
+    scale_attention: bool = True  # whether scores are multiplied by head size ** -0.5
+    scale_by_layer: bool = False  # whether scores of layer i, counted from 1, are also divided by i
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # of the normal; half of it for positions
+    initializer_range: float = 0.02  # standard deviation of the normal distribution; half of it for positions
     pad_id: int | None = None
     bos_id: int | None = 50_256
     eos_id: int | None = 50_256
@@ -53,7 +53,7 @@ class GPT2Config:
             object.__setattr__(self, "feed_forward_dim", 4 * self.hidden_dim)
 
     def attention_scale(self, layer):
-        """What the scores of a layer, counted from 0, are multiplied by."""
+        """The factor of the attention scores of a layer, counted from 0."""
         scale = (self.hidden_dim // self.num_heads) ** -0.5 if self.scale_attention else 1.0
         return scale / (layer + 1) if self.scale_by_layer else scale
 
@@ -61,7 +61,7 @@ class GPT2Config:
         return normal(self.initializer_range)
 
     def residual_initializer(self):
-        """For the 2 * num_layers kernels whose outputs add up in the residual stream."""
+        """For the 2 * num_layers kernels whose outputs are added to the residual stream."""
         return normal(self.initializer_range * (2 * self.num_layers) ** -0.5)
 
 
@@ -78,11 +78,11 @@ SIZES = {
 
 
 class GPT2Block(Composite):
-    """Attention and feed-forward, each on its normalised input and added to it (pre-norm).
+    """Attention and feed-forward, each on its normalised input and added to the residual stream (pre-norm).
 
     Args:
         config: a config with GPT-2's fields.
-        layer: its number, from 0.
+        layer: index of the block, from 0.
 
     Call and returns: as `BertBlock`.
     """
@@ -90,8 +90,8 @@ class GPT2Block(Composite):
     def __init__(self, config, layer=0, **kwargs):
         super().__init__(**kwargs)
         initializer, residual = config.kernel_initializer(), config.residual_initializer()
-        own = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.attention = MultiHeadAttention(
             config.hidden_dim,
@@ -100,7 +100,7 @@ class GPT2Block(Composite):
             initializer,
             output_initializer=residual,
             name="attention",
-            **own,
+            **common,
         )
         self.attention.scale = config.attention_scale(layer)
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
@@ -111,10 +111,10 @@ class GPT2Block(Composite):
             initializer,
             output_initializer=residual,
             name="feed_forward",
-            **own,
+            **common,
         )
-        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
     def call(self, x, attention_mask=None, return_weights=False, cache=None):
         y = self.attention_norm(x)
@@ -140,25 +140,31 @@ class GPT2(Backbone):
             `first_positions`; `segment_ids`, if given, are looked up in the token table.
         hidden_states: also return the embeddings and the output of every block, the last one normalised.
         attention_weights: also return the attention probabilities of every block.
-        cache: of `empty_cache` or of the call on the tokens before these; used up.
+        cache: from `empty_cache` or from the call on the preceding tokens; it must not be used again.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is no padding, or
-        (b, n, m) of packed rows, None where they do not say their starts; on request `hidden_states` (num_layers + 1 of
-        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache the next `cache`.
+    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is not padding,
+        or (b, n, m) for packed rows, None if they lack `first_positions`; on request `hidden_states` (num_layers + 1 of
+        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache, the next `cache`.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )
         self.position_embedding = keras.layers.Embedding(
-            config.max_length, config.hidden_dim, normal(config.initializer_range / 2), name="position_embedding", **own
+            config.max_length,
+            config.hidden_dim,
+            normal(config.initializer_range / 2),
+            name="position_embedding",
+            **common,
         )
-        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
-        self.blocks = [GPT2Block(config, i, name=f"block_{i}", **own) for i in range(config.num_layers)]
-        self.final_norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="final_norm", **own)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **common)
+        self.blocks = [GPT2Block(config, i, name=f"block_{i}", **common) for i in range(config.num_layers)]
+        self.final_norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, name="final_norm", **common
+        )
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
@@ -182,7 +188,7 @@ class GPT2(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
-        """A cache for `length` tokens."""
+        """An empty cache with space for `length` tokens."""
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
         return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
@@ -194,15 +200,15 @@ class GPT2(Backbone):
 # === Heads ===
 
 HEADS = {
-    "causal_lm": lambda config, **own: TokenTableHead(**own),
-    "classifier": lambda config, num_labels, **own: LastTokenHead(
-        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **own
+    "causal_lm": lambda config, **common: TokenTableHead(**common),
+    "classifier": lambda config, num_labels, **common: LastTokenHead(
+        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **common
     ),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: LastTokenHead(1, config.choice_dropout, config.kernel_initializer(), **own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: LastTokenHead(1, config.choice_dropout, config.kernel_initializer(), **common),
 }
 
 # === Hugging Face ===
@@ -241,7 +247,7 @@ HUGGINGFACE_ALIASES = {
     "num_hidden_layers": "n_layer",
 }
 
-# `reorder_and_upcast_attn` may be either: scores are float32 here in any case.
+# `reorder_and_upcast_attn` may have either value: scores are always float32 here.
 HUGGINGFACE_ONLY = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
@@ -260,7 +266,7 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "GPT2DoubleHeadsModel",
 }
 
-# Their dense layers are Conv1D, whose weights are (in, out); queries, keys and values stand side by side in one.
+# In transformers, dense layers are Conv1D with weights (in, out); queries, keys and values are fused into one.
 HUGGINGFACE_NAMES = {
     "token_embedding": "wte",
     "position_embedding": "wpe",

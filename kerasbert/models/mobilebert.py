@@ -1,9 +1,9 @@
-"""MobileBERT: BERT-large's depth at a quarter of BERT-base's size, for telephones.
+"""MobileBERT: BERT-large's depth at a quarter of BERT-base's size, for mobile phones.
 
-Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984. New in it: a narrow block between two bottlenecks, so that depth
-stays and width goes; several feed-forward networks a block, to keep the balance with attention; token vectors a
-quarter as wide, read three at a time; no statistics in the norms and ReLU, for speed. The teacher it learns from,
-IB-BERT, is the same network with the bottleneck inverted (narrow between the blocks, wide inside them).
+Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984. New in it: a narrow block between two bottlenecks, which keeps
+the depth and reduces the width; several feed-forward networks per block, to balance them with attention; token vectors
+a quarter as wide, read three at a time; norms without statistics, and ReLU, for speed. Its teacher, IB-BERT, is the
+same network with the bottleneck inverted (narrow between the blocks, wide inside them).
 """
 
 import dataclasses
@@ -37,22 +37,22 @@ class MobileBertConfig:
     num_heads: int = 4
     hidden_dim: int = 512  # of the residual stream between the blocks, and of position and segment vectors
     bottleneck_dim: int = 128  # inside the blocks
-    embedding_dim: int = 128  # of a token's vector
+    embedding_dim: int = 128  # of token vectors
     feed_forward_dim: int = 512
-    num_feed_forwards: int = 4  # a block
+    num_feed_forwards: int = 4  # per block
     max_length: int = 512
     num_segments: int = 2
     dropout: float = 0.0  # after the embeddings and the output bottleneck
     attention_dropout: float = 0.1
-    classifier_dropout: float | None = None  # in front of fine-tuning heads; None: as `dropout`
+    classifier_dropout: float | None = None  # before fine-tuning heads; None: same as `dropout`
     activation: str = "relu"
     normalization: str = "no_norm"  # or "layer_norm"
     layer_norm_epsilon: float = 1e-12
-    fixed_layer_norm_epsilon: float = 1e-5  # after embeddings and last feed-forward: what transformers has no field for
-    trigram_input: bool = True  # whether a token's vector is made of its neighbours' and its own
-    use_bottleneck: bool = True  # whether blocks are of another width than the stream
-    use_bottleneck_attention: bool = False  # whether query, key and value read the block's own (narrow) input
-    key_query_shared_bottleneck: bool = True  # else: whether query and key read a narrow copy, made for the two
+    fixed_layer_norm_epsilon: float = 1e-5  # after embeddings and last feed-forward; not in transformers
+    trigram_input: bool = True  # whether the input of a token includes the vectors of its neighbours
+    use_bottleneck: bool = True  # whether the blocks differ in width from the residual stream
+    use_bottleneck_attention: bool = False  # whether query, key and value read the narrow input of the block
+    key_query_shared_bottleneck: bool = True  # otherwise: whether query and key share a separate narrow input
     classifier_activation: bool = False  # whether the pooled first token goes through a dense tanh layer
     initializer_range: float = 0.02
     pad_id: int = 0
@@ -72,7 +72,7 @@ SIZES = {
     "mobilebert": {},
     "mobilebert_tiny": dict(num_feed_forwards=2, use_bottleneck_attention=True, key_query_shared_bottleneck=False),
     "mobilebert_without_opt": dict(activation="gelu_new", normalization="layer_norm"),
-    # The teacher. Its queries and keys read the narrow stream, which transformers cannot hold: a type of its own.
+    # The teacher. Its queries and keys read the narrow stream, which transformers lacks: hence a separate type.
     "ib_bert_large": dict(
         bottleneck_dim=1_024,
         feed_forward_dim=4_096,
@@ -91,7 +91,7 @@ SIZES = {
 
 
 class NoNorm(keras.layers.Layer):
-    """A scale and a shift for every feature, in the place of a layer norm (section 3.3): no mean, no variance."""
+    """A scale and a shift for every feature, instead of a layer norm (section 3.3): no mean, no variance."""
 
     def build(self, x_shape):
         self.gamma = self.add_weight(name="gamma", shape=x_shape[-1:], initializer="ones")
@@ -101,11 +101,11 @@ class NoNorm(keras.layers.Layer):
         return x * self.gamma + self.beta
 
 
-def _norm(config, epsilon=None, **own):
+def _norm(config, epsilon=None, **common):
     if config.normalization == "no_norm":
-        return NoNorm(**own)
+        return NoNorm(**common)
     if config.normalization == "layer_norm":
-        return keras.layers.LayerNormalization(epsilon=epsilon or config.layer_norm_epsilon, **own)
+        return keras.layers.LayerNormalization(epsilon=epsilon or config.layer_norm_epsilon, **common)
     raise ValueError(f"`normalization` must be no_norm or layer_norm. Received: {config.normalization!r}.")
 
 
@@ -128,7 +128,7 @@ class Bottleneck(keras.layers.Layer):
 
 
 class BottleneckAttention(Composite):
-    """Attention as wide as the block: queries and keys read `x`, values read `content`, each of any width.
+    """Attention as wide as the block: queries and keys read `x`, values read `content`, both of any width.
 
     Returns: float (b, s, block_dim), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
@@ -138,7 +138,7 @@ class BottleneckAttention(Composite):
         if config.block_dim % config.num_heads:
             nearest = -(-config.block_dim // config.num_heads) * config.num_heads
             raise ValueError(
-                "`bottleneck_dim` (without bottleneck, `hidden_dim`) must be a multiple of `num_heads`. "
+                "`bottleneck_dim` (without a bottleneck, `hidden_dim`) must be a multiple of `num_heads`. "
                 f"Received: {config.block_dim}, num_heads={config.num_heads}. Use {nearest}."
             )
         self.num_heads = config.num_heads
@@ -159,39 +159,39 @@ class BottleneckAttention(Composite):
 
 
 class MobileBertBlock(keras.layers.Layer):
-    """Down into the bottleneck, attention, a stack of feed-forward networks, up again (figure 1c; post-norm).
+    """Bottleneck, attention, a stack of feed-forward networks, output projection (figure 1c; post-norm).
 
-    Called, and returns, as `BertBlock`.
+    Call and returns: as `BertBlock`.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
         dropout = 0.0 if config.use_bottleneck else config.dropout
         self.use_bottleneck = config.use_bottleneck
         self.use_bottleneck_attention = config.use_bottleneck_attention
         self.input_bottleneck = self.shared_bottleneck = None
         if config.use_bottleneck:
-            self.input_bottleneck = Bottleneck(config, name="input_bottleneck", **own)
+            self.input_bottleneck = Bottleneck(config, name="input_bottleneck", **common)
             if config.key_query_shared_bottleneck:
-                self.shared_bottleneck = Bottleneck(config, name="shared_bottleneck", **own)
-            self.output_dense = Dense(config.hidden_dim, kernel_initializer=initializer, name="output_dense", **own)
-            self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
-            self.output_norm = _norm(config, name="output_norm", **own)
-        self.attention = BottleneckAttention(config, name="attention", **own)
-        self.attention_output_dropout = Dropout(dropout, name="attention_output_dropout", **own)
-        self.attention_norm = _norm(config, name="attention_norm", **own)
+                self.shared_bottleneck = Bottleneck(config, name="shared_bottleneck", **common)
+            self.output_dense = Dense(config.hidden_dim, kernel_initializer=initializer, name="output_dense", **common)
+            self.output_dropout = Dropout(config.dropout, name="output_dropout", **common)
+            self.output_norm = _norm(config, name="output_norm", **common)
+        self.attention = BottleneckAttention(config, name="attention", **common)
+        self.attention_output_dropout = Dropout(dropout, name="attention_output_dropout", **common)
+        self.attention_norm = _norm(config, name="attention_norm", **common)
         sizes = (config.block_dim, config.feed_forward_dim, config.activation, initializer)
         extra = range(config.num_feed_forwards - 1)
-        self.extra_feed_forwards = [FeedForward(*sizes, name=f"extra_feed_forward_{j}", **own) for j in extra]
-        self.extra_norms = [_norm(config, name=f"extra_norm_{j}", **own) for j in extra]
-        self.feed_forward = FeedForward(*sizes, name="feed_forward", **own)
-        self.feed_forward_dropout = Dropout(dropout, name="feed_forward_dropout", **own)
-        self.feed_forward_norm = _norm(config, config.fixed_layer_norm_epsilon, name="feed_forward_norm", **own)
+        self.extra_feed_forwards = [FeedForward(*sizes, name=f"extra_feed_forward_{j}", **common) for j in extra]
+        self.extra_norms = [_norm(config, name=f"extra_norm_{j}", **common) for j in extra]
+        self.feed_forward = FeedForward(*sizes, name="feed_forward", **common)
+        self.feed_forward_dropout = Dropout(dropout, name="feed_forward_dropout", **common)
+        self.feed_forward_norm = _norm(config, config.fixed_layer_norm_epsilon, name="feed_forward_norm", **common)
 
     def build(self, x_shape):
-        # With `use_bottleneck_attention` nothing reads it, but the stored layout has it.
+        # With `use_bottleneck_attention` it is unused, but the stored layout contains it.
         if self.shared_bottleneck is not None:
             self.shared_bottleneck.build(x_shape)
 
@@ -216,10 +216,10 @@ class MobileBertBlock(keras.layers.Layer):
 
 
 class TrigramProjection(keras.layers.Layer):
-    """Token vectors to the width of the stream: a dense layer over (next, this, previous), zeros beyond the ends.
+    """Projects token vectors to the residual stream: a dense layer over (next, this, previous), zeros past the ends.
 
-    The next of the last token before padding is the padding's own vector, as in the released checkpoints; only packed
-    rows (`sequence_ids`) end where their sequences end.
+    Padding after the last token counts as its next token, as in the released checkpoints. Only in packed rows
+    (`sequence_ids`) do neighbours from outside the sequence count as zeros.
     """
 
     def __init__(self, config, **kwargs):
@@ -249,37 +249,37 @@ class TrigramProjection(keras.layers.Layer):
 class MobileBert(Backbone):
     """The encoder of MobileBERT, and of its teacher IB-BERT.
 
-    Padding is hidden from attention altogether, as in transformers; the official code lets through e^-6 of it.
+    Padding is completely hidden from attention, as in transformers; the official code lets e^-6 of it through.
 
     Args:
         config: a `MobileBertConfig`.
-        pooler: whether to give the pooled first token, through a dense tanh layer if `classifier_activation`.
+        pooler: whether to return the pooled first token, after a dense tanh layer if `classifier_activation`.
 
-    Called, and returns, as `Bert`.
+    Call and returns: as `Bert`.
     """
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
-        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # to a neighbour, as the end of the row
+        common = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
+        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # padding looks like the end of the row
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.embedding_dim, tokens, name="token_embedding", **own
+            config.vocabulary_size, config.embedding_dim, tokens, name="token_embedding", **common
         )
-        self.token_projection = TrigramProjection(config, name="token_projection", **own)
+        self.token_projection = TrigramProjection(config, name="token_projection", **common)
         self.position_embedding = keras.layers.Embedding(
             config.max_length, config.hidden_dim, name="position_embedding", **table
         )
         self.segment_embedding = keras.layers.Embedding(
             config.num_segments, config.hidden_dim, name="segment_embedding", **table
         )
-        self.embedding_norm = _norm(config, config.fixed_layer_norm_epsilon, name="embedding_norm", **own)
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.blocks = [MobileBertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.embedding_norm = _norm(config, config.fixed_layer_norm_epsilon, name="embedding_norm", **common)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.blocks = [MobileBertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.has_pooler, self.pooler = pooler, None
         if pooler and config.classifier_activation:
             self.pooler = Dense(
-                config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **own
+                config.hidden_dim, "tanh", kernel_initializer=config.kernel_initializer(), name="pooler", **common
             )
         self.build_now()
 
@@ -307,21 +307,21 @@ class MobileBert(Backbone):
 
 
 class SplitMaskedLMHead(keras.layers.Layer):
-    """BERT's masked LM head with an output matrix in two parts: the narrow token table, and rows of its own beside it.
+    """BERT's masked LM head with an output matrix in two parts: the narrow token table, and separate weights.
 
-    Its norm is a layer norm whatever the blocks have. Called, and returns, as `MaskedLMHead`.
+    Its norm is a layer norm even if the blocks have none. Call and returns: as `MaskedLMHead`.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        wide, narrow, own = config.hidden_dim, config.embedding_dim, dict(dtype=self.dtype_policy)
+        wide, narrow, common = config.hidden_dim, config.embedding_dim, dict(dtype=self.dtype_policy)
         if wide < narrow:
             raise ValueError(f"`hidden_dim` must be at least `embedding_dim`. Received: {wide} and {narrow}.")
         self.shape = (wide - narrow, config.vocabulary_size)
         self.initializer = config.kernel_initializer()
         self.activation = activation_function(config.activation)
-        self.dense = Dense(wide, kernel_initializer=self.initializer, name="dense", **own)
-        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
+        self.dense = Dense(wide, kernel_initializer=self.initializer, name="dense", **common)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
 
     def build(self, x_shape, table_shape=None):
         self.extra_table = self.add_weight(name="extra_table", shape=self.shape, initializer=self.initializer)
@@ -334,7 +334,7 @@ class SplitMaskedLMHead(keras.layers.Layer):
 
 
 HEADS = {**bert.HEADS, "masked_lm": SplitMaskedLMHead}
-del HEADS["span_boundary"]  # it needs a token table as wide as the stream
+del HEADS["span_boundary"]  # it needs a token table as wide as the residual stream
 
 POOLED_HEADS = bert.POOLED_HEADS
 
@@ -346,7 +346,7 @@ HUGGINGFACE_CONFIG = {
     "embedding_dim": "embedding_size",
     "num_feed_forwards": "num_feedforward_networks",
     "normalization": "normalization_type",
-    "fixed_layer_norm_epsilon": "fixed_layer_norm_eps",  # ours alone
+    "fixed_layer_norm_epsilon": "fixed_layer_norm_eps",  # kerasbert only
     "trigram_input": "trigram_input",
     "use_bottleneck": "use_bottleneck",
     "use_bottleneck_attention": "use_bottleneck_attention",
@@ -354,7 +354,7 @@ HUGGINGFACE_CONFIG = {
     "classifier_activation": "classifier_activation",
 }
 
-# BERT's names, also of the attention, of the last feed-forward network and of the heads, and these.
+# BERT's names, also for attention, the last feed-forward network and the heads, and additional ones.
 HUGGINGFACE_NAMES = {
     **bert.HUGGINGFACE_NAMES,
     "token_projection/dense": "embeddings.embedding_transformation",
@@ -385,7 +385,7 @@ register_family(
         pooled_heads=frozenset(POOLED_HEADS),
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
-            # The released models have no pooler layer, but the class of transformers does unless told otherwise.
+            # The released models have no pooler layer, but the class of transformers has one by default.
             defaults={"classifier_activation": True},
             classes={**transformers_classes("MobileBert"), "MaskedLM with sentence_pair": "MobileBertForPreTraining"},
             prefix="mobilebert",

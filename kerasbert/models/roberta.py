@@ -1,8 +1,8 @@
 """RoBERTa: BERT's encoder, trained longer on masked tokens alone.
 
 Liu, Ott, Goyal, Du, Joshi, Chen, Levy, Lewis, Zettlemoyer, Stoyanov 2019, arXiv 1907.11692. New in it: no segments, no
-sentence pairs and so no pooler in pretraining; byte-level BPE; masks drawn anew each time. Positions count the tokens
-that are not padding, so padding on the left moves nothing. XLM-RoBERTa (Conneau et al. 2019, arXiv 1911.02116),
+sentence pairs and so no pooler in pretraining; byte-level BPE; masks drawn anew in every pass. Positions count only
+real tokens, so padding on the left does not change them. XLM-RoBERTa (Conneau et al. 2019, arXiv 1911.02116),
 CamemBERT (Martin et al. 2019, arXiv 1911.03894) and DistilRoBERTa (Sanh et al. 2019, arXiv 1910.01108) are this model
 with other vocabularies and sizes.
 """
@@ -35,14 +35,14 @@ class RobertaConfig:
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # tokens; the position table has pad_id + 1 rows more
-    num_segments: int = 1  # the paper has none: one row that starts at zero is the same model in the files' layout
+    max_length: int = 512  # tokens; the position table has pad_id + 1 more rows
+    num_segments: int = 1  # the paper has none; one row that starts at zero is equivalent and fits the file layout
     dropout: float = 0.1  # after the embeddings and after each sublayer
     attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float | None = None  # in front of fine-tuning heads; None: as `dropout`
+    classifier_dropout: float | None = None  # before fine-tuning heads; None: same as `dropout`
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # of the normal
+    initializer_range: float = 0.02  # standard deviation of the normal distribution
     pad_id: int = 1
     bos_id: int = 0
     eos_id: int = 2
@@ -51,8 +51,8 @@ class RobertaConfig:
     def __post_init__(self):
         if self.pad_id is None:
             raise ValueError(
-                "`pad_id` must be a token: positions are counted from the one after it. Received: None "
-                "(`pad_token_id: null` in config.json). The released models have 1."
+                "`pad_id` must be a token id, because positions are counted from `pad_id` + 1. Received: None "
+                "(`pad_token_id: null` in config.json). The released models use 1."
             )
 
     def kernel_initializer(self):
@@ -91,8 +91,8 @@ class Roberta(Backbone):
             (from 0), `sequence_ids`, `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p): the `sequence_output` is (b, p, m), of these alone, and the last block makes no
-            others. Not with one of the two before.
+        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+            (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and on
         request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
@@ -103,9 +103,9 @@ class Roberta(Backbone):
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()
-        table = dict(embeddings_initializer=with_zero_row(initializer, config.pad_id), **own)
+        table = dict(embeddings_initializer=with_zero_row(initializer, config.pad_id), **common)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
         )
@@ -113,16 +113,16 @@ class Roberta(Backbone):
             config.max_length + config.pad_id + 1, config.hidden_dim, name="position_embedding", **table
         )
         self.segment_embedding = keras.layers.Embedding(
-            config.num_segments, config.hidden_dim, embeddings_initializer="zeros", name="segment_embedding", **own
+            config.num_segments, config.hidden_dim, embeddings_initializer="zeros", name="segment_embedding", **common
         )
         self.embedding_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **common
         )
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.pooler = None
         if pooler:
-            self.pooler = Dense(config.hidden_dim, "tanh", kernel_initializer=initializer, name="pooler", **own)
+            self.pooler = Dense(config.hidden_dim, "tanh", kernel_initializer=initializer, name="pooler", **common)
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, output_positions=None):
@@ -169,28 +169,28 @@ def _head_dropout(config):
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: MaskedLMHead(  # exact gelu, whatever the blocks have
+    "masked_lm": lambda config, **common: MaskedLMHead(  # exact gelu, regardless of the blocks
         config.vocabulary_size,
         config.hidden_dim,
         "gelu",
         config.layer_norm_epsilon,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "classifier": lambda config, num_labels, **own: FirstTokenClassifier(
+    "classifier": lambda config, num_labels, **common: FirstTokenClassifier(
         num_labels,
         config.hidden_dim,
         "tanh",
         _head_dropout(config),
         _head_dropout(config),
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, _head_dropout(config), config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, _head_dropout(config), config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: PooledClassifier(1, config.dropout, config.kernel_initializer(), **own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: PooledClassifier(1, config.dropout, config.kernel_initializer(), **common),
 }
 
 
@@ -277,7 +277,7 @@ register_family(
             only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
             defaults=HUGGINGFACE_DEFAULTS,
             classes=HUGGINGFACE_CLASSES,
-            prefix="roberta",  # of all three
+            prefix="roberta",  # for all three model types
             names=HUGGINGFACE_NAMES,
             tied=HUGGINGFACE_TIED,
         ),

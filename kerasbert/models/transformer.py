@@ -1,9 +1,9 @@
-"""The Transformer: an encoder and a decoder of nothing but attention and feed-forward layers.
+"""The Transformer: an encoder and a decoder made only of attention and feed-forward layers.
 
-Vaswani et al. 2017, arXiv 1706.03762. New in it: attention of a sequence to itself instead of recurrence, in several
-heads, with positions as sinusoids that are added to the embeddings. The paper normalises what each sublayer returns
-(post-norm); the Annotated Transformer (Rush 2018) and later tensor2tensor what each sublayer receives (pre-norm), with
-one more norm at the end of both halves.
+Vaswani et al. 2017, arXiv 1706.03762. New in it: multi-head self-attention instead of recurrence, with positions as
+sinusoids that are added to the embeddings. The paper normalises after each sublayer (post-norm); the Annotated
+Transformer (Rush 2018) and later versions of tensor2tensor normalise the input of each sublayer (pre-norm), with one
+more norm at the end of both halves.
 """
 
 import dataclasses
@@ -30,16 +30,16 @@ from ..layers.positions import token_positions
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
-    vocabulary_size: int = 37_000  # of both languages together
-    num_layers: int = 6  # of the encoder, and as many of the decoder
+    vocabulary_size: int = 37_000  # shared by both languages
+    num_layers: int = 6  # of the encoder and of the decoder, each
     num_heads: int = 8
     hidden_dim: int = 512
     feed_forward_dim: int = 2_048
     norm_first: bool = False  # True: pre-norm
     attention_bias: bool = False  # True: the dense layers of attention have a bias, as in the annotated version
     dropout: float = 0.1  # on the sum of embeddings and positions, and after each sublayer
-    attention_dropout: float = 0.0  # on the attention probabilities; tensor2tensor has 0.1
-    feed_forward_dropout: float = 0.0  # after the activation; tensor2tensor has 0.1
+    attention_dropout: float = 0.0  # on the attention probabilities; 0.1 in tensor2tensor
+    feed_forward_dropout: float = 0.0  # after the activation; 0.1 in tensor2tensor
     activation: str = "relu"
     layer_norm_epsilon: float = 1e-6
     pad_id: int = 0
@@ -96,7 +96,7 @@ class EncoderBlock(Composite):
 
 
 class PreNormEncoderBlock(EncoderBlock):
-    """Self-attention and feed-forward, each on its normalised input and added to it (pre-norm)."""
+    """Self-attention and feed-forward, each on normalised input and added to the residual stream (pre-norm)."""
 
     def call(self, x, attention_mask=None, return_weights=False):
         y, extras = self.attention(self.attention_norm(x), attention_mask=attention_mask, return_weights=return_weights)
@@ -107,20 +107,20 @@ class PreNormEncoderBlock(EncoderBlock):
 
 
 class DecoderBlock(Composite):
-    """Masked self-attention, attention to the encoder's output, feed-forward (post-norm).
+    """Masked self-attention, cross-attention to the encoder's output, and feed-forward (post-norm).
 
     Args:
         config: a `TransformerConfig`.
 
     Call:
         x: float (b, t, m).
-        context: what `cross_attention` takes as its context.
-        attention_mask, context_mask: the `AttentionMask` of the self-attention and that over the context.
+        context: the context of `cross_attention`.
+        attention_mask, context_mask: the `AttentionMask` of the self-attention and that of the cross-attention.
         return_weights: also return the attention probabilities.
         cache: of the self-attention.
 
     Returns: float (b, t, m), and `Extras`: the probabilities (b, h, t, t), the cache, and the probabilities of the
-        attention to the context (b, h, t, s), if asked for.
+        cross-attention (b, h, t, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
@@ -144,7 +144,7 @@ class DecoderBlock(Composite):
 
 
 class PreNormDecoderBlock(DecoderBlock):
-    """Masked self-attention, attention to the encoder's output, feed-forward (pre-norm)."""
+    """Masked self-attention, cross-attention to the encoder's output, and feed-forward (pre-norm)."""
 
     def call(self, x, context, attention_mask=None, context_mask=None, return_weights=False, cache=None):
         y = self.attention_norm(x)
@@ -190,7 +190,7 @@ def _no_norm(config, name, dtype):
     return keras.layers.Identity(name=name, dtype=dtype)
 
 
-# By `norm_first`: the block of the encoder, that of the decoder, and what stands at the end of both.
+# {norm_first: (encoder block, decoder block, norm at the end of both halves)}
 _ARRANGEMENTS = {
     False: (EncoderBlock, DecoderBlock, _no_norm),
     True: (PreNormEncoderBlock, PreNormDecoderBlock, _norm),
@@ -201,22 +201,23 @@ _ARRANGEMENTS = {
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Transformer(EncoderDecoderBackbone):
-    """The encoder and the decoder, over one table of embeddings, which are scaled by sqrt(hidden_dim).
+    """The encoder and the decoder, with one shared table of embeddings, which are scaled by sqrt(hidden_dim).
 
     Args:
         config: a `TransformerConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally of both, the latter's with
-            `decoder_` in front, `padding_mask` or `lengths`, `position_ids`, `sequence_ids`.
-        hidden_states: also return the embeddings and the output of every block, the last one as it leaves its half.
+        inputs: a batch; `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally for both halves, with
+            the prefix `decoder_` for the second, `padding_mask` or `lengths`, `position_ids`, `sequence_ids`.
+        hidden_states: also return the embeddings and the output of every block, the last one after any final norm.
         attention_weights: also return the attention probabilities of every block.
-        cache: of `start_cache` or of the call on the tokens before these; used up. `inputs` are the decoder's only.
+        cache: from `start_cache` or from the call on the preceding tokens; it must not be used again. `inputs` are
+            then the decoder's only.
 
     Returns: a dict of `encoder_output` (b, s, m) and `sequence_output` (b, t, m), the decoder's; on request
         `hidden_states`, a dict of `encoder` and `decoder` (num_layers + 1 each), and `attention_weights`, a dict of
-        `encoder`, `decoder` and `cross` (num_layers each, (b, h, q, k)); with a cache the next `cache`, and nothing of
-        the encoder.
+        `encoder`, `decoder` and `cross` (num_layers each, (b, h, q, k)); with a cache, the next `cache`, and no encoder
+        outputs.
     """
 
     AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
@@ -224,14 +225,14 @@ class Transformer(EncoderDecoderBackbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, normal(config.hidden_dim**-0.5), name="token_embedding", **own
+            config.vocabulary_size, config.hidden_dim, normal(config.hidden_dim**-0.5), name="token_embedding", **common
         )
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
         encoder, decoder, last = _ARRANGEMENTS[config.norm_first]
-        self.encoder_blocks = [encoder(config, name=f"encoder_block_{i}", **own) for i in range(config.num_layers)]
-        self.decoder_blocks = [decoder(config, name=f"decoder_block_{i}", **own) for i in range(config.num_layers)]
+        self.encoder_blocks = [encoder(config, name=f"encoder_block_{i}", **common) for i in range(config.num_layers)]
+        self.decoder_blocks = [decoder(config, name=f"decoder_block_{i}", **common) for i in range(config.num_layers)]
         self.encoder_norm = last(config, "encoder_norm", self.dtype_policy)
         self.decoder_norm = last(config, "decoder_norm", self.dtype_policy)
         self.build_now()
@@ -306,17 +307,18 @@ class Transformer(EncoderDecoderBackbone):
 
 
 def _counted(inputs):
-    """Inputs with positions: real tokens are counted, so that padding on the left moves nothing."""
+    """Inputs with `position_ids` that count only real tokens, so that left padding has no effect."""
     return {**inputs, "position_ids": ops.maximum(token_positions(inputs, counted=True), 0)}
 
 
 def sinusoids(positions, dim):
     """The rows of `sinusoidal_table` at int32 `positions` (..., below 65,536): float32 (..., dim).
 
-    The angles of a multiple of 256 and of the rest add up: a float32 product of position and frequency is inexact.
+    Each angle is the sum of those of a multiple of 256 and of the rest, combined by the addition formulas, because a
+    float32 product of position and frequency is inexact.
     """
     angles = np.arange(256)[:, None] / 10_000 ** (2 * (np.arange(dim) // 2) / dim)
-    coarse, fine = 256 * angles, angles + np.arange(dim) % 2 * np.pi / 2  # the cosine is a sine, a quarter ahead
+    coarse, fine = 256 * angles, angles + np.arange(dim) % 2 * np.pi / 2  # a cosine is a sine, a quarter ahead
     places, rests = positions // 256, positions % 256
     sine, cosine = (ops.take(f(coarse).astype("float32"), places, axis=0) for f in (np.sin, np.cos))
     return sine * ops.take(np.cos(fine).astype("float32"), rests, axis=0) + cosine * ops.take(
@@ -326,9 +328,9 @@ def sinusoids(positions, dim):
 
 # === Heads ===
 
-HEADS = {"seq2seq_lm": lambda config, **own: TokenTableHead(**own)}
+HEADS = {"seq2seq_lm": lambda config, **common: TokenTableHead(**common)}
 
-# === Files: a layout of our own, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(TransformerConfig)}
 

@@ -1,8 +1,8 @@
-"""Transformer-XL: a causal decoder that remembers the segments before, and so sees beyond its own length.
+"""Transformer-XL: a causal decoder with a memory of previous segments, so that it sees beyond the current segment.
 
 Dai, Yang, Yang, Carbonell, Le, Salakhutdinov 2019, arXiv 1901.02860. New in it: segment-level recurrence (each block
-also attends to its inputs at the positions before the segment, without gradients); attention by distance in place of
-positions, so that states can be used again; with large vocabularies, an embedding and a softmax that give rare words
+also attends to its inputs at the positions before the segment, without gradients); relative instead of absolute
+positions, so that states can be reused; for large vocabularies, an embedding and a softmax that give rare words
 fewer dimensions (Grave et al. 2016, arXiv 1609.04309; Baevski & Auli 2018, arXiv 1809.10853).
 """
 
@@ -33,7 +33,7 @@ from ..layers.segment_attention import SegmentAttention, attention_biases
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig:
-    vocabulary_size: int = 267_735  # sorted by falling frequency, if there are cutoffs
+    vocabulary_size: int = 267_735  # sorted by decreasing frequency, if there are cutoffs
     num_layers: int = 16
     num_heads: int = 10
     head_dim: int = 41
@@ -41,18 +41,18 @@ class TransformerXLConfig:
     feed_forward_dim: int = 2_100
     embedding_dim: int | None = None  # of the most frequent tokens; None: hidden_dim
     cutoffs: tuple[int, ...] = (20_000, 40_000, 200_000)  # where clusters of rarer tokens begin; () for one softmax
-    embedding_divisor: int = 1  # every cluster has so many times fewer dimensions than the one before
-    tied_projections: tuple[bool, ...] | None = None  # by cluster; None: embedding and softmax share all but the first
+    embedding_divisor: int = 1  # each cluster has this many times fewer dimensions than the previous one
+    tied_projections: tuple[bool, ...] | None = None  # per cluster; None: embedding and softmax share all but the first
     pre_norm: bool = False
-    untied_biases: bool = False  # whether every block has its own u and v
-    memory_length: int = 150  # positions that are remembered
-    clamp_length: int | None = None  # distances beyond it count as it
+    untied_biases: bool = False  # whether every block has separate u and v
+    memory_length: int = 150  # positions in the memory
+    clamp_length: int | None = None  # larger distances are clipped to it
     same_length: bool = False  # every query sees the last memory_length keys, itself included
     dropout: float = 0.1  # on embeddings, positions, and in and after each sublayer
     attention_dropout: float = 0.0  # on the attention probabilities
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # of the normal
-    projection_initializer_range: float = 0.01  # of the projections of embedding and softmax
+    initializer_range: float = 0.02  # standard deviation
+    projection_initializer_range: float = 0.01  # for the projections of embedding and softmax
     pad_id: int | None = None
     eos_id: int | None = 0
     model_type: str = "transfo-xl"
@@ -70,12 +70,12 @@ class TransformerXLConfig:
             raise ValueError(f"`hidden_dim` must be even, for sines and cosines. Received: {self.hidden_dim}.")
         if self.same_length and not self.memory_length:
             raise ValueError(
-                "With `same_length` a query sees the last `memory_length` keys, so there must be some. Received: "
+                "With `same_length` a query sees the last `memory_length` keys, so it must be at least 1. Received: "
                 "memory_length=0. Use same_length=False."
             )
 
     def clusters(self):
-        """The vocabulary as embedding and softmax divide it."""
+        """The clusters of the vocabulary in embedding and softmax."""
         return Clusters(
             (0, *self.cutoffs, self.vocabulary_size),
             self.embedding_dim,
@@ -96,7 +96,7 @@ class TransformerXLConfig:
 
 # === Sizes ===
 
-# What the paper trains with; it evaluates with a longer memory, `same_length` and `clamp_length`.
+# The paper's training settings; it evaluates with a longer memory, `same_length` and `clamp_length`.
 SIZES = {
     "transformer_xl_wikitext103": dict(),
     "transformer_xl_wikitext103_large": dict(
@@ -117,23 +117,23 @@ SIZES = {
 
 
 class TransformerXLBlock(Composite):
-    """Attention over memory and segment, then feed-forward; each added to its input and normalised (post-norm).
+    """Attention over memory and segment, then feed-forward; each added to its input and then normalised (post-norm).
 
     Args:
         config: a `TransformerXLConfig`.
 
     Call:
         x: float (b, q, m).
-        memory: float (b, slots, m), what x was at the positions before, or None.
-        distances, attention_mask, biases, return_weights: as of `SegmentAttention`.
+        memory: float (b, slots, m), the values of x at the preceding positions, or None.
+        distances, attention_mask, biases, return_weights: as in `SegmentAttention`.
 
     Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k), if asked for.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, gamma_initializer=config.norm_initializer(), **own)
+        common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, gamma_initializer=config.norm_initializer(), **common)
         self.attention = SegmentAttention(
             config.hidden_dim,
             config.num_heads,
@@ -142,7 +142,7 @@ class TransformerXLBlock(Composite):
             config.kernel_initializer(),
             own_biases=config.untied_biases,
             name="attention",
-            **own,
+            **common,
         )
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.feed_forward = FeedForward(
@@ -152,11 +152,11 @@ class TransformerXLBlock(Composite):
             config.kernel_initializer(),
             dropout=config.dropout,
             name="feed_forward",
-            **own,
+            **common,
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
-        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
@@ -169,7 +169,7 @@ class TransformerXLBlock(Composite):
 
 
 class PreNormTransformerXLBlock(TransformerXLBlock):
-    """The same with each sublayer on its normalised input (pre-norm); what is remembered is not normalised."""
+    """The block with each sublayer on its normalised input (pre-norm); the memory itself is not normalised."""
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
@@ -195,29 +195,29 @@ class TransformerXL(Backbone):
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`; `sequence_ids` and
             `first_positions`; `memory` (b, num_layers, memory_length, m) with `memory_mask` (b, memory_length), True at
-            slots in use, from `empty_memory` or the call before; `stream_start` (b,), True where it is not to be used.
+            slots in use, from `empty_memory` or the previous call; `stream_start` (b,), True for rows that ignore it.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        cache: of `empty_cache` or of the call on the tokens before these.
+        cache: from `empty_cache` or from the call on the preceding tokens.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last real token, or (b, n, m) of packed
-        rows, None without their starts; with a memory the next `memory` and `memory_mask`, without gradients; on
+    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last real token, or (b, n, m) for packed
+        rows, None without `first_positions`; with a memory, the next `memory` and `memory_mask`, without gradients; on
         request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of
-        (b, h, s, memory_length + s)); with a cache the next `cache`.
+        (b, h, s, memory_length + s)); with a cache, the next `cache`.
     """
 
     learned_positions = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         block = PreNormTransformerXLBlock if config.pre_norm else TransformerXLBlock
         initializers = config.kernel_initializer(), config.projection_initializer()
-        self.token_embedding = AdaptiveEmbedding(config.clusters(), *initializers, name="token_embedding", **own)
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.position_dropout = Dropout(config.dropout, name="position_dropout", **own)
-        self.blocks = [block(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
-        self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
+        self.token_embedding = AdaptiveEmbedding(config.clusters(), *initializers, name="token_embedding", **common)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.position_dropout = Dropout(config.dropout, name="position_dropout", **common)
+        self.blocks = [block(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
+        self.output_dropout = Dropout(config.dropout, name="output_dropout", **common)
         sizes = config.num_heads, config.head_dim, config.kernel_initializer()
         self.biases = None if config.untied_biases else attention_biases(self, *sizes)
         self.build_now()
@@ -246,7 +246,7 @@ class TransformerXL(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def _sinusoids(self, length, dtype):
-        """Of the distances length - 1, ..., 0, dropped out once for all blocks."""
+        """Encodings of the distances length - 1, ..., 0, with one dropout for all blocks."""
         distances = ops.arange(length - 1, -1, -1)
         if self.config.clamp_length is not None:
             distances = ops.minimum(distances, self.config.clamp_length)
@@ -268,12 +268,12 @@ class TransformerXL(Backbone):
         return {name: [ops.convert_to_tensor(weight) for weight in weights] for name, weights in parts.items()}
 
     def empty_memory(self, batch_size):
-        """The `memory` and `memory_mask` of streams that begin."""
+        """The `memory` and `memory_mask` at the start of streams."""
         config = self.config
         return empty_memory(batch_size, config.num_layers, config.memory_length, config.hidden_dim, self.compute_dtype)
 
     def empty_cache(self, batch_size, length):
-        """A memory as the cache of a text of up to `length` tokens; of all of them, if the config has no memory."""
+        """A memory as the cache for up to `length` tokens; if the config has no memory, it holds all of them."""
         config = self.config
         slots = min(config.memory_length or length, length)
         return empty_memory(batch_size, config.num_layers, slots, config.hidden_dim, self.compute_dtype)
@@ -286,11 +286,11 @@ class TransformerXL(Backbone):
 # === Heads ===
 
 HEADS = {
-    "causal_lm": lambda config, **own: AdaptiveSoftmax(
-        config.clusters(), config.kernel_initializer(), config.projection_initializer(), **own
+    "causal_lm": lambda config, **common: AdaptiveSoftmax(
+        config.clusters(), config.kernel_initializer(), config.projection_initializer(), **common
     ),
-    "classifier": lambda config, num_labels, **own: LastTokenHead(
-        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **own
+    "classifier": lambda config, num_labels, **common: LastTokenHead(
+        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **common
     ),
 }
 
@@ -364,7 +364,7 @@ HUGGINGFACE_NAMES = {
 
 
 def huggingface_implied(config):
-    """Frequencies of the sinusoids, and biases that all blocks share, stored once more with every block."""
+    """Frequencies of the sinusoids, and biases that all blocks share, which files repeat in every block."""
     frequencies = 10_000.0 ** (-np.arange(0, config.hidden_dim, 2) / config.hidden_dim)
     layers = range(0 if config.untied_biases else config.num_layers)
     biases = {f"layers.{i}.dec_attn.{name}": name for i in layers for name in ("r_w_bias", "r_r_bias")}
@@ -392,7 +392,7 @@ register_family(
             },
             prefix="transformer",
             names=HUGGINGFACE_NAMES,
-            # Tied projections (`crit.out_projs.{i}`) are left out of files, and of no use where a file has them.
+            # Tied projections (`crit.out_projs.{i}`) are not written, and are ignored if a file has them.
             tied={f"crit.out_layers.{i}.weight": f"transformer.word_emb.emb_layers.{i}.weight" for i in range(16)},
             implied=huggingface_implied,
         ),

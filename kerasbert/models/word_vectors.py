@@ -1,8 +1,8 @@
-"""Word vectors: one vector a word, whatever stands around it; what contextual models are compared with.
+"""Word vectors: one vector per word, regardless of its context; a baseline for contextual models.
 
-Mikolov, Sutskever, Chen, Corrado, Dean 2013, arXiv 1310.4546. New in it: skip-gram trained by telling the words around
-a word from words drawn at random (negative sampling), which makes billions of words affordable, and relations between
-words that are differences of vectors.
+Mikolov, Sutskever, Chen, Corrado, Dean 2013, arXiv 1310.4546. New in it: skip-gram is trained to distinguish the words
+around a word from words drawn at random (negative sampling), which makes billions of words affordable, and relations
+between words are differences of vectors.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from ..layers.masks import real_tokens
 class WordVectorsConfig:
     vocabulary_size: int = 30_000
     hidden_dim: int = 300
-    classifier_dropout: float = 0.0  # in front of fine-tuning heads
-    initializer_range: float = 0.02  # of the normal, for fine-tuning heads
+    classifier_dropout: float = 0.0  # before fine-tuning heads
+    initializer_range: float = 0.02  # standard deviation of the normal distribution, for fine-tuning heads
     pad_id: int = 0
     model_type: str = "word_vectors"
 
@@ -45,7 +45,7 @@ SIZES = {"google_news": dict(vocabulary_size=3_000_000)}
 
 @keras.saving.register_keras_serializable("kerasbert")
 class WordVectors(Backbone):
-    """A table of vectors. Training has a second one, of words as contexts, in its head; it is not kept with these.
+    """A table of vectors. The training head has a second one, for words as contexts, which is not saved with it.
 
     Args:
         config: a `WordVectorsConfig`.
@@ -76,14 +76,14 @@ class WordVectors(Backbone):
         return [*super().input_limits(), ("context_ids", self.config.vocabulary_size, "vocabulary_size")]
 
     def nearest(self, vector, count=10, without=()):
-        """[(token id, cosine)] of the vectors that point most nearly where `vector` (m,) does, `without` some ids."""
+        """[(token id, cosine)] of the `count` vectors most similar to `vector` (m,), except the ids in `without`."""
         table = _directions(ops.convert_to_numpy(self.token_table).astype("float32"))
         cosines = table @ _directions(np.asarray(vector, "float32"))
         cosines[list(without)] = -np.inf
         return [(int(i), float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[:count]]
 
     def analogy(self, first, second, third, count=1):
-        """What is to id `third` as `second` is to `first`: nearest to their sum of directions, these three left out."""
+        """Ids related to `third` as `second` is to `first`: `nearest` to the sum of directions, without these three."""
         table = ops.convert_to_numpy(self.token_table).astype("float32")
         first_vector, second_vector, third_vector = _directions(table[[first, second, third]])
         return self.nearest(second_vector - first_vector + third_vector, count, without=(first, second, third))
@@ -94,7 +94,7 @@ def _directions(vectors):
 
 
 def all_real(inputs):
-    """bool (b, s) of the real tokens, whether or not a batch says which they are."""
+    """bool (b, s), True at real tokens; all True if the batch has no padding key."""
     real = real_tokens(inputs)
     return ops.ones_like(inputs["token_ids"], dtype="bool") if real is None else real
 
@@ -103,14 +103,14 @@ def all_real(inputs):
 
 
 class ContextHead(Composite):
-    """Scores of words as contexts of a word, by a table of their own, which starts at zero.
+    """Scores of words as contexts of a word, by a separate table that starts at zero.
 
     Args:
         config: a `WordVectorsConfig`.
 
     Call:
         x: float (b, m), vectors of words.
-        ids: int32 (b, c), words that might stand around them.
+        ids: int32 (b, c), candidate context words.
 
     Returns: float (b, c).
     """
@@ -141,9 +141,9 @@ class MeanHead(Composite):
 
     def __init__(self, num_labels, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        self.dropout = Dropout(dropout, name="dropout", **own)
-        self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **own)
+        common = dict(dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, name="dropout", **common)
+        self.dense = Dense(num_labels, kernel_initializer=kernel_initializer, name="dense", **common)
 
     def call(self, outputs):
         x = outputs["sequence_output"]
@@ -153,16 +153,16 @@ class MeanHead(Composite):
 
 
 HEADS = {
-    "skip_gram": lambda config, **own: ContextHead(config, **own),
-    "classifier": lambda config, num_labels, **own: MeanHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    "skip_gram": lambda config, **common: ContextHead(config, **common),
+    "classifier": lambda config, num_labels, **common: MeanHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
     ),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
     ),
 }
 
-# === Files: a layout of our own, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(WordVectorsConfig)}
 

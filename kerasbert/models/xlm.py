@@ -1,9 +1,9 @@
 """XLM: one encoder for many languages, pretrained on masked tokens of each and on translated pairs.
 
-Lample, Conneau 2019, arXiv 1901.07291. New in it: one vocabulary for all languages; an embedding of the language of
-every token; translation language modelling, where a sentence and its translation stand in one row; the same network
-made causal for ordinary language modelling. The block is BERT's; padding is set to zero after each, and the output
-layer is the token table and a bias, with nothing before it.
+Lample, Conneau 2019, arXiv 1901.07291. New in it: one vocabulary for all languages; a language embedding for
+every token; translation language modelling, where a row holds a sentence and its translation; the same network made
+causal for ordinary language modelling. The block is BERT's; padding is set to zero after each block, and the output
+layer is just the token table and a bias.
 """
 
 import dataclasses
@@ -35,23 +35,23 @@ class XLMConfig:
     num_layers: int = 12
     num_heads: int = 16
     hidden_dim: int = 2_048
-    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers reads
+    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers has
     max_length: int = 512  # rows of the position table
     num_languages: int = 1
-    language_embeddings: bool = True  # whether there is a language table; of two languages or more
-    sinusoidal_positions: bool = False  # sines and cosines that are not trained, instead of a learned table
-    causal: bool = False  # whether a token sees only those before it
+    language_embeddings: bool = True  # whether there is a language table, given two languages or more
+    sinusoidal_positions: bool = False  # fixed sines and cosines instead of a learned table
+    causal: bool = False  # whether a token sees only preceding tokens
     dropout: float = 0.1  # after the embeddings and after each sublayer
     attention_dropout: float = 0.1  # on the attention probabilities
     activation: str = "gelu"  # or "relu"
     layer_norm_epsilon: float = 1e-12
-    embedding_initializer_range: float = 2_048**-0.5  # of the normal for the tables: hidden_dim ** -0.5 in the paper
+    embedding_initializer_range: float = 2_048**-0.5  # of the tables; hidden_dim ** -0.5 in the paper
     summary_type: str = "first"  # what the classifier reads: "first", "last" ("cls_index") or "mean" of all columns
     summary_projection: bool = True  # whether the classifier has a dense layer ...
-    summary_to_labels: bool = True  # ... as wide as there are labels
+    summary_to_labels: bool = True  # ... with one output per label
     summary_activation: str | None = None  # after that layer
     summary_dropout: float = 0.1  # before it
-    num_summary_labels: int = dataclasses.field(default=2, compare=False)  # width of that layer under a choice's score
+    num_summary_labels: int = dataclasses.field(default=2, compare=False)  # width of that layer when it scores choices
     language_names: dict | None = dataclasses.field(default=None, hash=False)  # {"en": 0, ...}
     pad_id: int = 2
     model_type: str = "xlm"
@@ -97,29 +97,29 @@ SIZES = {
 class XLM(Backbone):
     """The encoder of XLM.
 
-    A causal one lets padding on the left be seen, as in the official code, which pads on the right.
+    With `causal`, left padding is visible, as in the official code, which pads on the right.
 
     Args:
         config: an `XLMConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `language_ids` (b, s), without which no language is added;
-            `padding_mask` or `lengths`, `position_ids`, `sequence_ids`, `first_positions`; `segment_ids`, if given,
-            are looked up in the token table.
+        inputs: a batch; `token_ids` (b, s), and optionally `language_ids` (b, s), without which no language
+            embedding is added; `padding_mask` or `lengths`, `position_ids`, `sequence_ids`, `first_positions`;
+            `segment_ids`, if given, are looked up in the token table.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
 
-    Returns: a dict of `sequence_output` (b, s, m), zero at padding; `first_output` (b, m), or (b, n, m) of packed
-        rows, None where they do not say their starts; and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
+    Returns: a dict of `sequence_output` (b, s, m), zero at padding; `first_output` (b, m), or (b, n, m) for packed
+        rows, None if they lack `first_positions`; and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
         `attention_weights` (num_layers of (b, h, s, s)).
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         m, table = config.hidden_dim, normal(config.embedding_initializer_range)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, m, with_zero_row(table, config.pad_id), name="token_embedding", **own
+            config.vocabulary_size, m, with_zero_row(table, config.pad_id), name="token_embedding", **common
         )
         self.position_embedding = keras.layers.Embedding(
             config.max_length,
@@ -127,18 +127,18 @@ class XLM(Backbone):
             _sinusoidal if config.sinusoidal_positions else table,
             trainable=not config.sinusoidal_positions,
             name="position_embedding",
-            **own,
+            **common,
         )
         self.language_embedding = None
         if config.num_languages > 1 and config.language_embeddings:
             self.language_embedding = keras.layers.Embedding(
-                config.num_languages, m, table, name="language_embedding", **own
+                config.num_languages, m, table, name="language_embedding", **common
             )
         self.embedding_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="embedding_norm", **own
+            epsilon=config.layer_norm_epsilon, name="embedding_norm", **common
         )
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.blocks = [BertBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.blocks = [BertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False):
@@ -189,8 +189,8 @@ def _sinusoidal(shape, dtype=None):
 class SequenceSummary(Composite):
     """Dropout, a dense layer and an activation on one vector of the sequence.
 
-    The vector is the first token's in the paper. Of the other `summary_type`s, which are those of transformers, "last"
-    takes the last column and "mean" the mean of all columns, padding (that is zero) included.
+    The paper uses the first token's vector. Of the other `summary_type`s, which come from transformers, "last" takes
+    the last column and "mean" the mean of all columns, including padding (which is zero).
 
     Args:
         config: an `XLMConfig`.
@@ -212,7 +212,7 @@ class SequenceSummary(Composite):
             raise ValueError(
                 "A classifier's summary must be projected to the labels. Received: "
                 f"summary_projection={config.summary_projection}, summary_to_labels={config.summary_to_labels}, with "
-                "which the outputs are hidden states and no scores. Set both to True."
+                "which the outputs are hidden states, not scores. Set both to True."
             )
         self.kind = config.summary_type
         self.dropout = Dropout(config.summary_dropout, dtype=self.dtype_policy, name="dropout")
@@ -225,40 +225,40 @@ class SequenceSummary(Composite):
         x, first = outputs["sequence_output"], outputs["first_output"]
         if first is None or (self.kind != "first" and len(first.shape) == 3):
             raise ValueError(
-                "Of packed rows only the first tokens can be summed up, where `first_positions` (b, n) says that they "
-                f"are. Received: `sequence_ids`, with summary_type={self.kind!r}. Give one sequence a row."
+                'Packed rows can only be summarised by summary_type="first" with `first_positions` (b, n). Received: '
+                f"`sequence_ids`, with summary_type={self.kind!r}. Use one sequence per row."
             )
         x = {"first": lambda: first, "mean": lambda: ops.mean(x, axis=1)}.get(self.kind, lambda: x[:, -1])()
         return self.activation(self.dense(self.dropout(x)))
 
 
 class SummaryChoice(Composite):
-    """The score of a choice: a `SequenceSummary`, and one dense output on it. Returns float (b, 1)."""
+    """The score of a choice: a `SequenceSummary` and a dense layer with one output. Returns float (b, 1)."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        self.summary = SequenceSummary(config, config.num_summary_labels, name="summary", **own)
-        self.score = Dense(1, kernel_initializer=config.kernel_initializer(), name="score", **own)
+        common = dict(dtype=self.dtype_policy)
+        self.summary = SequenceSummary(config, config.num_summary_labels, name="summary", **common)
+        self.score = Dense(1, kernel_initializer=config.kernel_initializer(), name="score", **common)
 
     def call(self, outputs):
         return self.score(self.summary(outputs))
 
 
-def _causal_head(config, **own):
+def _causal_head(config, **common):
     if not config.causal:
         raise ValueError("Causal language modelling needs causal=True. Received: a config with causal=False.")
-    return TiedLMHead(**own)
+    return TiedLMHead(**common)
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: TiedLMHead(**own),
+    "masked_lm": lambda config, **common: TiedLMHead(**common),
     "causal_lm": _causal_head,
     "classifier": SequenceSummary,
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.dropout, config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
     "choice": SummaryChoice,
 }
 
@@ -269,7 +269,7 @@ HUGGINGFACE_CONFIG = {
     "num_layers": "n_layers",
     "num_heads": "n_heads",
     "hidden_dim": "emb_dim",
-    "feed_forward_dim": "feed_forward_dim",  # ours alone
+    "feed_forward_dim": "feed_forward_dim",  # kerasbert only
     "max_length": "max_position_embeddings",
     "num_languages": "n_langs",
     "language_embeddings": "use_lang_emb",
@@ -299,7 +299,7 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-# Names in the files of the first years.
+# Field names in older files.
 HUGGINGFACE_ALIASES = {
     "n_words": "vocab_size",
     "pad_index": "pad_token_id",
@@ -311,7 +311,7 @@ HUGGINGFACE_ALIASES = {
 HUGGINGFACE_CLASSES = {
     "Backbone": "XLMModel",
     "CausalLM": "XLMWithLMHeadModel",
-    "MaskedLM": "XLMWithLMHeadModel",  # the last of one name is how a folder without more is read
+    "MaskedLM": "XLMWithLMHeadModel",  # of equal names, the last is the default when loading
     "TextClassifier": "XLMForSequenceClassification",
     "TokenClassifier": "XLMForTokenClassification",
     "QuestionAnswerer": "XLMForQuestionAnsweringSimple",
@@ -340,11 +340,11 @@ HUGGINGFACE_NAMES = {
     "choice/score": "logits_proj",
 }
 
-# {head: (a tensor of another head that goes by its name, what to say)}
+# {head: (a tensor's name, why a file that has it does not fit the head)}
 HUGGINGFACE_REFUSED = {
     "span": (
         "qa_outputs.start_logits.dense.weight",
-        "this is XLMForQuestionAnswering, whose scores of the end depend on the start that was chosen; kerasbert has "
+        "this is XLMForQuestionAnswering, whose end scores depend on the chosen start; kerasbert has only "
         "XLMForQuestionAnsweringSimple",
     )
 }

@@ -1,4 +1,4 @@
-"""Bidirectional language modelling: the next token from those before it, the one before from those behind it."""
+"""Bidirectional language modelling: predicts each token from those before it, and from those after it."""
 
 import keras
 
@@ -7,15 +7,15 @@ from .objective import Objective, Perplexity, check_labels, cross_entropy, token
 
 @keras.saving.register_keras_serializable("kerasbert")
 class BidirectionalLM(Objective):
-    """The mean of the losses of a forward and of a backward language model (Peters et al. 2018, section 3.1).
+    """The mean of the losses of a forward and a backward language model (Peters et al. 2018, section 3.1).
 
     Args:
         backbone: `Elmo`, or another with a `bidirectional_lm` head.
         tokenizer: for text.
 
     Call:
-        inputs: a batch. Targets are a dict of `forward`, the token that follows at every position, and `backward`, the
-            one in front of it; `bidirectional_targets` makes them, and their weights, of rows of tokens.
+        inputs: a batch. Targets are a dict of `forward`, the next token at every position, and `backward`, the
+            previous token; `bidirectional_targets` makes them and their weights from rows of tokens.
 
     Returns: logits, a dict of `forward` and `backward`, float (b, s, v).
     """

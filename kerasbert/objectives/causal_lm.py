@@ -1,7 +1,6 @@
-"""Causal language modelling: the next token from those before it."""
+"""Causal language modelling: predicts each token from those before it."""
 
 import functools
-import tempfile
 
 import keras
 from keras import ops
@@ -17,10 +16,10 @@ from .scoring import CausalScoring
 
 @keras.saving.register_keras_serializable("kerasbert")
 class CausalLM(CausalScoring, StreamObjective, NextToken):
-    """Predicts every token from those before it (Radford et al. 2018, section 3.1), and so continues text.
+    """Predicts every token from those before it (Radford et al. 2018, section 3.1), and thus generates text.
 
-    The targets are aligned in the data: y at a position is the token that follows it. What `prefix_mask` shows is no
-    target unless `sample_weight` says so.
+    The targets are shifted in the data: y at a position is the token that follows it. Tokens that `prefix_mask` marks
+    are not targets, unless `sample_weight` makes them targets.
 
     Args:
         backbone: a backbone with a `causal_lm` head.
@@ -29,8 +28,8 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
     Call:
         inputs: a batch; without `masked_positions` every position is predicted.
 
-    Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. While it trains a head that computes losses
-        without them (`AdaptiveSoftmax`), a dict of the `hidden` states that the losses come from.
+    Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. While training with a head that computes
+        losses without logits (`AdaptiveSoftmax`), a dict of the `hidden` states from which it computes them.
     """
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
@@ -63,7 +62,7 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
         weights = ops.ones_like(y, "bool") if real is None else real
         if x.get("prefix_mask") is None:
             return weights
-        shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # the next token is of the prefix: it is no target
+        shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # the next token is in the prefix, so it is not a target
         return weights & ops.logical_not(ops.pad(shown, ((0, 0), (0, 1))))
 
     # === Generation ===
@@ -72,12 +71,12 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
         if not hasattr(self.backbone, "empty_cache"):
             raise ValueError(
                 "Generation needs a causal backbone with a cache, such as GPT2. Received: a "
-                f"{type(self.backbone).__name__}, which has none."
+                f"{type(self.backbone).__name__}, which has no cache."
             )
         return super().decoder_prompts(ids)
 
     def start_cache(self, context, batch_size, length):
-        """What decoding keeps; see `generation.decoding`."""
+        """The decoding cache; see `generation.decoding`."""
         return self.backbone.empty_cache(batch_size, length)
 
     def next_logits(self, inputs, cache):
@@ -89,14 +88,13 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Chunks of the texts, one document each, or streams for a memory; see `CausalLMBatches`, `StreamBatches`."""
+        """Chunks of texts, each one document, or streams for a memory; see `CausalLMBatches` and `StreamBatches`."""
         if y is not None:
             raise ValueError("The targets of causal language modelling are in the text. Received: y. Drop it.")
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus.write(folder, x, self.require_tokenizer())
-            length = min(getattr(self.backbone.config, "max_length", None) or 128, 128)
-            if self.memory is None:
-                batches = functools.partial(CausalLMBatches, corpus, batch_size, length, seed=seed)
-            else:
-                batches = functools.partial(StreamBatches, corpus, batch_size, length)
-            return batches() if epochs == 1 else batches(steps=len(batches()) * epochs)
+        corpus = Corpus.in_memory(x, self.require_tokenizer())
+        length = min(getattr(self.backbone.config, "max_length", None) or 128, 128)
+        if self.memory is None:
+            batches = functools.partial(CausalLMBatches, corpus, batch_size, length, seed=seed)
+        else:
+            batches = functools.partial(StreamBatches, corpus, batch_size, length)
+        return batches() if epochs == 1 else batches(steps=len(batches()) * epochs)

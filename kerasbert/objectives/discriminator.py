@@ -1,4 +1,4 @@
-"""Telling replaced tokens from original ones: the half of ELECTRA that is kept."""
+"""The ELECTRA discriminator, which detects replaced tokens and is the model that is kept after pretraining."""
 
 import keras
 import numpy as np
@@ -10,20 +10,20 @@ from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 
 def binary_cross_entropy(logits, labels):
-    """-log of the probability that sigmoid(logits) gives the labels, float32, nats."""
+    """-log of the probability that sigmoid(logits) assigns to the labels: float32, nats."""
     logits = ops.cast(logits, "float32")
     return ops.softplus(logits) - ops.cast(labels, "float32") * logits
 
 
 def copy_cross_entropy(logits, replaced, token_ids, originals):
-    """-log P(original), where P gives its input token sigmoid(-replaced) and shares out the rest by softmax(logits).
+    """-log P(original): P mixes the input token, with weight sigmoid(-replaced), and softmax(logits), with the rest.
 
     The copy mechanism of All-Tokens MLM (Clark et al. 2020, section 3.4).
 
     Call:
         logits: float (b, s, v).
         replaced: float (b, s).
-        token_ids, originals: int32 (b, s), what the model read and what was there.
+        token_ids, originals: int32 (b, s), the input tokens and the original tokens.
 
     Returns: float32 (b, s), nats.
     """
@@ -33,10 +33,10 @@ def copy_cross_entropy(logits, replaced, token_ids, originals):
     return -ops.where(token_ids == originals, copied, predicted)
 
 
-class RankingQuality(keras.metrics.AUC):
-    """The area under the ROC curve, of logits: the chance that a replaced token has more than an original one.
+class AUC(keras.metrics.AUC):
+    """Area under the ROC curve: the probability that a replaced token has a higher logit than an original token.
 
-    Keras's, on a scale that keeps apart what lies close to probability 0 or 1.
+    Uses Keras's AUC, on scaled logits, so that probabilities close to 0 or 1 remain distinguishable.
     """
 
     def __init__(self, name="auc", **options):
@@ -48,22 +48,22 @@ class RankingQuality(keras.metrics.AUC):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Discriminator(Objective):
-    """Says of every token whether it is the original or a replacement (Clark et al. 2020, arXiv 2003.10555).
+    """Predicts for every token whether it is original or replaced (Clark et al. 2020, arXiv 2003.10555).
 
-    What `ReplacedTokenDetection` trains, and what a released discriminator loads as. It can be trained alone, on
-    tokens replaced in any other way.
+    `ReplacedTokenDetection` trains this model, and released discriminators load as it. It can also be trained alone, on
+    tokens that were replaced in any other way.
 
     Args:
         backbone: a backbone with a `replaced_token` head.
-        masked_lm: also predict the original of every token, for All-Tokens MLM.
+        masked_lm: also predict the original token at every position, for All-Tokens MLM.
         tokenizer: for text.
 
     Call:
         inputs: a batch.
 
-    Returns: logits, float (b, s), high where a token was replaced; with `masked_lm` a dict of them, `replaced`, and of
-        `tokens` (b, s, v). The targets y are int32 (b, s): 1 where a token was replaced, or with `masked_lm` what was
-        there.
+    Returns: logits, float (b, s), high where a token was replaced; with `masked_lm` a dict of these logits, `replaced`,
+        and of `tokens` (b, s, v). The targets y are int32 (b, s): 1 where a token was replaced, or with `masked_lm` the
+        original tokens.
     """
 
     def __init__(self, backbone, masked_lm=False, tokenizer=None, **kwargs):
@@ -71,7 +71,7 @@ class Discriminator(Objective):
         self.replaced_token = backbone.make_head("replaced_token")
         self.masked_lm = backbone.make_head("masked_lm") if masked_lm else None
         self.accuracy = WeightedMean(name="accuracy")
-        self.auc = None if masked_lm else RankingQuality(name="auc")
+        self.auc = None if masked_lm else AUC(name="auc")
         self.build_now()
 
     def call(self, inputs):
@@ -95,12 +95,12 @@ class Discriminator(Objective):
     # === Text ===
 
     def score_tokens(self, texts):
-        """How likely every token of each text is a replacement.
+        """The probability that each token of each text is a replacement.
 
         Args:
             texts: a str or a list of str.
 
-        Returns: for each text a list of {"token", "score"}, score in [0, 1]; for one str, its list alone.
+        Returns: for each text a list of {"token", "score"}, score in [0, 1]; for a single str, just its list.
         """
         tokenizer = self.require_tokenizer()
         check_texts(texts, "score_tokens")
@@ -110,16 +110,16 @@ class Discriminator(Objective):
         logits = self.predict(x, verbose=0)
         logits = logits["replaced"] if isinstance(logits, dict) else logits
         scores = 1 / (1 + np.exp(-logits.astype("float64")))
-        around = [item for item, _ in tokenizer.facts["single"] if item != "A"]
+        special = [item for item, _ in tokenizer.info["single"] if item != "A"]
         columns = np.arange(scores.shape[1])
         real = x["padding_mask"] if "padding_mask" in x else columns < x["lengths"][:, None]
-        plain = real & ~np.isin(x["token_ids"], around)
+        plain = real & ~np.isin(x["token_ids"], special)
         return [
             [{"token": tokenizer.token(int(ids[i])), "score": float(row[i])} for i in np.flatnonzero(here)]
             for ids, row, here in zip(x["token_ids"], scores, plain, strict=True)
         ]
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def target_shapes(self, x):
         return {"replaced": x["token_ids"].shape}
@@ -129,7 +129,7 @@ class Discriminator(Objective):
 
 
 def copied_or_predicted(outputs, token_ids):
-    """The likelier of a token itself and of the best prediction in its place: int32 (b, s)."""
+    """The likelier of the input token and the best predicted token at every position: int32 (b, s)."""
     best = ops.cast(ops.argmax(outputs["tokens"], axis=-1), token_ids.dtype)
     copied = copy_cross_entropy(outputs["tokens"], outputs["replaced"], token_ids, token_ids)
     predicted = copy_cross_entropy(outputs["tokens"], outputs["replaced"], token_ids, best)

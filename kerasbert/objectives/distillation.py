@@ -8,12 +8,20 @@ from ..backend.gradients import no_gradients
 from ..core.backbone import Backbone
 from ..layers.embeddings import gather_positions
 from .masked_lm import MaskedLM, masked_batches
-from .objective import PairObjective, WeightedMean, as_objective, correct, cross_entropy, slot_weights, token_weights
+from .objective import (
+    PairObjective,
+    WeightedMean,
+    as_objective,
+    cross_entropy,
+    predicted_correctly,
+    slot_weights,
+    token_weights,
+)
 from .shared_embeddings import copy_value
 
 
 def spread_layers(teacher_layers, student_layers):
-    """Which layer of a teacher each layer of its student starts from: evenly, the first and the last among them.
+    """The teacher layer from which each student layer is initialised: evenly spaced, including the first and the last.
 
     12, 6 -> [0, 2, 4, 7, 9, 11]
     """
@@ -23,38 +31,37 @@ def spread_layers(teacher_layers, student_layers):
 def start_from_teacher(student, teacher, layers=None, transform=False):
     """Copies weights of a teacher into a student: embeddings, output bias, and some blocks.
 
-    Everything outside the blocks that both have under one name and in one shape is copied; what a student lacks, such
-    as segments, is dropped.
+    Outside the blocks, every weight that both have under the same name and with the same shape is copied; weights that
+    the student lacks, such as segment embeddings, are dropped.
 
     Args:
         student, teacher: each a `MaskedLM`.
-        layers: number of the teacher's block for each of the student's, or () to copy none. Default: spread evenly
+        layers: index of the teacher's block for each student block, or () to copy no blocks. Default: evenly spaced
             (DistilBERT: Sanh et al. 2019, section 3).
-        transform: also copy the layers of the head in front of the token table. DistilBERT leaves them new, MobileBERT
-            copies them.
+        transform: also copy the layers of the head before the token table. DistilBERT initialises them randomly,
+            MobileBERT copies them.
 
-    Returns: the paths of the student's variables that were filled.
+    Returns: the paths of the student's variables that were set.
     """
     if layers is None:
         layers = spread_layers(teacher.backbone.config.num_layers, student.backbone.config.num_layers)
-    theirs, filled = _by_path(teacher), []
+    theirs, blocks, filled = _by_path(teacher), _block_sources(student.backbone, teacher.backbone, layers), []
     for path, variable in _by_path(student).items():
-        first, _, rest = path.partition("/")
-        source = path
-        if first.startswith("block_"):
-            number = int(first.removeprefix("block_"))
-            source = f"block_{layers[number]}/{rest}" if number < len(layers) else None
+        first = path.partition("/")[0]
+        source = theirs.get(path)
+        if id(variable) in blocks:
+            source = blocks[id(variable)]
         elif first == "masked_lm":
-            source = path if transform or path == "masked_lm/bias" else None
+            source = source if transform or path == "masked_lm/bias" else None
         elif type(getattr(student.backbone, first, None)) is not type(getattr(teacher.backbone, first, None)):
             source = None
-        if source in theirs and theirs[source].shape == variable.shape:
-            copy_value(theirs[source], variable)
+        if source is not None and source.shape == variable.shape:
+            copy_value(source, variable)
             filled.append(path)
     if not filled:
         raise ValueError(
-            "A student starts from a teacher with which it has weights in common, of one name and shape. Received: "
-            f"{type(student.backbone).__name__} and {type(teacher.backbone).__name__}, which have none."
+            "Student and teacher must have weights with the same name and shape. Received: "
+            f"{type(student.backbone).__name__} and {type(teacher.backbone).__name__}, which have none in common."
         )
     return filled
 
@@ -63,11 +70,27 @@ def _by_path(model):
     return {variable.path.split("/", 1)[1]: variable for variable in model.weights if "seed" not in variable.path}
 
 
+def _block_sources(student, teacher, layers):
+    """{id of a variable in a block of the student: the teacher's variable, or None}."""
+    sources, theirs = {}, teacher.stages() or []
+    for number, block in enumerate(student.stages() or []):
+        source = theirs[layers[number]] if number < len(layers) else ()
+        named = [{_path_within(layer, variable): variable for variable in layer.weights} for layer in source]
+        for position, layer in enumerate(block):
+            of_layer = named[position] if position < len(named) else {}
+            sources |= {id(variable): of_layer.get(_path_within(layer, variable)) for variable in layer.weights}
+    return sources
+
+
+def _path_within(layer, variable):
+    return variable.path.split(f"/{layer.name}/", 1)[-1]
+
+
 def soft_cross_entropy(logits, teacher_logits, temperature=1.0):
     """-sum of softmax(teacher_logits / T) * log softmax(logits / T): float32, nats."""
     logits = ops.cast(logits, "float32") / temperature
-    chances = ops.softmax(ops.cast(teacher_logits, "float32") / temperature, axis=-1)
-    return ops.logsumexp(logits, axis=-1) - ops.sum(chances * logits, axis=-1)
+    probabilities = ops.softmax(ops.cast(teacher_logits, "float32") / temperature, axis=-1)
+    return ops.logsumexp(logits, axis=-1) - ops.sum(probabilities * logits, axis=-1)
 
 
 def soft_divergence(logits, teacher_logits, temperature=1.0):
@@ -87,12 +110,12 @@ def cosine_distance(x, y):
 
 
 class FromTeacher(PairObjective):
-    """Base of objectives with a teacher: it is frozen, runs without dropout, and is not part of what is saved.
+    """Base class of objectives with a teacher, which is frozen, runs without dropout, and is not saved.
 
     Args:
         student: a backbone with a `masked_lm` head, or its `MaskedLM`, or a folder.
-        teacher: a `MaskedLM`, or the folder of one.
-        tokenizer: for text. Default: the student's, or the teacher's.
+        teacher: a `MaskedLM`, or a folder to load it from.
+        tokenizer: for text. Default: the student's, or else the teacher's.
     """
 
     PARTS = ("student", "teacher")
@@ -100,14 +123,15 @@ class FromTeacher(PairObjective):
     def __init__(self, student, teacher, tokenizer=None, **kwargs):
         if isinstance(teacher, Backbone):
             raise ValueError(
-                "A teacher has a trained head. Received: a backbone alone. Give its MaskedLM, or the folder of one."
+                "A teacher needs a trained head. Received: a backbone alone. Pass a MaskedLM, or a folder with one."
             )
         teacher = as_objective(teacher, MaskedLM)
         student = as_objective(student, MaskedLM)
         sizes = [half.backbone.config.vocabulary_size for half in (student, teacher)]
         if sizes[0] != sizes[1]:
             raise ValueError(
-                f"Student and teacher must have one vocabulary. Received: vocabulary_size={sizes[0]} and {sizes[1]}."
+                "Student and teacher must have the same vocabulary. Received: vocabulary_size="
+                f"{sizes[0]} and {sizes[1]}."
             )
         tokenizer = tokenizer or student.tokenizer or teacher.tokenizer
         super().__init__(student.backbone, tokenizer, **kwargs)
@@ -120,7 +144,7 @@ class FromTeacher(PairObjective):
         return [*super().untrained_variables(), *self.teacher.variables]
 
     def _teach(self, inputs, **options):
-        """The outputs of the teacher's backbone, without gradient and dropout."""
+        """The outputs of the teacher's backbone, without gradients and dropout."""
         backbone = self.teacher.backbone
         with no_gradients():
             outputs = backbone(inputs, training=False, **backbone.prediction_arguments, **options)
@@ -131,7 +155,7 @@ class FromTeacher(PairObjective):
             return ops.stop_gradient(self.teacher.masked_lm(x, self.teacher.backbone.token_table))
 
     def text_batches(self, *data):
-        """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""
+        """Masked batches from texts, each text one document; see `MaskedLMBatches` for more control."""
         return masked_batches(self.student, self.require_tokenizer(), *data)
 
     def check_batch(self, x, y=None, sample_weight=None):
@@ -139,7 +163,7 @@ class FromTeacher(PairObjective):
         self.teacher.backbone.check_inputs(x)
 
     def save_to_preset(self, path, **options):
-        """Writes the student, as a folder of its `MaskedLM`."""
+        """Saves the student as a `MaskedLM`."""
         self.student.save_to_preset(path, **options)
         if self.tokenizer is not None:
             self.tokenizer.save(path)
@@ -147,18 +171,18 @@ class FromTeacher(PairObjective):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Distillation(FromTeacher):
-    """DistilBERT: the teacher's probabilities, the masked tokens, and the direction of the teacher's hidden states.
+    """DistilBERT: learns the teacher's probabilities, the masked tokens, and the direction of the hidden states.
 
     Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. The loss is `soft_weight` * T^2 KL(teacher || student) over real
     tokens + `mlm_weight` * cross-entropy at the masked ones + `cosine_weight` * (1 - cosine of the last hidden states)
-    over real tokens; each is a mean. `start_from_teacher` gives the student its first weights. The paper's code masks
-    rare tokens first: `MaskedLMBatches(..., rare_exponent=0.7)`.
+    over real tokens; each is a mean. `start_from_teacher` initialises the student. The paper's code masks rare
+    tokens more often: `MaskedLMBatches(..., rare_exponent=0.7)`.
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`.
-        temperature: T, of both distributions. The paper's code: 2.
-        soft_weight, mlm_weight, cosine_weight: of the three losses. The paper's code: 5, 2, 1.
-        slots_only: compare probabilities at the masked slots alone.
+        temperature: T, for both distributions. 2 in the paper's code.
+        soft_weight, mlm_weight, cosine_weight: weights of the three losses. 5, 2, 1 in the paper's code.
+        slots_only: compare probabilities at the masked slots only.
 
     Call:
         inputs: a batch.
@@ -186,7 +210,7 @@ class Distillation(FromTeacher):
         widths = [half.backbone.config.hidden_dim for half in (self.student, self.teacher)]
         if cosine_weight and widths[0] != widths[1]:
             raise ValueError(
-                f"Hidden states are compared: student and teacher must have one `hidden_dim`. Received: {widths[0]} "
+                f"To compare hidden states, student and teacher must have the same `hidden_dim`. Received: {widths[0]} "
                 f"and {widths[1]}. Use cosine_weight=0."
             )
         if not temperature > 0:
@@ -222,7 +246,7 @@ class Distillation(FromTeacher):
         soft = soft_divergence(y_pred["soft"], y_pred["teacher_soft"], self.temperature)
         mlm = cross_entropy(y_pred["tokens"], y)
         cosine = cosine_distance(y_pred["hidden"], y_pred["teacher_hidden"])
-        right = correct(y_pred["tokens"], y)
+        right = predicted_correctly(y_pred["tokens"], y)
         compared = slots if self.slots_only else tokens
         self.soft_loss.update_state(soft, compared)
         self.mlm_loss.update_state(mlm, slots)

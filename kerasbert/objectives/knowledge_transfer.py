@@ -1,24 +1,24 @@
-"""Layer-wise knowledge transfer: MobileBERT learns from a teacher of its own depth and width of stream."""
+"""Layer-wise knowledge transfer: MobileBERT learns from a teacher of the same depth and hidden size."""
 
 import keras
 from keras import ops
 
 from ..layers.embeddings import gather_positions
 from .distillation import FromTeacher, soft_cross_entropy
-from .objective import WeightedMean, correct, cross_entropy, slot_weights, token_weights
+from .objective import WeightedMean, cross_entropy, predicted_correctly, slot_weights, token_weights
 
 STRATEGIES = ("auxiliary", "joint", "progressive")
 
 
 def normalized(x):
-    """A layer norm without gain and offset, float32."""
+    """Layer normalisation without scale and offset, float32."""
     x = ops.cast(x, "float32")
     mean, variance = ops.moments(x, axes=-1, keepdims=True)
     return (x - mean) * ops.rsqrt(variance + 1e-12)
 
 
 def attention_divergence(weights, teacher_weights):
-    """KL(teacher || student) of attention distributions, mean over the heads: (b, h, q, k) twice -> (b, q)."""
+    """KL(teacher || student) of attention probabilities, averaged over the heads: two (b, h, q, k) -> (b, q)."""
     weights, teacher_weights = ops.cast(weights, "float32"), ops.cast(teacher_weights, "float32")
     ratio = ops.log(ops.maximum(teacher_weights, 1e-30)) - ops.log(ops.maximum(weights, 1e-30))
     return ops.mean(ops.sum(teacher_weights * ratio, axis=-1), axis=1)
@@ -26,33 +26,34 @@ def attention_divergence(weights, teacher_weights):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class KnowledgeTransfer(FromTeacher):
-    """MobileBERT: the feature maps and attention of every layer, then the teacher's probabilities.
+    """MobileBERT: learns the feature maps and attention of every layer, then the teacher's probabilities.
 
-    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. A layer's loss compares its output with the
-    teacher's (squares of the difference of the normalised vectors, difference of their means and variances) and its
-    attention (KL); the sum over the layers is divided by their number. Pretraining distillation is cross-entropy at the
-    masked slots against `hard_share` of the original token and the rest of the teacher's distribution, and the
-    sentence-pair loss if the student has that head. Neither model has dropout. Padding counts nothing (the official
-    code counts it).
+    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. The loss of a layer compares its output with
+    the teacher's (squared difference of the normalised vectors, differences of their means and variances) and its
+    attention with the teacher's (KL); the sum over the layers is divided by their number. Pretraining distillation is
+    the cross-entropy at the masked slots against a mixture of the original token (with share `hard_share`) and the
+    teacher's distribution, plus the sentence-pair loss if the student has that head. Neither model uses dropout.
+    Padding is ignored (the official code counts it).
 
-    Strategies: "auxiliary", all losses together; "joint", the layers for `transfer_steps`, distillation after;
-    "progressive", the same layer by layer, in phases of equal length. There, `kerasbert.training.ProgressiveAdamW`
-    gives every layer the rate of its phase.
+    Strategies: "auxiliary" trains on all losses together; "joint" on the layer losses for `transfer_steps`, then on
+    distillation; "progressive" is like "joint" but transfers one layer at a time, in phases of equal length; use it
+    with `kerasbert.training.ProgressiveAdamW`, which gives every layer the learning rate of its phase.
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`. `start_from_teacher(student, teacher, layers=(),
-            transform=True)` gives the student its first weights.
+            transform=True)` initialises the student.
         strategy: see above.
-        transfer_steps: batches of layer-wise transfer; a multiple of the layers for "progressive". The paper: 240,000.
-        feature_weight, mean_weight, variance_weight, attention_weight: of the parts of a layer's loss.
-        hard_share: of the original token in what the student is to predict.
+        transfer_steps: batches of layer-wise transfer; a multiple of the number of layers for "progressive". 240,000 in
+            the paper.
+        feature_weight, mean_weight, variance_weight, attention_weight: weights of the parts of a layer's loss.
+        hard_share: share of the original token in the target distribution.
 
     Call:
         inputs: a batch.
 
     Returns: a dict of the student's logits `tokens` (b, p, v), the teacher's `teacher_tokens`, lists of `features` and
-        `teacher_features`, float (b, s, m), and of `attention` and `teacher_attention`, float (b, h, s, s), one a
-        layer; and `sentence_pair` (b, 2). The targets y are those of the student's `MaskedLM`.
+        `teacher_features`, float (b, s, m), and of `attention` and `teacher_attention`, float (b, h, s, s), one
+        per layer; and `sentence_pair` (b, 2). The targets y are those of the student's `MaskedLM`.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class KnowledgeTransfer(FromTeacher):
             sizes = [getattr(config, name) for config in configs]
             if sizes[0] != sizes[1]:
                 raise ValueError(
-                    f"Layers are compared: student and teacher must have one `{name}`. Received: {sizes[0]} and "
+                    f"To compare layers, student and teacher must have the same `{name}`. Received: {sizes[0]} and "
                     f"{sizes[1]}. Use a teacher of the student's depth and width, or `Distillation`."
                 )
         if strategy not in STRATEGIES:
@@ -83,8 +84,9 @@ class KnowledgeTransfer(FromTeacher):
         self.num_layers = configs[0].num_layers
         if transfer_steps < 0 or (strategy == "progressive" and transfer_steps % self.num_layers):
             raise ValueError(
-                f"`transfer_steps` must be phases of equal length, a multiple of {self.num_layers} layers. Received: "
-                f"{transfer_steps}. Use {transfer_steps // self.num_layers * self.num_layers or self.num_layers}."
+                f'`transfer_steps` must be at least 0 and, for "progressive", a multiple of {self.num_layers} layers. '
+                f"Received: {transfer_steps}. "
+                f"Use {transfer_steps // self.num_layers * self.num_layers or self.num_layers}."
             )
         if not 0 <= hard_share <= 1:
             raise ValueError(f"`hard_share` must be between 0 and 1. Received: {hard_share}.")
@@ -130,7 +132,7 @@ class KnowledgeTransfer(FromTeacher):
         soft = soft_cross_entropy(y_pred["tokens"], y_pred["teacher_tokens"])
         mixed = self.hard_share * hard + (1 - self.hard_share) * soft
         loss = transfer + distill * self.mean_loss(x, mixed, slots, "tokens")
-        right = correct(y_pred["tokens"], labels)
+        right = predicted_correctly(y_pred["tokens"], labels)
         self.transfer_loss.update_state(ops.sum(losses) / self.num_layers)
         self.distillation_loss.update_state(mixed, slots)
         self.accuracy.update_state(right, slots)
@@ -145,7 +147,7 @@ class KnowledgeTransfer(FromTeacher):
         return loss
 
     def _gates(self):
-        """Which layers' losses count at this step, float32 (layers,), and whether distillation does, float32."""
+        """1 or 0 for every layer's loss at this step, float32 (layers,), and for the distillation loss, float32."""
         if self.strategy == "auxiliary":
             return ops.ones(self.num_layers), ops.ones(())
         step = ops.convert_to_tensor(self.step)
@@ -157,19 +159,19 @@ class KnowledgeTransfer(FromTeacher):
         return ops.where(transferring, gates, 0.0), ops.where(transferring, 0.0, 1.0)
 
     def _layer_losses(self, x, y_pred, weights):
-        """The loss of every layer, a list of float32 scalars."""
+        """The loss of each layer, a list of float32 scalars."""
         names = ("features", "teacher_features", "attention", "teacher_attention")
         losses = []
         for mine, theirs, attention, teacher_attention in zip(*(y_pred[name] for name in names), strict=True):
             mine, theirs = ops.cast(mine, "float32"), ops.cast(theirs, "float32")
             means, variances = zip(*(ops.moments(features, axes=-1) for features in (mine, theirs)), strict=True)
-            of_tokens = (
+            token_losses = (
                 self.feature_weight * ops.mean(ops.square(normalized(mine) - normalized(theirs)), axis=-1)
                 + self.mean_weight * ops.square(means[0] - means[1])
                 + self.variance_weight * ops.abs(variances[0] - variances[1])
                 + self.attention_weight * attention_divergence(attention, teacher_attention)
             )
-            losses.append(self.mean_loss(x, of_tokens, weights, "layers"))
+            losses.append(self.mean_loss(x, token_losses, weights, "layers"))
         return losses
 
     def arguments(self):

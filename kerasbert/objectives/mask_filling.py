@@ -1,4 +1,4 @@
-"""Filling masks in text, for objectives that predict tokens at slots."""
+"""Filling of mask tokens in text, for objectives that predict tokens at slots."""
 
 import numpy as np
 
@@ -8,25 +8,25 @@ from .objective import Objective
 
 
 class MaskFilling(Objective):
-    """Base of objectives whose outputs at `masked_positions` are logits of the tokens there."""
+    """Base class of objectives whose outputs at `masked_positions` are logits of the tokens there."""
 
     def slots_of_masks(self, x, positions):
-        """The batch that predicts the mask tokens of `x`, which stand at int32 `positions` (b, p); -1 = unused."""
+        """The batch to predict the mask tokens of `x`, which are at `positions`, int32 (b, p); -1 = unused."""
         return {**x, "masked_positions": positions}
 
     def fill_mask(self, texts, top_k=5):
-        """The likeliest tokens in the place of every mask token of each text.
+        """The likeliest tokens for every mask token of each text.
 
         Args:
             texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the [MASK] of France."
-            top_k: candidates a mask.
+            top_k: candidates per mask.
 
-        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for one str, its
-            list alone.
+        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for a
+            single str, just its list.
         """
         tokenizer = self.require_tokenizer()
         if top_k != int(top_k) or not 1 <= top_k:
-            raise ValueError(f"`top_k` must be a number of candidates, at least 1. Received: {top_k}.")
+            raise ValueError(f"`top_k` must be an integer of at least 1. Received: {top_k}.")
         check_texts(texts, "fill_mask")
         if isinstance(texts, str):
             return self.fill_mask([texts], top_k)[0]

@@ -1,6 +1,4 @@
-"""Masked language modelling, with BERT's optional sentence-pair target beside it."""
-
-import tempfile
+"""Masked language modelling, optionally together with a sentence-pair target as in BERT."""
 
 import keras
 from keras import ops
@@ -8,38 +6,45 @@ from keras import ops
 from ..data import MaskedLMBatches
 from ..data.corpus.corpus import Corpus
 from .mask_filling import MaskFilling
-from .objective import Perplexity, WeightedMean, check_labels, correct, cross_entropy, slot_shape, slot_weights
+from .objective import (
+    Perplexity,
+    WeightedMean,
+    check_labels,
+    cross_entropy,
+    predicted_correctly,
+    slot_shape,
+    slot_weights,
+)
 from .scoring import MaskedScoring
 
 
 def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-    """The run over texts `x` for a `MaskedLM`, with any tokenizer of its vocabulary."""
+    """The batches of masked texts `x` for a `MaskedLM`, with any tokenizer of its vocabulary."""
     if y is not None:
         raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = Corpus.write(folder, x, tokenizer)
-        options = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
-        once = MaskedLMBatches(corpus, batch_size, **options)
-        return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
+    corpus = Corpus.in_memory(x, tokenizer)
+    options = dict(length=min(model.backbone.config.max_length, 128), seed=seed, rows=model.rows)
+    once = MaskedLMBatches(corpus, batch_size, **options)
+    return once if epochs == 1 else MaskedLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MaskedLM(MaskedScoring, MaskFilling):
-    """Predicts hidden tokens from both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
+    """Predicts masked tokens from the context on both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 
-    Hidden states are gathered at `masked_positions` before they meet the vocabulary, and the output layer is the token
-    table transposed. With `sentence_pair` it also says, from the pooled output, whether B follows A (label 0) or not:
-    next-sentence prediction in BERT, sentence order in ALBERT. The loss is the sum of the two means.
+    Hidden states are gathered at `masked_positions` before the output layer, which is the transposed token table. With
+    `sentence_pair` the model also predicts, from the pooled output, whether B follows A (label 0) or not: next-sentence
+    prediction in BERT, sentence order in ALBERT. The loss is the sum of the two means.
 
     Args:
-        backbone: a backbone with a `masked_lm` head, and a `sentence_pair` head if wanted.
-        sentence_pair: whether there is a second target.
+        backbone: a backbone with a `masked_lm` head, and a `sentence_pair` head if `sentence_pair` is True.
+        sentence_pair: whether to train the sentence-pair target as well.
         tokenizer: for text.
 
     Call:
         inputs: a batch; without `masked_positions` every position is predicted.
 
-    Returns: logits, float (b, p, v); with `sentence_pair` a dict of `tokens` (b, p, v) and `sentence_pair` (b, 2).
+    Returns: logits, float (b, p, v); with `sentence_pair`, a dict of `tokens` (b, p, v) and `sentence_pair` (b, 2).
     """
 
     needs_mask_decoder = True
@@ -69,7 +74,7 @@ class MaskedLM(MaskedScoring, MaskFilling):
             weights = None if sample_weight is None else sample_weight["tokens"]
         weights = slot_weights(x, labels, weights)
         losses = cross_entropy(logits, labels)
-        right = correct(logits, labels)
+        right = predicted_correctly(logits, labels)
         self.perplexity.update_state(losses, weights)
         self.accuracy.update_state(right, weights)
         loss = self.mean_loss(x, losses, weights, "tokens")
@@ -81,7 +86,7 @@ class MaskedLM(MaskedScoring, MaskFilling):
     def _pair_loss(self, x, labels, logits, weights):
         losses = cross_entropy(logits, labels)
         weights = ops.ones_like(losses) if weights is None else ops.cast(weights, "float32")
-        right = correct(logits, labels)
+        right = predicted_correctly(logits, labels)
         self.sentence_pair_loss.update_state(losses, weights)
         self.sentence_pair_accuracy.update_state(right, weights)
         return self.mean_loss(x, losses, weights, "sentence_pair")
@@ -90,14 +95,14 @@ class MaskedLM(MaskedScoring, MaskFilling):
 
     @property
     def rows(self):
-        """What `MaskedLMBatches` makes rows of, for the targets of this model."""
+        """The `rows` option of `MaskedLMBatches` that fits the targets of this model."""
         return "chunks" if self.sentence_pair is None else self.backbone.pair_rows
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Masked batches over texts, one document each; see `MaskedLMBatches` for more control."""
+        """Masked batches from texts, each text one document; see `MaskedLMBatches` for more control."""
         return masked_batches(self, self.require_tokenizer(), x, y, sample_weight, batch_size, epochs, seed, shuffle)
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def target_shapes(self, x):
         shapes = {"tokens": slot_shape(x)}
@@ -114,5 +119,5 @@ class MaskedLM(MaskedScoring, MaskFilling):
         return "MaskedLM with sentence_pair" if self.sentence_pair is not None else "MaskedLM"
 
     @classmethod
-    def needs_pooler(cls, family, own):
-        return own.get("sentence_pair", False) and "sentence_pair" in family.pooled_heads
+    def needs_pooler(cls, family, settings):
+        return settings.get("sentence_pair", False) and "sentence_pair" in family.pooled_heads

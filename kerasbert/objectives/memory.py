@@ -1,4 +1,4 @@
-"""Segment recurrence inside `fit`: what the backbone remembers of the segments before, from step to step."""
+"""Segment recurrence in `fit`: carries the backbone's memory of earlier segments from step to step."""
 
 import itertools
 
@@ -17,20 +17,20 @@ from .objective import Objective
 class StreamMemory(keras.layers.Layer):
     """The memory of every row of a stream: one set of variables for training, one for evaluation and prediction.
 
-    Its variables are part of the state of a run, and so of its checkpoints, but no weights: neither presets nor
-    `.keras` files hold them.
+    Its variables are part of the training state, and thus of training checkpoints, but they are not weights: presets
+    and `.keras` files do not contain them.
 
     Args:
-        empty_memory: the backbone's: number of rows -> dict of what it remembers of nothing.
+        empty_memory: the backbone's method, a function from a number of rows to the dict of an empty memory.
     """
 
     def __init__(self, empty_memory, **kwargs):
         super().__init__(**kwargs)
         self.empty_memory = empty_memory
-        self.built = True  # never called; unlike a layer that is, it may have other variables later
+        self.built = True  # never called, so that variables can still be added later
 
     def start(self, rows, training):
-        """Makes empty variables for so many rows; returns False when they are there already, and leaves them."""
+        """Creates empty variables for `rows` rows. Returns False if the memory already has that many."""
         if self.rows(training) == rows:
             return False
         for key, value in self.empty_memory(rows).items():
@@ -42,7 +42,7 @@ class StreamMemory(keras.layers.Layer):
         return True
 
     def rows(self, training):
-        """How many rows the memory is of; None before it has started."""
+        """The number of rows of the memory; None before `start`."""
         variable = getattr(self, self._name("memory", training), None)
         return None if variable is None else variable.shape[0]
 
@@ -61,17 +61,17 @@ class StreamMemory(keras.layers.Layer):
         return []
 
     def save_own_variables(self, store):
-        """Nothing: a memory belongs to a run, whose checkpoints take `variables`."""
+        """Saves nothing: a memory belongs to a training run, whose checkpoints save `variables`."""
 
     def load_own_variables(self, store):
-        """Nothing, as nothing was saved."""
+        """Loads nothing, as nothing was saved."""
 
 
 class StreamObjective(Objective):
-    """Base of objectives whose backbone may have a memory (`backbone.empty_memory`).
+    """Base class of objectives whose backbone may have a memory (`backbone.empty_memory`).
 
-    The memory is carried from batch to batch where batches hold `stream_start` (b,): row r of a batch goes on where row
-    r of the one before ended, unless its `stream_start` is True. Batches without this key stand alone.
+    The memory is carried over to batches that contain `stream_start` (b,): row r of a batch continues row r of the
+    previous batch, unless its `stream_start` is True. Batches without this key are independent.
     """
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
@@ -81,13 +81,13 @@ class StreamObjective(Objective):
             self.memory = StreamMemory(backbone.empty_memory, name="memory", dtype=self.dtype_policy)
 
     def run_backbone(self, inputs, training=False, **options):
-        """The outputs of the backbone, with the memory of the rows before where `inputs` go on with a stream."""
+        """The outputs of the backbone, which reads and updates the memory if `inputs` have `stream_start`."""
         if self.memory is None or inputs.get("stream_start") is None or inputs.get("memory") is not None:
             return self.backbone(inputs, **options)
         rows, held = inputs["token_ids"].shape[0], self.memory.rows(training)
         if held is None or rows not in (None, held):
             raise ValueError(
-                f"The rows of a stream must stay the same. Received: a batch of {rows} rows, where the memory has "
+                f"The number of rows of a stream must stay the same. Received: a batch of {rows} rows; the memory has "
                 f"{'none yet' if held is None else held}. Call start_memory({rows}, training={bool(training)}) first."
             )
         outputs = self.backbone({**inputs, **self.memory.read(training)}, **options)
@@ -95,28 +95,28 @@ class StreamObjective(Objective):
         return outputs
 
     def start_memory(self, rows, training):
-        """Prepares for streams of so many rows; `fit`, `evaluate`, `predict` and the like do so themselves.
+        """Prepares the memory for batches of `rows` rows. `fit`, `evaluate`, `predict` and the like call it.
 
         Args:
-            rows: of a batch. A memory of as many rows stays as it is, any other begins anew.
-            training: whether for training, or for evaluation and prediction.
+            rows: rows per batch. A memory with this number of rows is kept, any other is replaced by an empty one.
+            training: True for the memory of training, False for that of evaluation and prediction.
         """
         if training and (getattr(self.optimizer, "gradient_accumulation_steps", None) or 1) > 1:
             raise ValueError(
-                "With a memory, every step must be an update: the parts of an accumulated one are different rows. "
+                "With a memory, every step must be an update: the micro-batches of an update hold different rows. "
                 f"Received: an optimizer with gradient_accumulation_steps="
                 f"{self.optimizer.gradient_accumulation_steps}. Use smaller batches or shorter segments."
             )
         if num_replicas() > 1:
             raise ValueError(
-                "A memory is of the rows of one replica. Received: a `tf.distribute` strategy of "
-                f"{num_replicas()} replicas. Use one process a device, or keras.distribution."
+                "A memory cannot be shared by several replicas. Received: a `tf.distribute` strategy of "
+                f"{num_replicas()} replicas. Use one process per device, or keras.distribution."
             )
         if self.memory.start(rows, training):
-            # A program compiled for the variables before would go on with them.
+            # Functions compiled earlier would still use the old variables.
             self.train_function = self.test_function = self.predict_function = None
 
-    # === Where batches come in ===
+    # === Entry points, which prepare the memory ===
 
     def __call__(self, inputs, *args, **kwargs):
         is_batch = isinstance(inputs, dict) and concrete_array(inputs.get("token_ids")) is not None
@@ -152,7 +152,7 @@ class StreamObjective(Objective):
             self.start_memory(inputs["token_ids"].shape[0] if rows is None else rows, training)
 
     def _started(self, data, batch_size, training):
-        """`data` of `fit`, after the memory was prepared for its first batch."""
+        """Prepares the memory for the first batch of `data`, and returns the data."""
         if self.memory is None or data is None:
             return data
         if isinstance(data, Batches):
@@ -168,11 +168,11 @@ class StreamObjective(Objective):
 
 
 def _first_batch(data):
-    """(the first batch, the data with it) of what Keras takes."""
+    """(the first batch, the data including it) of any data that Keras accepts."""
     if isinstance(data, keras.utils.PyDataset):
         return data[0], data
     batches = iter(data)
     batch = next(batches)
     if batches is not data:
         return batch, data
-    return batch, (one for one in itertools.chain([batch], batches))  # Keras wants a generator, not an iterator
+    return batch, (item for item in itertools.chain([batch], batches))  # Keras expects a generator, not an iterator

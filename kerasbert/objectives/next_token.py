@@ -1,4 +1,4 @@
-"""What objectives that predict the next token have in common: the loss of every position, and generation."""
+"""Base class of objectives that predict the next token: the loss at every position, and generation."""
 
 import numpy as np
 from keras import ops
@@ -6,17 +6,17 @@ from keras import ops
 from ..core.feeding import check_texts
 from ..generation.decoding import generate
 from ..generation.search import Options
-from .objective import Objective, Perplexity, WeightedMean, correct, cross_entropy, slot_shape
+from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predicted_correctly, slot_shape
 
 
 class NextToken(Objective):
-    """Base of objectives whose y holds, at every position, the token that follows there.
+    """Base class of objectives whose y holds, at every position, the token that follows.
 
-    A subclass gives `call(inputs)` -> logits (b, s, v), `default_weights(x, y)`, `start_cache` and `next_logits` as
-    `generation.decoding` asks for them, and `decoder_prompts`.
+    A subclass implements `call(inputs)` -> logits (b, s, v), `default_weights(x, y)`, the methods `start_cache` and
+    `next_logits` that `generation.decoding` calls, and `decoder_prompts`.
     """
 
-    continues = True  # whether an answer begins with its prompt
+    continues = True  # whether the generated text includes its prompt
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
@@ -27,7 +27,7 @@ class NextToken(Objective):
         if sample_weight is None or len(sample_weight.shape) < len(y.shape):
             weights = ops.cast(self.default_weights(x, y), "float32")
             if sample_weight is not None:
-                weights = weights * ops.cast(sample_weight, "float32")[:, None]  # a weight a row
+                weights = weights * ops.cast(sample_weight, "float32")[:, None]  # one weight per row
         else:
             weights = ops.cast(sample_weight, "float32")
         losses, hits = self.losses_and_hits(y_pred, y)
@@ -36,21 +36,21 @@ class NextToken(Objective):
         return self.mean_loss(x, self.training_losses(losses, y_pred) if training else losses, weights)
 
     def losses_and_hits(self, y_pred, y):
-        """(cross entropies, 1.0 where y is the likeliest token), both float32 of the shape of y."""
-        return cross_entropy(y_pred, y), correct(y_pred, y)
+        """(cross-entropies, 1.0 where y is the likeliest token), both float32, of the shape of y."""
+        return cross_entropy(y_pred, y), predicted_correctly(y_pred, y)
 
     def training_losses(self, losses, logits):
-        """What training minimises in place of the cross entropies."""
+        """The losses that training minimises instead of the plain cross-entropies."""
         return losses
 
     # === Generation ===
 
     def encode_prompts(self, texts):
-        """Ids of prompts that are text, a list of int32 arrays."""
+        """The token ids of text prompts, a list of int32 arrays."""
         return self.require_tokenizer().encode(texts, add_special_tokens=False)
 
     def decoder_prompts(self, ids):
-        """(the tokens that decoding begins with, the arrays that it reads besides, a row each) for prompts."""
+        """(the token ids that decoding starts from, further inputs of decoding with one row per prompt, or None)."""
         return ids, None
 
     def generate(
@@ -71,29 +71,30 @@ class NextToken(Objective):
         batch_size=32,
         scores=False,
     ):
-        """Continues or answers prompts: the likeliest token each time, unless beams or samples are asked for.
+        """Continues or answers prompts; decoding is greedy unless beam search or sampling is requested.
 
         Args:
             prompts: a str or a list of them, or token ids: one sequence or a list of them. Lengths may differ.
-            max_new_tokens: most tokens to add; default: as many as the position table has room for, up to 64.
-            min_new_tokens: tokens before a stop token may come.
-            num_beams: above 1, beam search: so many continuations are kept, and the best one is the answer.
+            max_new_tokens: maximum number of new tokens; default: as many as the position table allows, up to 64.
+            min_new_tokens: minimum number of tokens before a stop token.
+            num_beams: above 1, beam search with this many beams; the best continuation is returned.
             length_penalty: beams are compared by log probability / length ** length_penalty.
-            early_stopping: True ends a search when `num_beams` continuations have ended; False when what still runs
-                looks no better, at its present length; "never" when it cannot become better.
-            sample: draw from the distribution instead of taking its peak, ...
-            temperature: ... of the logits divided by this, ...
-            top_k: ... of the k likeliest tokens, ...
-            top_p: ... of the fewest tokens that hold this share of the probability.
-            num_sequences: continuations a prompt: samples, or the best of the beams.
+            early_stopping: True ends the search when `num_beams` continuations are finished; False when no unfinished
+                one scores better at its current length; "never" only when none can become better.
+            sample: sample from the distribution instead of taking the likeliest token.
+            temperature: divides the logits before sampling.
+            top_k: sample from the k likeliest tokens only.
+            top_p: sample from the smallest set of tokens with at least this total probability only.
+            num_sequences: continuations per prompt: samples, or the best beams.
             stop_ids: tokens that end a continuation; default: the config's or the tokenizer's `eos_id`; () for none.
-            seed: of the samples; the same seed draws the same tokens on every backend.
-            batch_size: prompts decoded at once.
-            scores: also give scores: the log probability of the new tokens, divided as above by beam search.
+            seed: for sampling; the same seed draws the same tokens on every backend.
+            batch_size: prompts that are decoded together.
+            scores: also return scores: the log probability of the new tokens, which beam search divides as above.
 
-        Returns: for each prompt a str, or int32 ids with the stop token: `CausalLM` and `PermutationLM` give the
-            prompt and what follows it, `Seq2SeqLM` what is new. With `scores` a dict of that ("text" or "token_ids")
-            and "score"; with `num_sequences` above 1 a list of them, best first. For one prompt, its answer alone.
+        Returns: for each prompt a str, or int32 ids including the stop token: `CausalLM` and `PermutationLM` return the
+            prompt and its continuation, `Seq2SeqLM` the new tokens only. With `scores`, a dict of this ("text" or
+            "token_ids") and "score"; with `num_sequences` above 1, a list, best first. A single prompt gives a single
+            result instead of a list.
         """
         ids, is_text, is_one = self._prompt_ids(prompts)
         starts, context = self.decoder_prompts(ids)
@@ -121,7 +122,7 @@ class NextToken(Objective):
         return answers[0] if is_one else answers
 
     def _prompt_ids(self, prompts):
-        """Prompts as a list of int32 arrays; whether they were text; whether it was only one."""
+        """(prompts as a list of int32 arrays, whether they were text, whether there was a single prompt)."""
         check_texts(prompts, "generate", "a text or ids")
         if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], str)):
             texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -137,7 +138,7 @@ class NextToken(Objective):
         return [row.astype("int32") for row in rows], False, one
 
     def _given_stop_ids(self, stop_ids):
-        """The tokens that end a continuation; those that no token can be are an error."""
+        """Checks and returns the token ids that end a continuation; ids outside the vocabulary raise an error."""
         size = self.backbone.config.vocabulary_size
         wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
         if wrong:
@@ -150,7 +151,7 @@ class NextToken(Objective):
             stop = self.tokenizer.eos_id
         return () if stop is None else stop
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def target_shapes(self, x):
         return {"tokens": slot_shape(x)}

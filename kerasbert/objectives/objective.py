@@ -1,4 +1,4 @@
-"""What pretraining objectives have in common: their own loss, and one weighted mean that is right everywhere."""
+"""Base classes of pretraining objectives, and the weighted means for their losses and metrics."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ import keras
 from keras import ops
 
 from ..backend.distribution import num_replicas
-from ..backend.gradients import cross_entropy  # noqa: F401  (objectives take it from here)
+from ..backend.gradients import cross_entropy  # noqa: F401  (imported from here by the objectives)
 from ..core.backbone import Backbone
 from ..core.trainable import Trainable
 from ..layers.masks import real_tokens
 
 
-def correct(logits, labels):
-    """1.0 where the label is the first of the tokens that score highest, which is what `argmax` finds.
+def predicted_correctly(logits, labels):
+    """1.0 where the label is the argmax of the logits; ties are resolved in favour of the lowest token id.
 
     Call:
         logits: float (..., v).
@@ -24,21 +24,21 @@ def correct(logits, labels):
     labels = ops.cast(labels, "int32")
     if keras.backend.backend() != "jax":
         return ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels), "float32")
-    # XLA on a CPU takes a fifth of the time to compare every token with the label.
+    # On a CPU, XLA compares every token with the label in a fifth of the time that `argmax` takes.
     label = labels[..., None]
     chosen = ops.take_along_axis(logits, label, axis=-1)
-    behind = ops.arange(logits.shape[-1]) >= label
-    return ops.cast(ops.all((logits < chosen) | ((logits == chosen) & behind), axis=-1), "float32")
+    at_or_after = ops.arange(logits.shape[-1]) >= label
+    return ops.cast(ops.all((logits < chosen) | ((logits == chosen) & at_or_after), axis=-1), "float32")
 
 
 def weighted_mean(values, weights, normalizer=None):
     """sum(w * values) / sum(w), and 0 when all weights are 0.
 
-    With a `normalizer` (the batch key `loss_normalizer`) the sum is divided by sum(normalizer) instead: the share of
-    this micro-batch or replica in the mean of the whole update.
+    With a `normalizer` (the batch key `loss_normalizer`) the sum is divided by sum(normalizer) instead, which gives the
+    contribution of this micro-batch or replica to the mean over the whole update.
 
     Call:
-        values, weights: float32 of one shape.
+        values, weights: float32, of the same shape.
         normalizer: float32 (b,), or None.
 
     Returns: float32 scalar.
@@ -52,7 +52,7 @@ def weighted_mean(values, weights, normalizer=None):
 class WeightedMean(keras.metrics.Mean):
     """sum(w * values) / sum(w) over the whole epoch.
 
-    Keras's own averages every row first: tokens of narrow batches would count more than those of wide ones.
+    `keras.metrics.Mean` averages each row first: tokens in batches of short rows would count more than others.
     """
 
     def update_state(self, values, sample_weight=None):
@@ -63,16 +63,16 @@ class WeightedMean(keras.metrics.Mean):
 
 
 class Perplexity(WeightedMean):
-    """exp of the weighted mean of nats over the whole epoch."""
+    """exp of the weighted mean loss (in nats) over the whole epoch."""
 
     def result(self):
         return ops.exp(super().result())
 
 
 def slot_weights(x, labels, sample_weight=None):
-    """float32, of the shape of `labels` (b, p): what every prediction counts.
+    """The weight of each prediction: float32, of the shape of `labels` (b, p).
 
-    1 in used slots, times weights of rows (b,); or weights (b, p) as they are given.
+    1 in used slots, times row weights (b,); weights of shape (b, p) are used unchanged.
     """
     if sample_weight is None or len(sample_weight.shape) < len(labels.shape):
         positions = x.get("masked_positions")
@@ -83,7 +83,7 @@ def slot_weights(x, labels, sample_weight=None):
 
 
 def token_weights(x, sample_weight=None):
-    """float32 (b, s): 1 at real tokens and 0 at padding, times weights of rows (b,) or of tokens (b, s)."""
+    """float32 (b, s): 1 at real tokens and 0 at padding, times row weights (b,) or token weights (b, s)."""
     real = real_tokens(x)
     weights = ops.ones_like(x["token_ids"], "float32") if real is None else ops.cast(real, "float32")
     if sample_weight is None:
@@ -100,7 +100,7 @@ def check_labels(labels, vocabulary_size):
 
 
 def check_targets(shapes, y, sample_weight=None):
-    """Raises a ValueError for targets and weights of another shape, which might be broadcast."""
+    """Raises a ValueError for targets and weights of a wrong shape, which might otherwise be broadcast."""
     for name, shape in shapes.items():
         label = f"`{name}` of y" if isinstance(y, dict) else "y"
         target = y.get(name) if isinstance(y, dict) else y
@@ -110,30 +110,30 @@ def check_targets(shapes, y, sample_weight=None):
         weights = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight
         if weights is not None and tuple(weights.shape) not in (tuple(shape), tuple(shape[:1])):
             raise ValueError(
-                f"Weights of {label} must have its shape, {tuple(shape)}, or one value a row, ({shape[0]},). Received: "
-                f"shape {tuple(weights.shape)}."
+                f"Weights of {label} must have its shape, {tuple(shape)}, or one value per row, ({shape[0]},). "
+                f"Received: shape {tuple(weights.shape)}."
             )
 
 
 def slot_shape(x):
-    """The shape of the slots of a batch: of its `masked_positions`, or of its tokens."""
+    """The shape of the predictions of a batch: that of its `masked_positions`, or else of its `token_ids`."""
     slots = x.get("masked_positions")
     return x["token_ids"].shape if slots is None else slots.shape
 
 
 def as_objective(source, cls, **arguments):
-    """`source` as an objective of class `cls`: one already, a backbone for a new one, or a folder of its family."""
+    """Converts `source`, an objective of class `cls`, a backbone or a folder, to an objective of class `cls`."""
     if isinstance(source, cls):
         return source
     if isinstance(source, (str, Path)):
         return cls.from_preset(source, **arguments)
     if not isinstance(source, Backbone):
-        raise ValueError(f"A {cls.__name__}, a backbone or a folder is needed. Received: {type(source).__name__}.")
+        raise ValueError(f"Expected a {cls.__name__}, a backbone or a folder. Received: {type(source).__name__}.")
     return cls(source, **arguments)
 
 
 class Objective(Trainable):
-    """Base of pretraining objectives: the loss is the objective's own, so `compile` takes an optimizer only."""
+    """Base class of pretraining objectives. An objective computes its loss itself: `compile` takes no `loss`."""
 
     default_learning_rate = 1e-4
 
@@ -145,7 +145,7 @@ class Objective(Trainable):
         super().compile(optimizer, metrics=metrics, **kwargs)
 
     def target_shapes(self, x):
-        """{name: shape} of the targets of a batch, whose y is a dict of these names or, of one target, an array."""
+        """{name: shape} of the targets of a batch. y is a dict with these names, or an array if there is one target."""
         return {}
 
     def check_batch(self, x, y=None, sample_weight=None):
@@ -154,10 +154,10 @@ class Objective(Trainable):
             check_targets(self.target_shapes(x), y, sample_weight)
 
     def mean_loss(self, x, values, weights, target=None):
-        """`weighted_mean` of one target, by the batch's `loss_normalizer`, scaled for tf.distribute's sum.
+        """`weighted_mean` of one target, by the batch's `loss_normalizer`, divided by the number of replicas.
 
-        A normalizer that is no dict is that of the predicted tokens; another target has its own mean in every
-        micro-batch then.
+        The division is needed because tf.distribute sums the losses of replicas. A normalizer that is not a dict
+        applies to the predicted tokens; any other target is then averaged within each micro-batch.
         """
         normalizer = x.get("loss_normalizer")
         if isinstance(normalizer, dict):
@@ -168,7 +168,7 @@ class Objective(Trainable):
 
 
 class PairObjective(Objective):
-    """Base of objectives over two models, which are objectives themselves: the attributes that `PARTS` names."""
+    """Base class of objectives that combine two other objectives, stored in the attributes that `PARTS` names."""
 
     PARTS = ()
 

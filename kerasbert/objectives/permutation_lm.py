@@ -1,6 +1,4 @@
-"""Permutation language modelling: tokens in a random order, each from those before it in that order."""
-
-import tempfile
+"""Permutation language modelling: predicts tokens in a random order, each from those before it in that order."""
 
 import keras
 import numpy as np
@@ -17,13 +15,14 @@ from .objective import token_weights
 
 @keras.saving.register_keras_serializable("kerasbert")
 class PermutationLM(StreamObjective, NextToken, MaskFilling):
-    """Predicts tokens in the order of a permutation, none of them hidden (Yang et al. 2019, 1906.08237, section 2).
+    """Predicts tokens in the order of a permutation, without masking (Yang et al. 2019, 1906.08237, section 2).
 
-    The content stream reads the real tokens; the query stream, which knows only where its slots are, predicts. Slots
-    are `masked_positions`; without them every position of the permutation is one. A batch without a permutation has no
-    query stream: the outputs are then those of the language model's head on the content stream.
+    The content stream reads the real tokens; the query stream, which knows only the positions of its slots, predicts.
+    Slots are `masked_positions`; without them every position is predicted. A batch without a permutation has no query
+    stream: the language model head then reads the content stream.
 
-    Batches with `stream_start` carry the memory of a backbone that has `memory_length`; see `StreamObjective`.
+    With `stream_start` in a batch, a backbone with `memory_length` keeps its memory across batches; see
+    `StreamObjective`.
 
     Args:
         backbone: a backbone with a `permutation_lm` head and a `query_output`, such as `XLNet`.
@@ -32,7 +31,7 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
     Call:
         inputs: a batch.
 
-    Returns: logits, float (b, p, v) of the slots, or (b, s, v).
+    Returns: logits, float (b, p, v) at the slots, or (b, s, v).
     """
 
     needs_query_stream = True
@@ -50,7 +49,7 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
             if slots is not None:
                 raise ValueError(
                     "Slots (`masked_positions`) are predicted in the order of a permutation. Received: slots without "
-                    "one. Give `query_ranks` and `key_ranks`, or `permutation_mask`."
+                    "one. Provide `query_ranks` and `key_ranks`, or `permutation_mask`."
                 )
             return self.permutation_lm(
                 self.run_backbone(inputs, training)["sequence_output"], self.backbone.token_table
@@ -66,15 +65,15 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
     # === Generation ===
 
     def start_cache(self, context, batch_size, length):
-        """What decoding keeps: the memory, and the newest token, which the next one is still to be read with."""
+        """The decoding cache: the memory, and the newest token, which is read again together with the next one."""
         newest = {"token_ids": ops.zeros((batch_size, 1), "int32"), "padding_mask": ops.zeros((batch_size, 1), "bool")}
         return {"memory": self.backbone.empty_cache(batch_size, length), "newest": newest}
 
     def next_logits(self, inputs, cache):
         """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`.
 
-        As in transformers (with its default `use_mems_eval`), a token goes into the memory as it looks once the token
-        behind it is known; the query stream stands at one more place, which no token sees.
+        As in transformers (with its default `use_mems_eval`), the hidden states of a token enter the memory only once
+        the next token is known. The query stream predicts at one additional position, which no token attends to.
         """
         ids, real = (
             ops.concatenate([cache["newest"][key], inputs[key]], axis=1) for key in ("token_ids", "padding_mask")
@@ -91,25 +90,22 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
     # === Text ===
 
     def slots_of_masks(self, x, positions):
-        """Mask tokens are seen by none, not even each other."""
+        """Batch in which no token attends to a mask token, not even another mask token."""
         hidden = x["token_ids"] == self.tokenizer.mask_id
         ranks = {"query_ranks": np.ones_like(x["token_ids"]), "key_ranks": hidden.astype("int32")}
         forward = {"backward": np.zeros(len(hidden), bool)} if self.backbone.config.bidirectional_data else {}
         return {**super().slots_of_masks(x, positions), **ranks, **forward}
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Pairs of segments from the texts, one document each, without a memory; see `PermutationLMBatches`."""
+        """Pairs of segments from texts, each text one document, without memory; see `PermutationLMBatches`."""
         if y is not None:
             raise ValueError("The targets of permutation language modelling are in the text. Received: y. Drop it.")
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus.write(folder, x, self.require_tokenizer())
-            options = dict(length=128, reuse_length=0, seed=seed)
-            once = PermutationLMBatches(corpus, batch_size, **options)
-            return (
-                once if epochs == 1 else PermutationLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
-            )
+        corpus = Corpus.in_memory(x, self.require_tokenizer())
+        options = dict(length=128, reuse_length=0, seed=seed)
+        once = PermutationLMBatches(corpus, batch_size, **options)
+        return once if epochs == 1 else PermutationLMBatches(corpus, batch_size, steps=len(once) * epochs, **options)
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
@@ -122,11 +118,12 @@ def _has_permutation(inputs):
 
 
 def _check_no_leak(x):
-    """Raises a ValueError where a target is seen by the slot that is to predict it."""
+    """Raises a ValueError if a slot sees the token that it has to predict."""
     if not _has_permutation(x):
         raise ValueError(
-            "A permutation language model learns from a permutation: without one a slot sees the token that it is to "
-            "predict. Received: a batch with targets, but without `query_ranks` and `key_ranks` or `permutation_mask`."
+            "Training a permutation language model needs a permutation: without one, a slot sees the token that it has "
+            "to predict. Received: a batch with targets, but without `query_ranks` and `key_ranks` or "
+            "`permutation_mask`."
         )
     positions, mask = x.get("masked_positions"), x.get("permutation_mask")
     if mask is not None:
@@ -137,7 +134,7 @@ def _check_no_leak(x):
         seen = np.take_along_axis(seen, np.maximum(positions, 0), axis=1) & (positions >= 0)
     if seen.any():
         raise ValueError(
-            "No slot may see the token that it is to predict. Received: a permutation in which one does, in row "
-            f"{int(seen.any(axis=1).argmax())}: query_ranks must not exceed key_ranks there, and the diagonal of "
-            "`permutation_mask` must be True."
+            "No slot may see the token that it has to predict. Received: a permutation in which one does, in row "
+            f"{int(seen.any(axis=1).argmax())}. At slots, `query_ranks` must not exceed `key_ranks`, and the diagonal "
+            "of `permutation_mask` must be True."
         )

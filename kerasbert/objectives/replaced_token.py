@@ -1,7 +1,6 @@
-"""Replaced token detection: ELECTRA's generator and discriminator, trained together."""
+"""Replaced token detection: trains ELECTRA's generator and discriminator together."""
 
 import json
-import tempfile
 from pathlib import Path
 
 import keras
@@ -14,8 +13,8 @@ from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus
 from ..layers.embeddings import scatter_positions
 from .discriminator import (
+    AUC,
     Discriminator,
-    RankingQuality,
     binary_cross_entropy,
     copied_or_predicted,
     copy_cross_entropy,
@@ -26,50 +25,50 @@ from .objective import (
     WeightedMean,
     as_objective,
     check_labels,
-    correct,
     cross_entropy,
+    predicted_correctly,
     slot_shape,
     slot_weights,
     token_weights,
 )
 from .shared_embeddings import copy_value, share_embeddings, with_embeddings
 
-# The discriminator's objective, and what its mean loss counts by default.
+# The discriminator's training objectives, each with the default weight of its mean loss.
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
 ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperature", "seed")
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ReplacedTokenDetection(PairObjective):
-    """A generator fills masked slots with its samples; a discriminator says of every token whether it was replaced.
+    """A generator fills masked slots with samples; a discriminator predicts for every token whether it was replaced.
 
-    Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator learns masked language modelling, the
-    discriminator from a binary loss at every real token; a sampled token that equals the original counts as original.
-    No gradient passes through the sampling. The loss is the generator's mean + `discriminator_weight` * the
+    Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator is trained by masked language modelling,
+    the discriminator by a binary loss at every real token; a sampled token that equals the original counts as original.
+    No gradient flows through the sampling. The loss is the generator's mean + `discriminator_weight` * the
     discriminator's mean.
 
     Args:
         generator: a backbone with a `masked_lm` head, or its `MaskedLM`, or a folder.
         discriminator: a backbone with a `replaced_token` head, or its `Discriminator`, or a folder.
-        discriminator_weight: of the discriminator's loss. Default: 50, and 1 for `objective`s that predict tokens.
+        discriminator_weight: weight of the discriminator's loss. Default: 50, or 1 if `objective` predicts tokens.
         embedding_sharing: "shared", both train the discriminator's embeddings (ELECTRA); "disentangled", the
-            discriminator's are the generator's, which its loss leaves alone, plus a difference (DeBERTa-v3, whose two
-            optimizer steps a batch are one here); "none". A backbone that needs other embeddings is copied. "shared"
-            starts from the discriminator's tables; "disentangled" from the generator's if the discriminator is given
-            as a backbone, and otherwise from those of both.
-        objective: what the discriminator learns. "replaced_tokens"; or one of the paper's ablations (section 3.4):
-            "replaced_slots", the same at the slots alone (ELECTRA 15%); "replace_mlm", the originals at the slots;
-            "all_tokens_mlm", the originals everywhere, with a copy mechanism.
+            discriminator's embeddings are the generator's, which the discriminator's loss does not change, plus a
+            difference (DeBERTa-v3, whose two optimizer steps per batch are one here); "none". A backbone whose
+            embeddings change is copied. "shared" starts from the discriminator's tables; "disentangled" from the
+            generator's if the discriminator is given as a backbone, and otherwise from those of both.
+        objective: what the discriminator predicts. "replaced_tokens"; or one of the paper's ablations (section 3.4):
+            "replaced_slots", the same at the slots only (ELECTRA 15%); "replace_mlm", the original tokens at the
+            slots; "all_tokens_mlm", the original tokens at all positions, with a copy mechanism.
         temperature: of the sampling.
-        seed: of the sampling, in training and, on its own, in evaluation.
+        seed: of the sampling; training and evaluation have separate random states.
         tokenizer: for text.
 
     Call:
         inputs: a batch with `masked_positions`.
 
     Returns: a dict of the generator's logits `tokens` (b, p, v), the sampled ids `sampled`, int32 (b, p), and the
-        discriminator's logits: `replaced` (b, s), high where a token was replaced, or, of objectives that predict
-        tokens, `originals` (b, p or s, v), or both. The targets y are the tokens that were masked, int32 (b, p).
+        discriminator's logits: `replaced` (b, s), high where a token was replaced, or `originals` (b, p or s, v) for
+        objectives that predict tokens, or both. The targets y are the original tokens at the slots, int32 (b, p).
     """
 
     PARTS = ("generator", "discriminator")
@@ -92,18 +91,23 @@ class ReplacedTokenDetection(PairObjective):
         if not temperature > 0:
             raise ValueError(f"`temperature` must be above 0. Received: {temperature}.")
         is_new = isinstance(discriminator, Backbone)
-        half, arguments = _half(objective)
-        generator, discriminator = as_objective(generator, MaskedLM), as_objective(discriminator, half, **arguments)
+        discriminator_class, arguments = _discriminator_class(objective)
+        generator, discriminator = (
+            as_objective(generator, MaskedLM),
+            as_objective(discriminator, discriminator_class, **arguments),
+        )
         _check_pair(generator, discriminator, objective)
         backbones = share_embeddings(generator.backbone, discriminator.backbone, embedding_sharing, not is_new)
         tokenizer = tokenizer or discriminator.tokenizer or generator.tokenizer
         super().__init__(backbones[1], tokenizer, **kwargs)
-        self.generator, self.discriminator = map(_moved, (generator, discriminator), backbones)
+        self.generator, self.discriminator = map(_with_backbone, (generator, discriminator), backbones)
         self.discriminator_weight = OBJECTIVES[objective] if discriminator_weight is None else discriminator_weight
         self.embedding_sharing, self.objective, self.temperature = embedding_sharing, objective, temperature
         self.seed = seed
         self.sampling_seed = keras.random.SeedGenerator(seed, name="sampling_seed")
-        self.evaluation_seed = keras.random.SeedGenerator(seed, name="evaluation_seed")  # else it would change training
+        self.evaluation_seed = keras.random.SeedGenerator(
+            seed, name="evaluation_seed"
+        )  # separate, so as not to affect training
         self.mlm_loss = WeightedMean(name="mlm_loss")
         self.mlm_accuracy = WeightedMean(name="mlm_accuracy")
         self.rtd_loss = WeightedMean(name="rtd_loss")
@@ -111,7 +115,7 @@ class ReplacedTokenDetection(PairObjective):
         self.replaced_rate = WeightedMean(name="replaced_rate")
         self.rtd_auc = None
         if objective in ("replaced_tokens", "replaced_slots"):
-            self.rtd_auc = RankingQuality(name="rtd_auc")
+            self.rtd_auc = AUC(name="rtd_auc")
         self.build_now()
 
     def example_inputs(self):
@@ -129,7 +133,7 @@ class ReplacedTokenDetection(PairObjective):
         return {"tokens": logits, "sampled": sampled, **found}
 
     def _sample(self, logits, training):
-        """One token a slot, int32 (b, p), by the generator's probabilities."""
+        """One token per slot, sampled from the generator's distribution, int32 (b, p)."""
         batch, slots, vocabulary = (-1 if size is None else size for size in ops.shape(logits))
         scores = ops.cast(ops.stop_gradient(logits), "float32") / self.temperature
         seed = self.sampling_seed if training else self.evaluation_seed
@@ -141,7 +145,7 @@ class ReplacedTokenDetection(PairObjective):
         given = sample_weight if isinstance(sample_weight, dict) else {"tokens": sample_weight}
         weights = slot_weights(x, labels, given["tokens"])
         losses = cross_entropy(y_pred["tokens"], labels)
-        right = correct(y_pred["tokens"], labels)
+        right = predicted_correctly(y_pred["tokens"], labels)
         self.mlm_loss.update_state(losses, weights)
         self.mlm_accuracy.update_state(ops.cast(right, "float32"), weights)
         generator_loss = self.mean_loss(x, losses, weights, "tokens")
@@ -154,18 +158,18 @@ class ReplacedTokenDetection(PairObjective):
         return generator_loss + self.discriminator_weight * discriminator_loss
 
     def _discriminator_losses(self, x, labels, y_pred, slots, given):
-        """(losses, whether its answers are right, their weights), of every token or of every slot."""
+        """(losses, whether predictions are correct, weights), for every token or for every slot."""
         token_ids, positions = x["token_ids"], x["masked_positions"]
         corrupted = scatter_positions(token_ids, y_pred["sampled"], positions)
         originals = scatter_positions(token_ids, labels, positions)
         replaced = corrupted != originals
         tokens = given["tokens"]
-        of_rows = tokens if tokens is not None and len(tokens.shape) == 1 else None
-        weights = token_weights(x, given.get("replaced", of_rows))
+        row_weights = tokens if tokens is not None and len(tokens.shape) == 1 else None
+        weights = token_weights(x, given.get("replaced", row_weights))
         self.replaced_rate.update_state(ops.cast(replaced, "float32"), weights)
         if self.objective == "replace_mlm":
             losses = cross_entropy(y_pred["originals"], labels)
-            return losses, correct(y_pred["originals"], labels), slots
+            return losses, predicted_correctly(y_pred["originals"], labels), slots
         if self.objective == "all_tokens_mlm":
             losses = copy_cross_entropy(y_pred["originals"], y_pred["replaced"], corrupted, originals)
             outputs = {"tokens": y_pred["originals"], "replaced": y_pred["replaced"]}
@@ -178,18 +182,17 @@ class ReplacedTokenDetection(PairObjective):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches over texts, one document each; see `ReplacedTokenBatches` for more control."""
+        """Batches from texts, each text one document; see `ReplacedTokenBatches` for more control."""
         if y is not None:
             raise ValueError("The targets of replaced token detection are in the text. Received: y. Drop it.")
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus.write(folder, x, self.require_tokenizer())
-            length = min(self.backbone.config.max_length, 128)
-            once = ReplacedTokenBatches(corpus, batch_size, length, seed=seed)
-            if epochs == 1:
-                return once
-            return ReplacedTokenBatches(corpus, batch_size, length, seed=seed, steps=len(once) * epochs)
+        corpus = Corpus.in_memory(x, self.require_tokenizer())
+        length = min(self.backbone.config.max_length, 128)
+        once = ReplacedTokenBatches(corpus, batch_size, length, seed=seed)
+        if epochs == 1:
+            return once
+        return ReplacedTokenBatches(corpus, batch_size, length, seed=seed, steps=len(once) * epochs)
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def target_shapes(self, x):
         return {} if x.get("masked_positions") is None else {"tokens": slot_shape(x)}
@@ -199,7 +202,7 @@ class ReplacedTokenDetection(PairObjective):
         self.generator.backbone.check_inputs(x)
         if x.get("masked_positions") is None:
             raise ValueError(
-                "The generator fills slots: a batch needs `masked_positions`. Received: "
+                "The generator fills slots, so a batch needs `masked_positions`. Received: "
                 f"{', '.join(sorted(x))}. Use `ReplacedTokenBatches`, or call `model.discriminator`."
             )
         check_labels(y["tokens"] if isinstance(y, dict) else y, self.backbone.config.vocabulary_size)
@@ -209,36 +212,39 @@ class ReplacedTokenDetection(PairObjective):
 
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
-        """From a folder with `generator/` and `discriminator/`, or from a size such as "electra_small".
+        """Loads a folder with `generator/` and `discriminator/`, or builds a size such as "electra_small".
 
         Args:
-            path: a folder, `hf://org/name`, or a size, whose generator is the one of the paper (random weights).
+            path: a folder, `hf://org/name`, or a size, with the generator of the paper (random weights).
             load_weights: False leaves the weights random.
             dtype: a Keras dtype policy.
             **overrides: arguments of this class, or fields of both configs.
         """
-        own = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
+        settings = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
             folder = presets.find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
-            own = {**(fields.read_saved(folder).get("arguments") or {}), **own}
+            settings = {**(fields.read_saved(folder).get("arguments") or {}), **settings}
             generator, discriminator = folder / "generator", folder / "discriminator"
         else:
             generator, discriminator = f"{path}_generator", path
         options = dict(load_weights=load_weights, dtype=dtype, **overrides)
-        half, arguments = _half(own.get("objective", "replaced_tokens"))
-        parts = MaskedLM.from_preset(generator, **options), half.from_preset(discriminator, **arguments, **options)
-        return cls(*parts if load_weights else (part.backbone for part in parts), **own)
+        discriminator_class, arguments = _discriminator_class(settings.get("objective", "replaced_tokens"))
+        parts = (
+            MaskedLM.from_preset(generator, **options),
+            discriminator_class.from_preset(discriminator, **arguments, **options),
+        )
+        return cls(*parts if load_weights else (part.backbone for part in parts), **settings)
 
     def save_to_preset(self, path, **options):
-        """Writes `generator/` and `discriminator/`, each a model folder of its own.
+        """Writes `generator/` and `discriminator/`, each a separate model folder.
 
-        The folder itself is one of transformers for the discriminator, whose weights an index points to; backbones and
-        tasks take the discriminator from it, too. `kerasbert.load` gives both halves.
+        transformers loads the discriminator from the folder itself, whose index file points to the discriminator's
+        weights; so do backbones and tasks. `kerasbert.load` loads both models.
         """
         folder = Path(path)
         for name, half in (("generator", self.generator), ("discriminator", self.discriminator)):
             if self.embedding_sharing == "disentangled":
-                half = _moved(half, with_embeddings(half.backbone))
+                half = _with_backbone(half, with_embeddings(half.backbone))
             half.save_to_preset(folder / name, **options)
             if self.tokenizer is not None:
                 self.tokenizer.save(folder / name)
@@ -249,18 +255,24 @@ class ReplacedTokenDetection(PairObjective):
         write_json(folder / "config.json", json.loads((folder / "discriminator" / "config.json").read_text()))
         if self.tokenizer is not None:
             self.tokenizer.save(folder)
-        write_json(folder / "kerasbert.json", {"class": type(self).__name__, "arguments": self.arguments()})
+        write_json(
+            folder / "kerasbert.json",
+            {
+                "class": keras.saving.get_registered_name(type(self)).removeprefix("kerasbert>"),
+                "arguments": self.arguments(),
+            },
+        )
 
 
-def _half(objective):
-    """Class and arguments of the discriminator of an objective."""
+def _discriminator_class(objective):
+    """(class, arguments) of the discriminator for an objective."""
     if objective == "replace_mlm":
         return MaskedLM, {"sentence_pair": False}
     return Discriminator, {"masked_lm": objective == "all_tokens_mlm"}
 
 
-def _moved(objective, backbone):
-    """The objective on another backbone, its heads as they are."""
+def _with_backbone(objective, backbone):
+    """The same objective, heads included, on another backbone."""
     if objective.backbone is backbone:
         return objective
     moved = type(objective)(backbone, tokenizer=objective.tokenizer, **objective.arguments())
@@ -270,22 +282,25 @@ def _moved(objective, backbone):
 
 
 def _heads(objective):
-    own = {id(variable) for variable in objective.backbone.weights}
-    return [variable for variable in objective.weights if id(variable) not in own]
+    in_backbone = {id(variable) for variable in objective.backbone.weights}
+    return [variable for variable in objective.weights if id(variable) not in in_backbone]
 
 
 def _check_pair(generator, discriminator, objective):
     sizes = [half.backbone.config.vocabulary_size for half in (generator, discriminator)]
     if sizes[0] != sizes[1]:
         raise ValueError(
-            "Generator and discriminator must have one vocabulary. Received: vocabulary_size="
+            "Generator and discriminator must have the same vocabulary. Received: vocabulary_size="
             f"{sizes[0]} and {sizes[1]}."
         )
     if generator.sentence_pair is not None:
-        raise ValueError("A generator predicts tokens only. Received: a MaskedLM with sentence_pair=True.")
-    half, arguments = _half(objective)
+        raise ValueError(
+            "A generator predicts tokens only. Received: a MaskedLM with sentence_pair=True. Use sentence_pair=False."
+        )
+    discriminator_class, arguments = _discriminator_class(objective)
     if any(discriminator.arguments()[name] != value for name, value in arguments.items()):
         raise ValueError(
-            f"objective={objective!r} needs {half.__name__}({', '.join(f'{k}={v}' for k, v in arguments.items())}). "
-            f"Received one with {discriminator.arguments()}. Give its backbone instead."
+            f"objective={objective!r} needs "
+            f"{discriminator_class.__name__}({', '.join(f'{k}={v}' for k, v in arguments.items())}). "
+            f"Received one with {discriminator.arguments()}. Pass its backbone instead."
         )

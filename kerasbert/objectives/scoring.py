@@ -1,4 +1,4 @@
-"""How likely a language model finds texts: the log probability of every token, in batches of bounded memory."""
+"""Scoring of texts by a language model: the log probability of every token, in batches of bounded size."""
 
 import math
 
@@ -10,27 +10,27 @@ from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
 from .objective import Objective, cross_entropy
 
-LOGITS = 1 << 25  # most logits of a batch: 128 MiB
+LOGITS = 1 << 25  # maximum number of logits per batch: 128 MiB
 
 
 class Scoring(Objective):
-    """Base of objectives that score texts.
+    """Base class of objectives that score texts.
 
-    A row is (x, labels): a dict of int32 arrays, `token_ids` and perhaps `decoder_token_ids`, `segment_ids` and
-    `masked_positions`, and the tokens that the outputs are asked for.
+    A row is (x, labels): x is a dict of int32 arrays, `token_ids` and optionally `decoder_token_ids`, `segment_ids` and
+    `masked_positions`; labels are the token ids whose log probabilities are computed.
     """
 
-    scores_slots = False  # whether a row has one label, at its masked position
+    scores_slots = False  # whether each row has a single label, at its masked position
 
     def row_log_probabilities(self, sizes, make_row, batch_size=32):
-        """float64 arrays of log probabilities of the labels of each row, in the order of the rows.
+        """The log probabilities of the labels of each row, float64 arrays, in the order of the rows.
 
-        Rows of like widths share a batch; a row is made when its batch is.
+        Rows of similar widths share a batch; a row is created only when its batch is.
 
         Args:
-            sizes: of each row (tokens, tokens of the decoder or 0).
-            make_row: number of a row -> the row.
-            batch_size: most rows a batch; less where there would be more than `LOGITS` logits.
+            sizes: for each row (number of tokens, number of decoder tokens or 0).
+            make_row: function from the index of a row to the row.
+            batch_size: maximum number of rows per batch; lower where there would be more than `LOGITS` logits.
         """
         program = self.__dict__.get("_scoring_program")
         if program is None:
@@ -39,7 +39,7 @@ class Scoring(Objective):
         widths = [(bucket_width(s, limit), t and bucket_width(t, limit)) for s, t in sizes]
         found = [None] * len(sizes)
         for width in sorted(set(widths)):
-            numbers = [i for i, own in enumerate(widths) if own == width]
+            numbers = [i for i, row_width in enumerate(widths) if row_width == width]
             labels = 1 if self.scores_slots else width[1] or width[0]
             most = LOGITS // (labels * self.backbone.config.vocabulary_size)
             rows = max(1, min(batch_size, most, 1 << (len(numbers) - 1).bit_length()))
@@ -61,7 +61,7 @@ class Scoring(Objective):
 
 
 def _batch(rows, size, width, labels):
-    """(x, y) of int32 arrays with `size` rows; rows that are not there repeat the first one."""
+    """(x, y) of int32 arrays with `size` rows; missing rows are copies of the first one."""
     rows = rows + rows[:1] * (size - len(rows))
     x = {}
     for key in rows[0][0]:
@@ -81,7 +81,7 @@ def _filled(arrays, columns):
 
 
 def text_scores(token_scores):
-    """What `score` gives for each array of the log probabilities of its tokens."""
+    """The result of `score` for each array of token log probabilities."""
     return [
         {
             "score": float(scores.sum()),
@@ -94,12 +94,12 @@ def text_scores(token_scores):
 
 
 def check_fits(lengths, limit, what="text"):
-    """Raises a ValueError for the first of `lengths` that is above `limit` (None: no limit)."""
+    """Raises a ValueError for the first of `lengths` that exceeds `limit` (None: no limit)."""
     for number, length in enumerate(lengths):
         if limit is not None and length > limit:
             raise ValueError(
-                f"A {what} that is scored must fit into the model, {limit} tokens with the special ones. Received: "
-                f"{what} {number} of {length}. Cut it into sentences."
+                f"To be scored, a {what} must fit into the model, {limit} tokens including special tokens. Received: "
+                f"{what} {number} of {length} tokens. Split it into sentences."
             )
 
 
@@ -109,18 +109,18 @@ class MaskedScoring(Scoring):
     scores_slots = True
 
     def score(self, texts, within_words=False, batch_size=32):
-        """Pseudo-log-likelihoods: every token is masked alone and predicted from all others.
+        """Pseudo-log-likelihoods: each token in turn is masked and predicted from all others.
 
-        Salazar et al. 2020 (arXiv 1910.14659). A text of n tokens costs n rows.
+        Salazar et al. 2020 (arXiv 1910.14659). A text of n tokens takes n rows.
 
         Args:
             texts: a str or a list of str.
-            within_words: also mask the tokens of the same word that come later, so that words of several pieces do not
-                give themselves away (Kauf, Ivanova 2023, arXiv 2305.10588).
-            batch_size: rows a batch.
+            within_words: also mask the later tokens of the same word, so that a token is not predicted from the rest of
+                its word (Kauf, Ivanova 2023, arXiv 2305.10588).
+            batch_size: rows per batch.
 
         Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity" (of its pseudo-log-likelihood),
-            "token_scores"}; for one str its dict alone. Special tokens are not scored.
+            "token_scores"}; for a single str, just its dict. Special tokens are not scored.
         """
         check_texts(texts, "score")
         if isinstance(texts, str):
@@ -129,9 +129,9 @@ class MaskedScoring(Scoring):
         if tokenizer.mask_id is None:
             raise ValueError("Texts are scored by masking their tokens. Received: a tokenizer without a mask token.")
         found = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
-        template = tokenizer.facts["single"]
+        template = tokenizer.info["single"]
         before = [item for item, _ in template].index("A")
-        segments = any(segment for _, segment in tokenizer.facts["pair"])
+        segments = any(segment for _, segment in tokenizer.info["pair"])
         limit = getattr(self.backbone.config, "max_length", None) if self.backbone.learned_positions else None
         lengths = [len(ids) + len(template) - 1 for ids in found]
         check_fits(lengths, limit)
@@ -158,35 +158,39 @@ class NextTokenScoring(Scoring):
     """`score` of objectives that predict the next token."""
 
     def score(self, texts, contexts=None, batch_size=32):
-        """Log probabilities of texts: log p of every token given those before it.
+        """Log probabilities of texts: the log probability of every token given those before it.
 
         Args:
             texts: a str or a list of str.
-            contexts: what each text continues (`CausalLM`), or what it answers (`Seq2SeqLM`, which needs it): a str for
-                all of them, or one each. Without one, a `CausalLM` begins with the tokenizer's start token, or its end
-                token where it has none; without either the first token is not scored.
-            batch_size: most texts a batch.
+            contexts: what each text continues (`CausalLM`) or answers (`Seq2SeqLM`, which requires it): one str for all
+                texts, or a list with one per text. Without a context, a `CausalLM` begins with the tokenizer's
+                start token, or with its end token if there is no start token; with neither, the first token is not
+                scored.
+            batch_size: maximum number of texts per batch.
 
-        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for one str its
-            dict alone. The answers of a `Seq2SeqLM` are scored with their end token.
+        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for a single
+            str, just its dict. The answers of a `Seq2SeqLM` are scored with their end token.
         """
         check_texts(texts, "score")
         if isinstance(texts, str):
             return self.score([texts], contexts, batch_size)[0]
         contexts = [contexts] * len(texts) if contexts is None or isinstance(contexts, str) else list(contexts)
         if len(contexts) != len(texts):
-            raise ValueError(f"Every text needs its context. Received: {len(contexts)} for {len(texts)} texts.")
+            raise ValueError(f"Every text needs a context. Received: {len(contexts)} for {len(texts)} texts.")
         sizes, make_row, counts = self.scored_rows(list(texts), contexts)
         values = self.row_log_probabilities(sizes, make_row, batch_size)
         return text_scores([row[len(row) - count :] for row, count in zip(values, counts, strict=True)])
 
     def scored_rows(self, texts, contexts):
-        """(sizes, make_row) for `row_log_probabilities`, and how many labels at the end of each row are of its text."""
+        """(sizes, make_row, counts): arguments of `row_log_probabilities`, and the number of labels to score per row.
+
+        The labels to score are the last ones of the row.
+        """
         raise NotImplementedError
 
 
 class CausalScoring(NextTokenScoring):
-    """`score` of a decoder: a text behind its context, in one row."""
+    """`score` of a decoder: context and text are concatenated in one row."""
 
     def scored_rows(self, texts, contexts):
         tokenizer = self.require_tokenizer()
@@ -208,11 +212,13 @@ class CausalScoring(NextTokenScoring):
 
 
 class Seq2SeqScoring(NextTokenScoring):
-    """`score` of an encoder-decoder: a text as the answer to its context."""
+    """`score` of an encoder-decoder: the context is the source, the text is the target."""
 
     def scored_rows(self, texts, contexts):
         if None in contexts:
-            raise ValueError("A sequence-to-sequence model scores answers. Received: no `contexts`. Give the sources.")
+            raise ValueError(
+                "A sequence-to-sequence model scores answers. Received: no `contexts`. Provide the sources."
+            )
         tokenizer, config = self.require_tokenizer(), self.backbone.config
         sources = tokenizer.encode(contexts)
         end = [int(i) for i in np.atleast_1d(self._stop_ids())[:1]]

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence language modelling: a target text, token by token, from a source text."""
+"""Sequence-to-sequence language modelling: predicts a target text, token by token, from a source text."""
 
 import keras
 import numpy as np
@@ -17,9 +17,10 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
 
     The decoder reads the start token and then the targets; y at a position is the token that follows it.
 
-    With label smoothing (Szegedy et al. 2015, arXiv 1512.00567) the goal of training is a mixture: 1 - label_smoothing
-    on the target, the rest evenly over the vocabulary. The z-loss (T5) adds z_loss * log(Z) ** 2, for Z the sum of the
-    exponentials. Both are for training alone: evaluation, accuracy and perplexity are of the plain cross entropy.
+    With label smoothing (Szegedy et al. 2015, arXiv 1512.00567) the target distribution is a mixture: 1 -
+    label_smoothing on the target, the rest evenly over the vocabulary. The z-loss (T5) adds z_loss * log(Z) ** 2, where
+    Z is the sum of the exponentiated logits. Both apply to training only: evaluation, accuracy and perplexity use the
+    plain cross-entropy.
 
     Args:
         backbone: an encoder-decoder with a `seq2seq_lm` head.
@@ -84,7 +85,7 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
         return [start] * len(ids), {"token_ids": token_ids, "lengths": lengths}
 
     def start_cache(self, context, batch_size, length):
-        """What decoding keeps; see `generation.decoding`."""
+        """The decoding cache; see `generation.decoding`."""
         return self.backbone.start_cache(context, batch_size, length)
 
     def next_logits(self, inputs, cache):
@@ -96,9 +97,11 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Pairs of source and target, cut to what the tokenizer allows; see `Seq2SeqBatches` for more control."""
+        """Pairs of source and target, truncated to the tokenizer's maximum length; see `Seq2SeqBatches`."""
         if y is None:
-            raise ValueError("Sequence-to-sequence modelling needs targets. Received: sources alone. Use generate(x).")
+            raise ValueError(
+                "Sequence-to-sequence modelling needs targets. Received: sources alone. To generate, use generate(x)."
+            )
         return Seq2SeqBatches(
             x,
             y,
@@ -114,7 +117,7 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
             shuffle=shuffle,
         )
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def example_inputs(self):
         inputs = super().example_inputs()
@@ -125,14 +128,13 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
 
     def check_batch(self, x, y=None, sample_weight=None):
         if isinstance(x, dict) and x.get("decoder_token_ids") is None:
-            learns = (
-                "" if y is None else " An encoder-decoder learns from them; without, its encoder reads the targets."
-            )
+            learns = "" if y is None else " Training needs them: without them, the encoder would read the targets."
             raise ValueError(
-                "A sequence-to-sequence model predicts what follows each of the `decoder_token_ids`, which begin with "
-                f"the start token {self.backbone.config.decoder_start_id}.{learns} Received: {', '.join(sorted(x))}. "
-                'Use `Seq2SeqBatches`, or `DenoisingBatches` with layout="encoder_decoder"; generate(sources) needs no '
-                "more than sources."
+                "A sequence-to-sequence model predicts the token after each of the `decoder_token_ids`, which begin "
+                f"with the start token {self.backbone.config.decoder_start_id}.{learns} Received: "
+                f"{', '.join(sorted(x))}. "
+                'Use `Seq2SeqBatches`, or `DenoisingBatches` with layout="encoder_decoder"; only generate(sources) '
+                "works without them."
             )
         super().check_batch(x, y, sample_weight)
 

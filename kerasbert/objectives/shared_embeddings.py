@@ -1,7 +1,7 @@
-"""Embeddings that a generator and its discriminator have in common.
+"""Embedding sharing between a generator and its discriminator.
 
-A family takes part by a constructor argument `embeddings` and a property of that name: a tuple of the layers that may
-be shared (tables and their norms; None for one that a config lacks).
+A family supports it by a constructor argument `embeddings` and a property of that name: a tuple of the layers that can
+be shared (embedding tables and their norms; None for a layer that the config does not have).
 """
 
 import keras
@@ -14,15 +14,15 @@ SHARING = ("shared", "disentangled", "none")
 
 
 def share_embeddings(generator, discriminator, sharing, keep_tables=False):
-    """The two backbones with the embeddings of their training; those that need others are copied.
+    """The two backbones with their embeddings shared; a backbone whose embeddings change is copied.
 
     Args:
         generator, discriminator: backbones.
-        sharing: "shared", both have the discriminator's layers and both train them (Clark et al. 2020, section 3.2);
-            "disentangled", the discriminator's tables are the generator's plus a difference, which alone its loss
-            trains (He et al. 2021, arXiv 2111.09543, section 3.3); "none".
-        keep_tables: with "disentangled", let the difference be such that the discriminator's tables stay as they are;
-            otherwise it is zero.
+        sharing: "shared", both use and train the discriminator's layers (Clark et al. 2020, section 3.2);
+            "disentangled", the discriminator's tables are the generator's plus a difference, and its loss trains only
+            the difference (He et al. 2021, arXiv 2111.09543, section 3.3); "none".
+        keep_tables: with "disentangled", initialise the difference such that the discriminator's tables keep their
+            values; otherwise it is zero.
 
     Returns: generator, discriminator.
     """
@@ -33,30 +33,30 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
     for backbone in (generator, discriminator):
         if getattr(backbone, "embeddings", None) is None or type(backbone) is not type(generator):
             raise ValueError(
-                "Embeddings can be shared by two backbones of one family that has `embeddings`, such as Electra. "
+                "To share embeddings, both backbones must be of one family that has `embeddings`, such as Electra. "
                 f"Received: {type(generator).__name__} and {type(discriminator).__name__}. "
                 'Use embedding_sharing="none".'
             )
     if sharing == "shared":
         return with_embeddings(generator, discriminator.embeddings), discriminator
     layers = []
-    for theirs, own in zip(generator.embeddings, discriminator.embeddings, strict=True):
-        if isinstance(own, keras.layers.Embedding):
-            difference = own.embeddings - theirs.embeddings if keep_tables else None
-            own = DisentangledEmbedding(theirs, name=own.name, dtype=own.dtype_policy)
-            own.build()
+    for base, layer in zip(generator.embeddings, discriminator.embeddings, strict=True):
+        if isinstance(layer, keras.layers.Embedding):
+            difference = layer.embeddings - base.embeddings if keep_tables else None
+            layer = DisentangledEmbedding(base, name=layer.name, dtype=layer.dtype_policy)
+            layer.build()
             if difference is not None:
-                own.difference.assign(difference)
-        layers.append(own)
+                layer.difference.assign(difference)
+        layers.append(layer)
     return generator, with_embeddings(discriminator, tuple(layers))
 
 
 def with_embeddings(backbone, embeddings=None):
-    """The backbone once more, its other weights copied, with the `embeddings` of another one.
+    """A copy of the backbone that uses the layers `embeddings` of another backbone.
 
-    None gives it plain tables of its own, which hold what the tables of the backbone amount to.
+    With None, the copy gets separate plain tables with the effective values of the backbone's tables.
     """
-    if embeddings is not None and all(one is other for one, other in zip(embeddings, backbone.embeddings, strict=True)):
+    if embeddings is not None and all(new is old for new, old in zip(embeddings, backbone.embeddings, strict=True)):
         return backbone
     arguments = {name: value for name, value in backbone.get_config().items() if name not in ("config", "dtype")}
     with zero_weights():
@@ -74,7 +74,7 @@ def with_embeddings(backbone, embeddings=None):
 
 
 def copy_value(source, variable):
-    """Assigns a copy: of two variables with one JAX buffer, a step of training would take it from the other."""
+    """Assigns a copy: a training step donates JAX buffers, so two variables must not share one."""
     variable.assign(np.array(keras.ops.convert_to_numpy(source)))
 
 

@@ -1,4 +1,4 @@
-"""Skip-gram: a word's vector from the words around it, told from words drawn at random."""
+"""Skip-gram: word vectors learned by telling the words around a word from words drawn at random."""
 
 import keras
 import numpy as np
@@ -9,17 +9,18 @@ from .objective import Objective, WeightedMean
 
 @keras.saving.register_keras_serializable("kerasbert")
 class SkipGram(Objective):
-    """Negative sampling: -log s(u v) for a word v and one that stands near it, -log s(-u v) for ones that do not.
+    """Negative sampling: the loss is -log s(u v) for a nearby word, and -log s(-u v) for each random word.
 
-    Mikolov et al. 2013, arXiv 1310.4546, section 2.2. The loss is the mean over pairs of the sum of their terms.
-    Batches are those of `SkipGramBatches`. The vectors u of words as contexts are the head's, v the backbone's.
+    Mikolov et al. 2013, arXiv 1310.4546, section 2.2. s is the sigmoid. The loss is the mean, over pairs, of the
+    sum of their terms. Batches are those of `SkipGramBatches`. The context vectors u are weights of the head, the word
+    vectors v those of the backbone.
 
     Args:
         backbone: `WordVectors`.
         tokenizer: for text.
 
     Call:
-        inputs: `token_ids` (b, 1), words; `context_ids` (b, 1 + n), the word near each and n others.
+        inputs: `token_ids` (b, 1), words; `context_ids` (b, 1 + n), a nearby word and n random words for each.
 
     Returns: logits, float (b, 1 + n). Targets are 1 for the first and 0 for the others.
     """
@@ -54,7 +55,7 @@ class SkipGram(Objective):
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
         if x.get("context_ids") is None:
-            raise ValueError(f"Skip-gram needs `context_ids`, as SkipGramBatches has them. Received: {sorted(x)}.")
+            raise ValueError(f"Skip-gram needs `context_ids`. Received: {sorted(x)}. Use `SkipGramBatches`.")
 
     def target_shapes(self, x):
         return {} if x.get("context_ids") is None else {"near": x["context_ids"].shape}

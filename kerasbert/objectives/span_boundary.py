@@ -1,6 +1,4 @@
-"""Span boundary objective: the tokens of a masked span from the two tokens around it."""
-
-import tempfile
+"""Span boundary objective: predicts the tokens of a masked span from the two tokens around it."""
 
 import keras
 from keras import ops
@@ -14,8 +12,8 @@ from .objective import (
     Perplexity,
     WeightedMean,
     check_labels,
-    correct,
     cross_entropy,
+    predicted_correctly,
     slot_shape,
     slot_weights,
 )
@@ -25,15 +23,15 @@ SPAN_KEYS = ("span_left", "span_right", "span_offset")
 
 @keras.saving.register_keras_serializable("kerasbert")
 class SpanBoundary(Objective):
-    """SpanBERT: masked language modelling, and every masked token once more from the boundary of its span.
+    """SpanBERT: masked language modelling, and a second prediction of every masked token from its span's boundary.
 
-    Joshi, Chen, Liu, Weld, Zettlemoyer, Levy 2019, arXiv 1907.10529, section 3.2. Both losses are means over their own
-    targets (the official code divides the second by one more than their number).
+    Joshi, Chen, Liu, Weld, Zettlemoyer, Levy 2019, arXiv 1907.10529, section 3.2. Each loss is the mean over its
+    targets (the official code divides the second by the number of targets plus one).
 
     Args:
         backbone: a backbone with the heads `masked_lm` and `span_boundary`.
-        max_targets: places of a span that the second head tells apart; spans may be longer.
-        boundary_weight: of the second loss.
+        max_targets: number of positions in a span for which the second head has embeddings; spans may be longer.
+        boundary_weight: weight of the second loss.
         tokenizer: for text.
 
     Call:
@@ -74,7 +72,7 @@ class SpanBoundary(Objective):
         bounded = (x["span_left"] >= 0) & (x["span_right"] >= 0) & (x["span_offset"] >= 0)
         weights["boundary"] = weights["boundary"] * ops.cast(bounded, "float32")
         losses = {name: cross_entropy(y_pred[name], y[name]) for name in y}
-        right = {name: correct(y_pred[name], y[name]) for name in y}
+        right = {name: predicted_correctly(y_pred[name], y[name]) for name in y}
         self.perplexity.update_state(losses["tokens"], weights["tokens"])
         self.accuracy.update_state(right["tokens"], weights["tokens"])
         self.boundary_loss.update_state(losses["boundary"], weights["boundary"])
@@ -85,21 +83,16 @@ class SpanBoundary(Objective):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches of masked spans over texts, one document each; see `SpanMaskBatches` for more control."""
+        """Batches of masked spans from texts, each text one document; see `SpanMaskBatches` for more control."""
         if y is not None:
             raise ValueError("The targets of the span boundary objective are in the text. Received: y. Drop it.")
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus.write(folder, x, self.require_tokenizer())
-            length = min(self.backbone.config.max_length, 128)
-            options = dict(seed=seed, max_targets=self.max_targets, whole_sentences=False)
-            once = SpanMaskBatches(corpus, batch_size, length, **options)
-            return (
-                once
-                if epochs == 1
-                else SpanMaskBatches(corpus, batch_size, length, steps=len(once) * epochs, **options)
-            )
+        corpus = Corpus.in_memory(x, self.require_tokenizer())
+        length = min(self.backbone.config.max_length, 128)
+        options = dict(seed=seed, max_targets=self.max_targets, whole_sentences=False)
+        once = SpanMaskBatches(corpus, batch_size, length, **options)
+        return once if epochs == 1 else SpanMaskBatches(corpus, batch_size, length, steps=len(once) * epochs, **options)
 
-    # === What this objective says of itself ===
+    # === Checks and configuration ===
 
     def target_shapes(self, x):
         return dict.fromkeys(("tokens", "boundary"), slot_shape(x))
@@ -118,7 +111,7 @@ class SpanBoundary(Objective):
                 wrong = int(array.max() if array.max() >= limit else array.min())
                 raise ValueError(
                     f"`{key}` must be below {limit}, and -1 where there is no boundary term. Received: {wrong}."
-                    + (" Give batches and objective one `max_targets`." if key == "span_offset" else "")
+                    + (" Use the same `max_targets` for batches and objective." if key == "span_offset" else "")
                 )
         for labels in y.values() if isinstance(y, dict) else [y]:
             check_labels(labels, self.backbone.config.vocabulary_size)

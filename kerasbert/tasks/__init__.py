@@ -1,4 +1,4 @@
-"""Fine-tuning tasks: a backbone, a head, a loss, text in and answers out."""
+"""Fine-tuning tasks: a backbone, a head and a loss, with text as input and predictions as output."""
 
 from .. import models  # noqa: F401  registers the families for `from_preset`
 from .few_shot import FewShot

@@ -1,4 +1,4 @@
-"""The stochastic answer network: a pair of texts compared in several steps (Liu et al. 2018, arXiv 1804.07888)."""
+"""The stochastic answer network: compares a pair of texts in several steps (Liu et al. 2018, arXiv 1804.07888)."""
 
 import keras
 from keras import ops
@@ -7,48 +7,48 @@ from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
-KEPT = 0.9  # the share of the steps whose predictions count while training; one of them always does
+KEPT = 0.9  # probability of keeping each step's prediction in training; at least one is always kept
 
 
 class AnswerNetwork(Composite):
-    """Reads the second text of a pair again and again, and averages what it thinks at each step (MT-DNN, section 3).
+    """Attends to the second text of a pair repeatedly, and averages the predictions of all steps (MT-DNN, section 3).
 
-    As in the official code of Liu et al. 2019 (arXiv 1901.11504) the first text, with the special tokens of its
-    segment, is the hypothesis and the second one the premise. A state begins as a weighted sum of the hypothesis; every
-    step attends from it to the premise, predicts, and goes on by a GRU.
+    As in the official code of Liu et al. 2019 (arXiv 1901.11504), the first text, with the special tokens of its
+    segment, is the hypothesis and the second one is the premise. The initial state is a weighted sum of the hypothesis;
+    every step attends from the state to the premise, predicts, and updates the state by a GRU.
 
     Args:
         num_labels: width of the output.
         hidden_dim: width m of the hidden states.
-        steps: 5 in the paper.
-        dropout: rate at the input of every part, one mask for all tokens of a text.
-        kernel_initializer: of the dense layers.
+        steps: number of steps; 5 in the paper.
+        dropout: rate at the input of every layer; all tokens of a text share one dropout mask.
+        kernel_initializer: initializer of the dense layers.
 
     Call:
         x: float (b, s, m), hidden states.
-        inputs: the batch they come from; `segment_ids` tell the two texts.
+        inputs: the batch that `x` was computed from; its `segment_ids` distinguish the two texts.
 
-    Returns: float32 (b, num_labels), the logarithm of the mean probabilities. In training some steps are left out of
-        the mean at random, and probabilities do not add up to 1: a softmax, as losses on logits have it, mends that.
+    Returns: float32 (b, num_labels), the logarithm of the mean probabilities. In training, steps are randomly left out
+        of the mean, and the probabilities do not sum to 1; the softmax in losses on logits normalises them.
     """
 
     def __init__(self, num_labels, hidden_dim, steps=5, dropout=0.1, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        dense = dict(kernel_initializer=kernel_initializer, **own)
+        arguments = dict(dtype=self.dtype_policy)
+        dense = dict(kernel_initializer=kernel_initializer, **arguments)
         self.steps = steps
-        self.text_dropout = Dropout(dropout, noise_shape=(None, 1, hidden_dim), name="text_dropout", **own)
-        self.dropout = Dropout(dropout, name="dropout", **own)
+        self.text_dropout = Dropout(dropout, noise_shape=(None, 1, hidden_dim), name="text_dropout", **arguments)
+        self.dropout = Dropout(dropout, name="dropout", **arguments)
         self.summary = keras.layers.Dense(1, name="summary", **dense)
         self.query = keras.layers.Dense(hidden_dim, name="query", **dense)
         self.predict = keras.layers.Dense(num_labels, name="predict", **dense)
-        self.memory = keras.layers.GRUCell(hidden_dim, name="memory", **own)
+        self.memory = keras.layers.GRUCell(hidden_dim, name="memory", **arguments)
         self.seed_generator = keras.random.SeedGenerator()
 
     def call(self, x, inputs, training=None):
         if inputs.get("segment_ids") is None:
             raise ValueError(
-                "The answer network tells the two texts of a pair by `segment_ids`. Received a batch without them. "
+                "The answer network needs `segment_ids` to distinguish the two texts. Received: a batch without them. "
                 "Use a family and a tokenizer with segments, such as BERT's, and pairs of texts."
             )
         second = ops.cast(inputs["segment_ids"], "bool")
@@ -73,16 +73,16 @@ class AnswerNetwork(Composite):
         return averaged(steps)
 
     def _kept(self, rows):
-        """bool (b, steps): the predictions that count."""
+        """bool (b, steps): the predictions that are kept."""
         draws = keras.random.uniform((rows, self.steps), seed=self.seed_generator)
         always = keras.random.randint((rows, 1), 0, self.steps, seed=self.seed_generator)
         return ops.logical_or(draws < KEPT, ops.arange(self.steps) == always)
 
 
 def averaged(steps, kept=None):
-    """log of the mean of probabilities over the steps; with `kept` bool (b, k), of those kept, divided by 0.9 k.
+    """Log of the mean probabilities over the steps; with `kept`, bool (b, k), log of the sum over kept steps / (0.9 k).
 
-    (.7 .2 .1), (.5 .3 .2), (.6 .3 .1) -> log (.6 .2667 .1333); without the second one log (.4815 .1852 .0741)
+    (.7 .2 .1), (.5 .3 .2), (.6 .3 .1) -> log (.6 .2667 .1333); without the second step, log (.4815 .1852 .0741)
 
     Call:
         steps: float32 (b, k, n), log probabilities.
@@ -97,7 +97,7 @@ def averaged(steps, kept=None):
 
 
 def _attended(scores, real, x):
-    """The real tokens of x (b, s, m), weighed by the softmax of their scores (b, s); zeros where there is none."""
+    """The sum of x (b, s, m) over real tokens, weighted by the softmax of scores (b, s); zeros for rows without any."""
     scores = ops.where(real, ops.cast(scores, "float32"), -1e30)
     shares = ops.where(real, ops.softmax(scores, axis=-1), 0.0)
     return ops.einsum("bs,bsm->bm", ops.cast(shares, x.dtype), x)

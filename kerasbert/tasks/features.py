@@ -1,4 +1,4 @@
-"""A frozen backbone as a source of features: its hidden layers, mixed or side by side, under a head of their own."""
+"""Feature-based use of a frozen backbone: a head on its hidden states, mixed or concatenated."""
 
 import contextlib
 import inspect
@@ -14,7 +14,7 @@ COMBINATIONS = ("mix", "concatenate")
 
 
 def feature_options(features):
-    """What a task's `features` says, complete: {"combine", "layers", "lstm_dim"}.
+    """A task's `features` as a dict with defaults filled in: {"combine", "layers", "lstm_dim"}.
 
     "concatenate" -> {"combine": "concatenate", "layers": 4, "lstm_dim": 0}
     """
@@ -31,17 +31,18 @@ def feature_options(features):
 
 
 class FeatureHead(keras.layers.Layer):
-    """Scores of labels from hidden states that are not trained (Devlin et al. 2018, section 5.3; Peters et al. 2018).
+    """Predicts labels from frozen hidden states (Devlin et al. 2018, section 5.3; Peters et al. 2018).
 
-    "mix" is a sum weighted by a softmax of learned numbers, times a learned scale, as ELMo's; "concatenate" puts the
-    states side by side. BERT's best result has the last four side by side under two layers of LSTM of 768 a direction.
+    "mix" is a sum weighted by a softmax of learned parameters, times a learned scale, as in ELMo; "concatenate"
+    concatenates the states. BERT's best result uses the last four, concatenated, with a two-layer bidirectional LSTM of
+    768 units per direction.
 
     Args:
         num_labels: width of the output.
         combine: "mix" or "concatenate".
-        layers: how many of the hidden states are read, counted from the last. Default: all.
+        layers: number of hidden states to use, counted from the last. Default: all.
         lstm_dim: width of each direction of two LSTM layers; 0 for none.
-        pool: whether the head reads the mean of the tokens, for labels of texts.
+        pool: whether to average over the tokens, for labels of whole texts.
         dropout: rate before the LSTM, and before the output layer.
 
     Call:
@@ -53,24 +54,28 @@ class FeatureHead(keras.layers.Layer):
 
     def __init__(self, num_labels, combine="mix", layers=None, lstm_dim=0, pool=False, dropout=0.1, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        arguments = dict(dtype=self.dtype_policy)
         self.combine = combine
         self.num_layers = layers
         self.pool = pool
-        self.input_dropout = Dropout(dropout, name="input_dropout", **own) if lstm_dim else None
+        self.input_dropout = Dropout(dropout, name="input_dropout", **arguments) if lstm_dim else None
         self.recurrences = [
             keras.layers.Bidirectional(
-                keras.layers.LSTM(lstm_dim, return_sequences=True, name="lstm", **own), name=f"lstm_{i}", **own
+                keras.layers.LSTM(lstm_dim, return_sequences=True, name="lstm", **arguments),
+                name=f"lstm_{i}",
+                **arguments,
             )
             for i in range(2 if lstm_dim else 0)
         ]
-        self.dropout = Dropout(dropout, name="dropout", **own)
-        self.dense = keras.layers.Dense(num_labels, name="dense", **own)
+        self.dropout = Dropout(dropout, name="dropout", **arguments)
+        self.dense = keras.layers.Dense(num_labels, name="dense", **arguments)
 
     def build(self, states_shape, real_shape=None):
         count = len(states_shape)
         if self.num_layers is not None and not 0 < self.num_layers <= count:
-            raise ValueError(f"`layers` must be at most the {count} hidden states. Received: {self.num_layers}.")
+            raise ValueError(
+                f"`layers` must be from 1 to {count}, the number of hidden states. Received: {self.num_layers}."
+            )
         if self.combine == "mix":
             self.mix = self.add_weight(name="mix", shape=(self.num_layers or count,), initializer="zeros")
             self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
@@ -94,7 +99,7 @@ class FeatureHead(keras.layers.Layer):
 
 
 def hidden_states(backbone, inputs, training=None, frozen=True):
-    """(hidden states of a backbone, bool (b, s) of the real tokens), without dropout and gradient of a frozen one."""
+    """(hidden states of a backbone, bool (b, s) of the real tokens); no dropout and no gradients if `frozen`."""
     frozen = frozen or not backbone.trainable
     options = {"hidden_states": True} if "hidden_states" in inspect.signature(backbone.call).parameters else {}
     with no_gradients() if frozen else contextlib.nullcontext():

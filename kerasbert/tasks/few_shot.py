@@ -1,4 +1,4 @@
-"""In-context learning: a task told to a language model by a few examples in its prompt."""
+"""In-context learning: a language model performs a task specified by a few examples in its prompt."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ..core.trainable import Trainable
 
 
 class FewShot:
-    """Answers by what a language model says behind a prompt of examples; nothing is trained (Brown et al. 2020).
+    """Answers by continuing a prompt of examples with a language model, without training (Brown et al. 2020).
 
     arXiv 2005.14165, section 2.4. `classify` compares the log probabilities of the labels, `answer` generates.
 
@@ -18,14 +18,14 @@ class FewShot:
 
     Args:
         model: a `CausalLM`, which continues the prompt, or a `Seq2SeqLM`, which answers it.
-        examples: pairs (input, answer) that are shown. An input is a str, or a tuple of them for a template that has
-            as many places.
-        template: of an example: {} stands for each text of the input, and {answer} at the end for the answer.
-        labels: the answers that `classify` chooses from. Default: those of the examples.
-        instruction: what a prompt begins with.
-        separator: between examples; where it comes again, a generated answer ends.
-        shots: how many of the examples are shown, drawn by `seed`. Default: all, in their order.
-        seed: of the draw.
+        examples: pairs (input, answer) for the prompt. An input is a str, or a tuple of str for a template with several
+            placeholders.
+        template: format of an example: {} is replaced by each text of the input, {answer} at the end by the answer.
+        labels: the answers that `classify` chooses from. Default: the answers of the examples.
+        instruction: text at the beginning of the prompt.
+        separator: text between examples; a generated answer ends before it.
+        shots: number of examples in the prompt, drawn at random. Default: all, in the given order.
+        seed: of the random draw.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FewShot:
             examples = [examples[i] for i in order[:shots]]
         self.model = model
         self.separator = separator
-        # A token may begin with the blank in front of a word: the blank belongs to the answer.
+        # A token may include the space before a word, so the space belongs to the answer.
         self._question = template.removesuffix("{answer}")
         self._blank = " " if self._question.endswith(" ") and self.model.continues else ""
         self._question = self._question.removesuffix(self._blank) if self._blank else self._question
@@ -70,16 +70,16 @@ class FewShot:
 
         Args:
             texts: an input, or a list of them.
-            normalize: compare log probabilities a token; False compares their sums, which favour short labels.
-            batch_size: prompts a batch.
+            normalize: compare mean log probabilities per token; False compares sums, which favour short labels.
+            batch_size: prompts per batch.
 
-        Returns: for each input {"label", "score", "scores"}: the best label and its share among the labels, and those
-            of all of them by name; for one input its dict alone.
+        Returns: for each input {"label", "score", "scores"}: the best label, its probability among the labels, and the
+            probabilities of all labels by name; for a single input, just its dict.
         """
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], normalize, batch_size)[0]
         if len(self.labels) < 2:
-            raise ValueError(f"Classes need two or more labels. Received: {self.labels}. Pass `labels`.")
+            raise ValueError(f"Classification needs two or more labels. Received: {self.labels}. Pass `labels`.")
         prompts = [self.prompt(text) for text in texts for _ in self.labels]
         wanted = [self._blank + label for _ in texts for label in self.labels]
         found = self.model.score(wanted, prompts, batch_size=batch_size)
@@ -93,13 +93,13 @@ class FewShot:
         return answers
 
     def answer(self, texts, **options):
-        """What the model writes behind each prompt, up to the separator.
+        """Generates the answer to each prompt, up to the separator.
 
         Args:
             texts: an input, or a list of them.
-            **options: of `generate`.
+            **options: options of `generate`.
 
-        Returns: a str for each input; for one input its str alone.
+        Returns: a str for each input; for a single input, just its str.
         """
         if isinstance(texts, (str, tuple)):
             return self.answer([texts], **options)[0]

@@ -1,4 +1,4 @@
-"""Several tasks over one encoder, trained together."""
+"""Multi-task training: several tasks that share one encoder."""
 
 import keras
 from keras import ops
@@ -18,13 +18,14 @@ CLASSES = {cls.__name__: cls for cls in (TextClassifier, TokenClassifier, Questi
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MultiTask(Trainable):
-    """MT-DNN: one encoder, a head for every task, batches of one task at a time (Liu et al. 2019, arXiv 1901.11504).
+    """MT-DNN: one encoder, a head per task, each batch from a single task (Liu et al. 2019, arXiv 1901.11504).
 
-    Every task is a model of its own that shares the backbone: `model.tasks["mnli"].classify(pairs)`, and
-    `model.tasks["mnli"].save_to_preset(path)` for its folder alone. Ranking, QNLI's candidates for a question, is a
-    `MultipleChoice`: a softmax over the scores of the candidates (see `data.choices.ranking_examples`).
+    Every task is a separate model that shares the backbone: `model.tasks["mnli"].classify(pairs)` predicts with one
+    task, `model.tasks["mnli"].save_to_preset(path)` saves it alone. Ranking, as of QNLI's candidates for a question, is
+    a `MultipleChoice`: a softmax over the scores of the candidates (see `data.tasks.choices.ranking_examples`).
 
-    All tasks weigh 1 unless told otherwise. Heads whose turn it is not get gradients of zero, as in the official code.
+    The default loss weight of every task is 1. Heads of tasks that are not in a batch get zero gradients, as in the
+    official code.
 
     Args:
         backbone: an encoder.
@@ -34,15 +35,17 @@ class MultiTask(Trainable):
     Call:
         inputs: {"tasks": {name: a batch of that task}}.
 
-    Returns: {name: what the model of that task returns}; batches without rows are left out.
+    Returns: {name: outputs of that task's model}; tasks whose batch has no rows are omitted.
     """
 
-    HEADS_UNDER = "tasks"  # where their weights are in a folder
+    HEADS_UNDER = "tasks"  # prefix of the heads' weights in a saved folder
 
     def __init__(self, backbone, tasks, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         if not tasks or any("/" in name or "." in name for name in tasks):
-            raise ValueError(f"`tasks` must be one or more, by names without / and dots. Received: {list(tasks)}.")
+            raise ValueError(
+                f"`tasks` must have one or more entries, with names without / and dots. Received: {list(tasks)}."
+            )
         self.specs = {name: _complete(name, spec) for name, spec in tasks.items()}
         self.tasks = {}
         for name, (cls, arguments) in self.specs.items():
@@ -61,18 +64,18 @@ class MultiTask(Trainable):
         return {"tasks": {name: task.example_inputs() for name, task in self.tasks.items()}}
 
     def call(self, inputs):
-        # On TensorFlow the number of rows is not known beforehand: there, batches without rows are gone through.
+        # On TensorFlow the number of rows is not static, so batches without rows are computed, too.
         batches = {name: x for name, x in inputs["tasks"].items() if x["token_ids"].shape[0] != 0}
         return {name: self.tasks[name](x) for name, x in batches.items()}
 
     # === Losses ===
 
     def compile(self, optimizer="adamw", loss=None, loss_weights=None, metrics=None, **kwargs):
-        """As Keras's `compile`; `loss_weights` by task, 1 by default. Losses and metrics are those of the tasks."""
+        """Like Keras's `compile`, with `loss_weights` by task (default: 1). The tasks define losses and metrics."""
         unknown = set(loss_weights or {}) - set(self.tasks)
         if unknown or loss is not None or metrics is not None:
             raise ValueError(
-                f"Losses and metrics are those of the tasks, and `loss_weights` are theirs, {list(self.tasks)}. "
+                f"The tasks define losses and metrics; `loss_weights` must be a dict by task, of {list(self.tasks)}. "
                 f"Received: loss={loss!r}, metrics={metrics!r}, loss_weights={loss_weights!r}."
             )
         self.loss_weights = {**dict.fromkeys(self.tasks, 1.0), **(loss_weights or {})}
@@ -100,7 +103,7 @@ class MultiTask(Trainable):
         return losses(y, y_pred, weights)
 
     def _idle(self, active):
-        """Trained variables that this step does not reach; Keras on torch complains of those without a gradient."""
+        """Trained variables that this step does not use; Keras on torch warns about variables without a gradient."""
         reached = {id(variable) for name in active for variable in self.tasks[name].trainable_variables}
         return [variable for variable in self.trainable_variables if id(variable) not in reached]
 
@@ -110,19 +113,19 @@ class MultiTask(Trainable):
         """Trains all tasks together.
 
         Args:
-            x: {name: (x, y) or (x, y, sample_weight)}, as each task takes them, texts or arrays; or `TaskBatches`.
-            batch_size: rows of a step.
-            epochs: passes of all tasks together: as many steps as they have batches.
-            exponent: the tasks' shares of the steps are in proportion to their number of batches ** exponent; with 1,
-                every batch comes once a pass, and below it small tasks come more often.
-            limit: on the number of batches, in this proportion.
-            validation_data: of the form of x.
+            x: {name: (x, y) or (x, y, sample_weight)}, texts or arrays as each task accepts them; or `TaskBatches`.
+            batch_size: rows per step.
+            epochs: passes over all tasks together; the steps of a pass are the sum of the batches of all tasks.
+            exponent: each task's share of the steps is proportional to its number of batches ** exponent; with 1,
+                every batch occurs once per pass; below 1, small tasks are drawn more often.
+            limit: upper bound on the number of batches in this formula.
+            validation_data: same format as x.
             **kwargs: as for any model: `shuffle`, `seed`, `callbacks`, `verbose`, ...
 
         Returns: the Keras History, with loss and metrics by task.
         """
         if y is not None:
-            raise ValueError("Targets of several tasks come with their texts, {name: (x, y)}. Received: y.")
+            raise ValueError("Targets must be passed with their texts, as {name: (x, y)}. Received: y.")
         if not isinstance(x, Batches):
             self._check_names(x)
             if set(x) != set(self.tasks):
@@ -135,7 +138,7 @@ class MultiTask(Trainable):
         return super().fit(x, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, batch_size=32, **kwargs):
-        """As Keras's `evaluate`; `x` as for `fit`."""
+        """Like Keras's `evaluate`; `x` as for `fit`."""
         return super().evaluate(self.task_batches(x, batch_size) if isinstance(x, dict) else x, **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
@@ -144,7 +147,7 @@ class MultiTask(Trainable):
         return {name: self.tasks[name].predict(part, batch_size=batch_size, **kwargs) for name, part in x.items()}
 
     def task_batches(self, data, batch_size=32, epochs=1, exponent=1.0, limit=None, seed=0, shuffle=False):
-        """The `TaskBatches` that `fit` makes of {name: (x, y)}."""
+        """The `TaskBatches` that `fit` creates from {name: (x, y)}."""
         self._check_names(data)
         parts = {}
         for name, (x, y, *weights) in data.items():
@@ -165,7 +168,7 @@ class MultiTask(Trainable):
             if rows["token_ids"].shape[0] != 0:
                 self.tasks[name].check_batch(rows, *parts)
 
-    # === What this model says of itself ===
+    # === Configuration ===
 
     def arguments(self):
         return {"tasks": {name: {"task": type(task).__name__, **task.arguments()} for name, task in self.tasks.items()}}
@@ -174,13 +177,13 @@ class MultiTask(Trainable):
         return "Backbone"
 
     @classmethod
-    def needs_pooler(cls, family, own):
-        specs = (_complete(name, spec) for name, spec in own.get("tasks", {}).items())
+    def needs_pooler(cls, family, settings):
+        specs = (_complete(name, spec) for name, spec in settings.get("tasks", {}).items())
         return any(CLASSES[name].needs_pooler(family, arguments) for name, arguments in specs)
 
 
 def _complete(name, spec):
-    """(name of the class, its arguments) of a task."""
+    """(class name, arguments) of a task."""
     arguments = dict(spec)
     cls = arguments.pop("task", "TextClassifier")
     cls = cls if isinstance(cls, str) else cls.__name__
@@ -190,10 +193,10 @@ def _complete(name, spec):
 
 
 def _renamed(name, metrics):
-    """[(key of the target or None, metric)], each metric with the task in its name."""
+    """[(key of the target or None, metric)], with the task name as a prefix of each metric name."""
     found = []
     for target, several in (metrics if isinstance(metrics, dict) else {None: metrics}).items():
         for metric in several:
-            own = "_".join(part for part in (name, target, metric.name) if part)
-            found.append((target, type(metric).from_config({**metric.get_config(), "name": own})))
+            new_name = "_".join(part for part in (name, target, metric.name) if part)
+            found.append((target, type(metric).from_config({**metric.get_config(), "name": new_name})))
     return found

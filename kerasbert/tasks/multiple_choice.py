@@ -1,4 +1,4 @@
-"""Choosing among several continuations of one context."""
+"""Multiple choice: selects one of several continuations of a context."""
 
 import keras
 import numpy as np
@@ -10,23 +10,23 @@ from ..data.tasks.choices import encode_choices
 from ..layers.masks import real_tokens
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
 
-NOT_THERE = -3e4  # the score of a choice that is padding; float16 can hold it
+NOT_THERE = -3e4  # the score of padding choices; representable in float16
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MultipleChoice(Task):
-    """A score for each choice, softmax over the choices (Devlin et al. 2018, arXiv 1810.04805, section 4.4).
+    """A score for each choice, with a softmax over the choices (Devlin et al. 2018, arXiv 1810.04805, section 4.4).
 
-    Each choice is encoded with its context as a row of its own.
+    Each choice is encoded, together with the context, as a separate row.
 
     Args:
         backbone: a backbone with a `choice` head.
-        max_length: tokens of a row. Default: what the backbone takes, up to 512.
+        max_length: maximum tokens per row. Default: the maximum length of the backbone, at most 512.
         tokenizer: for text.
 
     Call:
         inputs: a batch whose `token_ids`, `padding_mask` and `segment_ids` are (b, c, s), and `lengths` (b, c).
-            Targets are int32 (b,). A choice without a real token is none.
+            Targets are int32 (b,). A choice without real tokens is padding.
 
     Returns: logits, float (b, c).
     """
@@ -38,8 +38,8 @@ class MultipleChoice(Task):
         self.build_now()
 
     @classmethod
-    def head_to_renew(cls, stored, own):
-        """Several labels are no scores of choices; one, as of a ranking, may be."""
+    def head_to_renew(cls, stored, settings):
+        """A head with several labels cannot score choices, but a head with one, such as for ranking, can."""
         return "choice" if len(stored_labels(stored)) > 1 and not is_of_choices(stored) else None
 
     def example_inputs(self):
@@ -67,18 +67,18 @@ class MultipleChoice(Task):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: (context, choices) or (passage, question, choices); `y`: the number of the right choice of each."""
+        """`x`: (context, choices) or (passage, question, choices); `y`: the index of the correct choice of each."""
         encoded = encode_choices(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
         return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def encode_labels(self, labels):
-        """The numbers of the right choices, int32 (n,)."""
+        """The indices of the correct choices, int32 (n,)."""
         labels = np.asarray(labels)
         wrong = np.flatnonzero(~np.isfinite(labels) | (labels % 1 != 0)) if labels.dtype.kind in "iufb" else [0]
         if labels.ndim != 1 or len(wrong):
             received = f"{labels[wrong[0]]!r}, of example {wrong[0]}" if labels.ndim == 1 else f"shape {labels.shape}"
-            raise ValueError(f"The right choices must be whole numbers, one an example. Received: {received}.")
+            raise ValueError(f"The correct choices must be integers, one per example. Received: {received}.")
         return labels.astype("int32")
 
     def choose(self, examples, batch_size=32):
@@ -87,7 +87,7 @@ class MultipleChoice(Task):
         Args:
             examples: (context, choices) or (passage, question, choices), or a list of them; `choices` is a list.
 
-        Returns: for each example {"choice" (its number), "text", "score" (probability), "scores"}.
+        Returns: for each example {"choice" (its index), "text", "score" (probability), "scores"}.
         """
         check_texts(examples, "choose", "a tuple (context, choices)")
         if isinstance(examples, tuple):
@@ -103,26 +103,26 @@ class MultipleChoice(Task):
             answers.append({"choice": best, "text": text, "score": score, "scores": scores.tolist()})
         return answers
 
-    # === What this task says of itself ===
+    # === Checks and configuration ===
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
         if y is None:
             return
-        there = np.full(len(y), x["token_ids"].shape[1])
+        counts = np.full(len(y), x["token_ids"].shape[1])
         if x.get("lengths") is not None:
-            there = (np.asarray(x["lengths"]) > 0).sum(axis=1)
+            counts = (np.asarray(x["lengths"]) > 0).sum(axis=1)
         elif x.get("padding_mask") is not None:
-            there = np.asarray(x["padding_mask"]).any(axis=-1).sum(axis=1)
+            counts = np.asarray(x["padding_mask"]).any(axis=-1).sum(axis=1)
         counted = np.ones(len(y), bool) if sample_weight is None else np.asarray(sample_weight) > 0
-        wrong = counted & ((np.asarray(y) < 0) | (np.asarray(y) >= there))
+        wrong = counted & ((np.asarray(y) < 0) | (np.asarray(y) >= counts))
         if wrong.any():
             row = int(wrong.argmax())
-            raise ValueError(f"A target must be the number of a choice, 0 to {there[row] - 1}. Received: {y[row]}.")
+            raise ValueError(f"A target must be the index of a choice, 0 to {counts[row] - 1}. Received: {y[row]}.")
 
     def arguments(self):
         return {"max_length": self.max_length}
 
     @classmethod
-    def needs_pooler(cls, family, own):
+    def needs_pooler(cls, family, settings):
         return "choice" in family.pooled_heads

@@ -1,4 +1,4 @@
-"""Extractive question answering: where in a context the answer starts and ends."""
+"""Extractive question answering: predicts where in a context the answer starts and ends."""
 
 import dataclasses
 
@@ -12,16 +12,18 @@ from .task import Task
 
 @keras.saving.register_keras_serializable("kerasbert")
 class QuestionAnswerer(Task):
-    """Start and end of the answer's span (Devlin et al. 2018, arXiv 1810.04805, sections 4.2 and 4.3).
+    """Predicts start and end of the answer span (Devlin et al. 2018, arXiv 1810.04805, sections 4.2 and 4.3).
 
-    The loss is the mean of the two cross-entropies. A window without the answer has both at [CLS].
+    The loss is the mean of the two cross-entropies. In a window without the answer, both targets are at
+    [CLS].
 
     Args:
         backbone: a backbone with a `span` head.
-        max_length: tokens of a row; longer contexts are read in windows. Default: what the backbone takes, up to 384.
-        stride: tokens from one window to the next.
-        max_question_length: tokens to which questions are cut.
-        max_answer_length: tokens of the longest answer.
+        max_length: maximum tokens per row; longer contexts are split into windows. Default: the maximum length of the
+            backbone, at most 384.
+        stride: tokens between the starts of consecutive windows.
+        max_question_length: questions are truncated to this many tokens.
+        max_answer_length: maximum tokens in an answer.
         tokenizer: for text.
 
     Call:
@@ -73,25 +75,25 @@ class QuestionAnswerer(Task):
         return QuestionRows(self.require_tokenizer(), list(questions), *lengths)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: pairs (question, context); `y`: (text, first character) of each answer, or None where there is none."""
+        """`x`: pairs (question, context); `y`: (text, start character) of each answer, or None for no answer."""
         rows = self.question_rows(x)
         weights = None if sample_weight is None else [sample_weight[number] for number in rows.question]
         y = None if y is None else rows.targets(y)
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def answer(self, questions, n_best=1, null_threshold=None, batch_size=32):
-        """Answers out of the contexts.
+        """Extracts answers from the contexts.
 
         Args:
             questions: a pair (question, context), or a list of them.
-            n_best: answers a question.
-            null_threshold: odds of no answer above which there is none (SQuAD 2.0; the best value, often a little below
-                0, is that of `metrics.squad`). Default: there always is one.
-            batch_size: windows a batch.
+            n_best: answers per question.
+            null_threshold: `null_odds` above which the answer is empty (SQuAD 2.0; `metrics.squad` gives the best
+                value, often slightly below 0). Default: there is always an answer.
+            batch_size: windows per batch.
 
         Returns: for each question {"text", "start", "stop", "score", "logit", "null_odds"}, where `text` is
-            `context[start:stop]` and `score` its share of the probability among the 20 best spans; or a list of them,
-            best first, for `n_best` above 1. Without an answer the text is "" and start and stop are 0.
+            `context[start:stop]` and `score` its share of the probability among the 20 best spans; with `n_best` above
+            1, a list of these dicts, best first. Without an answer, the text is "" and start and stop are 0.
         """
         check_texts(questions, "answer", "a pair (question, context)")
         if isinstance(questions, tuple):
@@ -113,7 +115,7 @@ class QuestionAnswerer(Task):
             answers.append(best if n_best > 1 else best[0])
         return answers
 
-    # === What this task says of itself ===
+    # === Checks and configuration ===
 
     def arguments(self):
         names = ("max_length", "stride", "max_question_length", "max_answer_length")

@@ -1,4 +1,4 @@
-"""The json files of a sentence-transformers folder, read with their types checked."""
+"""Reading of the JSON files of a sentence-transformers folder, with type checks."""
 
 import dataclasses
 import typing
@@ -32,7 +32,7 @@ class Prompts:
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """`config.json` of a pooling, beside its switches."""
+    """`config.json` of a pooling module, without its switches."""
 
     pooling_mode: str | list[str] | None = None
     include_prompt: bool | None = None
@@ -44,13 +44,13 @@ def read_modules(folder):
     modules = read_json(path, list)
     for module in modules:
         if not isinstance(module, dict):
-            raise ValueError(f"{path} must list modules, each a json object. Received: {shortened(module)}.")
+            raise ValueError(f"{path} must be a list of modules, each a JSON object. Received: {shortened(module)}.")
         check_types({"type": None, "path": None, **module}, typing.get_type_hints(Module), path)
     return modules
 
 
 def read_settings(encoder, folder):
-    """(settings, prompts): two files that may be absent, those of the encoder and of the whole."""
+    """(settings, prompts), from two optional files, in the folder of the encoder and in the top folder."""
     settings = _read(encoder / "sentence_bert_config.json", Settings)
     longest = settings.get("max_seq_length")
     if longest is not None and longest < 1:
@@ -61,7 +61,7 @@ def read_settings(encoder, folder):
 
 
 def read_pooling(path, switches):
-    """The settings of a pooling, with its `switches`."""
+    """The settings of a pooling module, including its `switches`."""
     return _read(path, Pooling, dict.fromkeys(switches, bool | None))
 
 

@@ -1,4 +1,4 @@
-"""Standard Keras losses and metrics on the outputs of tasks, which are logits, and on labels as numbers or one-hot."""
+"""Adapts Keras losses and metrics to the logits that tasks return, and to labels that are numbers or one-hot."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ _SPARSE = (
     keras.metrics.SparseCategoricalAccuracy,
     keras.metrics.SparseTopKCategoricalAccuracy,
 )
-# What reads logits as well as probabilities: only their order counts.
+# Metrics that accept logits as well as probabilities, because only their order matters.
 _BY_ORDER = (
     keras.metrics.CategoricalAccuracy,
     keras.metrics.SparseCategoricalAccuracy,
@@ -24,11 +24,11 @@ _TABLES = (keras.metrics.FBetaScore, keras.metrics.AUC, keras.metrics.Precision,
 
 
 def loss_on_logits(loss, problem="classes"):
-    """A Keras loss, or the name of one, that reads the outputs of a task, as a mean over the sum of the weights.
+    """Adapts a Keras loss to the outputs of a task, and divides its weighted sum by the sum of the weights.
 
-    Losses that can read logits are told that the outputs are logits. Labels are converted from numbers to one-hot rows
-    and back, as a loss of Keras wants them; a loss of other classes, and a function, gets targets and outputs as they
-    are. The loss that was given is not changed.
+    Losses that support `from_logits` get `from_logits=True`. Labels are converted between numbers and one-hot rows as
+    the Keras loss requires; custom losses and functions receive targets and outputs unchanged. The given loss object is
+    not modified.
 
     Args:
         loss: a `keras.losses.Loss`, a name such as "categorical_crossentropy", a function, or None.
@@ -56,9 +56,9 @@ def loss_on_logits(loss, problem="classes"):
 
 
 def metric_on_logits(metric, problem="classes"):
-    """A Keras metric that is given probabilities and labels as it wants them; other metrics, and names, as they are.
+    """Adapts a Keras metric to logits and to the format of labels; custom metrics and names are returned unchanged.
 
-    Metrics with `from_logits=True`, and with a threshold of 0 or below, are given the logits.
+    The metric receives probabilities; with `from_logits=True` or a threshold of 0 or below, it receives logits.
     """
     if not isinstance(metric, keras.metrics.Metric) or not _is_of_keras(metric) or problem == "score":
         return metric
@@ -72,7 +72,7 @@ def metric_on_logits(metric, problem="classes"):
 
 
 def mapped(function, structure):
-    """`function` of every leaf of a dict, list or tuple, or of the one object that it is."""
+    """Applies `function` to every leaf of a dict, list or tuple, or to a single object."""
     if isinstance(structure, dict):
         return {name: mapped(function, part) for name, part in structure.items()}
     if isinstance(structure, (list, tuple)):
@@ -88,7 +88,7 @@ def _call_loss(loss, activation, y_true, y_pred):
 def _update_metric(metric, activation, y_true, y_pred, sample_weight=None):
     y_true = _targets(y_true, y_pred, isinstance(metric, _SPARSE))
     y_pred = _activated(y_pred, activation)
-    if isinstance(metric, _TABLES) and len(y_pred.shape) > 2:  # a row for every token
+    if isinstance(metric, _TABLES) and len(y_pred.shape) > 2:  # a row per token
         rows = (-1, y_pred.shape[-1])
         y_true, y_pred = ops.reshape(y_true, rows), ops.reshape(y_pred, rows)
         sample_weight = None if sample_weight is None else ops.reshape(sample_weight, (-1,))
@@ -96,7 +96,7 @@ def _update_metric(metric, activation, y_true, y_pred, sample_weight=None):
 
 
 def _targets(y_true, y_pred, sparse):
-    """Labels as numbers, or as rows of one value a label."""
+    """Converts labels to numbers, or to rows with one value per label."""
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     width, is_sparse = y_pred.shape[-1], len(y_true.shape) < len(y_pred.shape)
     if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == 1 and width != 1:

@@ -1,4 +1,4 @@
-"""What fine-tuning tasks have in common: Keras losses and metrics, weighted so that padding rows never count."""
+"""Base class of fine-tuning tasks: Keras losses and metrics, weighted so that padding rows never count."""
 
 import re
 
@@ -12,17 +12,18 @@ from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 
 class Task(Trainable):
-    """Base of tasks. `compile` may be left out: AdamW with 10% warm-up and linear decay, and the task's own loss.
+    """Base class of tasks. `compile` is optional: the default is AdamW with 10% warm-up and linear decay, and the loss
+    of the task.
 
-    A subclass gives `default_loss()` and `default_metrics()`.
+    A subclass implements `default_loss()` and `default_metrics()`.
     """
 
     def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
-        """As Keras's `compile`. Losses are means over the sum of the weights, and metrics count by weight, too: the
-        last batch of a pass is filled with rows of weight 0.
+        """Like Keras's `compile`. Losses are weighted sums divided by the sum of the weights, and metrics are weighted
+        as well, because the last batch of a pass is padded with rows of weight 0.
 
-        Losses and metrics of Keras need not be told that outputs are logits, and take labels as numbers, names or
-        one-hot rows; see `standard_losses`.
+        Keras losses and metrics do not need `from_logits=True`, and accept labels as numbers, names or one-hot rows;
+        see `standard_losses`.
         """
         problem = getattr(self, "problem", "classes")
         loss = mapped(lambda part: loss_on_logits(part, problem), self.default_loss() if loss is None else loss)
@@ -37,20 +38,20 @@ class Task(Trainable):
         super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
 
     def _named_metric(self, metric):
-        """ "accuracy" as the task measures it, where it has one accuracy; other metrics as they are."""
+        """ "accuracy" becomes the default accuracy metric of the task, if it has one; other metrics are unchanged."""
         defaults = self.default_metrics() if metric in ("accuracy", "acc") else None
-        found = [one for one in defaults or () if getattr(one, "name", None) == "accuracy"]
+        found = [default for default in defaults or () if getattr(default, "name", None) == "accuracy"]
         return found[0] if found else metric
 
     needs_targets = True
     label_head = None  # the kind of head whose outputs are labels
 
     @classmethod
-    def head_to_renew(cls, stored, own):
+    def head_to_renew(cls, stored, arguments):
         if is_of_choices(stored):
-            return None if own.get("problem") == "score" else cls.label_head
+            return None if arguments.get("problem") == "score" else cls.label_head
         theirs = stored_labels(stored)
-        ours = ["score"] if own.get("problem") == "score" else own.get("labels")
+        ours = ["score"] if arguments.get("problem") == "score" else arguments.get("labels")
         if cls.label_head is None or ours is None or not theirs:
             return None
         unnamed = isinstance(ours, int) or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
@@ -59,24 +60,24 @@ class Task(Trainable):
         return None if [str(name) for name in ours] == theirs else cls.label_head
 
     def longest_row(self):
-        """Tokens that the backbone takes, up to 512."""
+        """The maximum length of the backbone, at most 512 tokens."""
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
 
 
 def zipped_columns(x):
-    """(firsts, seconds), a tuple of lists of texts of one length -> a list of tuples; anything else as it is."""
+    """(firsts, seconds), a tuple of lists of texts of equal length -> a list of tuples; anything else is unchanged."""
     if not isinstance(x, tuple) or len(x) < 2 or any(isinstance(part, (str, tuple, dict)) for part in x):
         return x
     if not all(is_text(part) and len(part) and isinstance(list(part[:1])[0], str) for part in x):
         return x
     sizes = [len(part) for part in x]
     if len(set(sizes)) > 1:
-        raise ValueError(f"Columns of texts must have one length. Received: columns of {sizes} texts.")
+        raise ValueError(f"Columns of texts must have the same length. Received: columns of {sizes} texts.")
     return list(zip(*x, strict=True))
 
 
 def as_rows(inputs):
-    """A batch of examples of c texts each as one of their texts: (b, c, ...) -> (b * c, ...)."""
+    """Flattens a batch of examples of c texts each to a batch of texts: (b, c, ...) -> (b * c, ...)."""
 
     def flat(array):
         sizes = (-1, *keras.ops.shape(array)[2:])
@@ -86,7 +87,7 @@ def as_rows(inputs):
 
 
 def check_texts_together(x, wanted):
-    """Raises a ValueError unless every array of a batch has the (b, c) of its `token_ids`."""
+    """Raises a ValueError unless the first two dimensions (b, c) of every array are those of `token_ids`."""
     check_keys(x)
     first = tuple(getattr(x["token_ids"], "shape", ()))
     if len(first) != 3:
@@ -101,7 +102,7 @@ def check_texts_together(x, wanted):
 
 
 def label_ids(names, labels):
-    """Names or numbers of labels as int32 numbers."""
+    """Converts names or numbers of labels to int32 numbers."""
     ids = {name: i for i, name in enumerate(names)}
     found = np.zeros(len(labels), "int32")
     for number, label in enumerate(labels):
@@ -117,25 +118,25 @@ def label_ids(names, labels):
 
 
 def label_names(labels):
-    """The two entries of a Hugging Face config that name labels."""
+    """The two entries of a Hugging Face config that contain label names."""
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
     }
 
 
-def with_stored_labels(stored, own):
-    """Arguments with `labels` from a config.json that has them, unless they are given."""
+def with_stored_labels(stored, arguments):
+    """`arguments`, with `labels` from a config.json unless they are given or it has none."""
     names = stored_labels(stored)
-    return {**own, "labels": names} if "labels" not in own and names else own
+    return {**arguments, "labels": names} if "labels" not in arguments and names else arguments
 
 
 def is_of_choices(stored):
-    """Whether a config.json is that of a head with one output, for choices."""
+    """Whether a config.json belongs to a multiple-choice head, which has one output."""
     return any("MultipleChoice" in name for name in stored.get("architectures") or ())
 
 
 def stored_labels(stored):
-    """The names of labels in a config.json, in their order."""
+    """The label names in a config.json, in order."""
     names = stored.get("id2label") or {}
     return [names[key] for key in sorted(names, key=int)]

@@ -19,26 +19,26 @@ _PROBLEMS = {
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TextClassifier(Task):
-    """A label, several labels or a score for a text or a pair of texts (Devlin et al. 2018, section 4.1).
+    """Predicts a label, several labels or a score for a text or a pair of texts (Devlin et al. 2018, section 4.1).
 
     Args:
         backbone: a backbone with a `classifier` head.
-        labels: the names of the labels in the order of the outputs, or how many there are.
+        labels: the label names in the order of the outputs, or their number.
         problem: `"classes"` (one of the labels), `"labels"` (any of them) or `"score"` (a number; one output).
-        max_length: tokens to which text is cut; default: as many as the backbone takes, up to 512.
-        answer_steps: in place of the family's head, an answer network of so many steps for pairs (hypothesis, premise);
-            see `AnswerNetwork`. MT-DNN has 5.
-        classifier_dropout: rate in front of the output, which MT-DNN sets by task. Default: that of the backbone's
-            config.
-        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: reads the mean of the hidden
-            layers of the backbone, which this model does not train; see `FeatureHead`. `trains_backbone = True` on the
-            model, before `compile`, trains it after all.
+        max_length: maximum tokens, longer texts are truncated. Default: the backbone's maximum length, at most 512.
+        answer_steps: instead of the family's head, use an answer network with this many steps for pairs (hypothesis,
+            premise); see `AnswerNetwork`. 5 in MT-DNN.
+        classifier_dropout: dropout rate before the output layer, which MT-DNN sets by task. Default: that of the
+            backbone's config.
+        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: uses the hidden states of
+            the frozen backbone, averaged over the tokens, as features; see `FeatureHead`. To train the backbone as
+            well, set `trains_backbone = True` on the model before `compile`.
         tokenizer: for text.
 
     Call:
         inputs: a batch.
 
-    Returns: logits, float (b, number of labels); (b, 1) of the score.
+    Returns: logits, float (b, number of labels); (b, 1) for a score.
     """
 
     label_head = "classifier"
@@ -69,22 +69,24 @@ class TextClassifier(Task):
         self.max_length = max_length or self.longest_row()
         if answer_steps and (problem != "classes" or features):
             raise ValueError(
-                "An answer network gives probabilities of classes. Received: answer_steps with "
-                f"problem={problem!r}, features={features!r}. Leave out one of them."
+                "An answer network predicts probabilities of classes. Received: answer_steps with "
+                f"problem={problem!r}, features={features!r}. Remove one of them."
             )
         self.answer_steps = answer_steps
         self.classifier_dropout = classifier_dropout
         self.features = feature_options(features) if features else None
         self.trains_backbone = not features
-        own = dict(dtype=self.dtype_policy)
+        settings = dict(dtype=self.dtype_policy)
         if answer_steps:
             rate = getattr(backbone.config, "dropout", 0.1) if classifier_dropout is None else classifier_dropout
             sizes = (len(self.labels), backbone.config.hidden_dim, answer_steps, rate)
             initializer = backbone.config.kernel_initializer()
-            self.answer_network = AnswerNetwork(*sizes, initializer, name="answer_network", **own)
+            self.answer_network = AnswerNetwork(*sizes, initializer, name="answer_network", **settings)
         elif self.features:
-            own |= {} if classifier_dropout is None else dict(dropout=classifier_dropout)
-            self.feature_head = FeatureHead(len(self.labels), pool=True, name="feature_head", **self.features, **own)
+            settings |= {} if classifier_dropout is None else dict(dropout=classifier_dropout)
+            self.feature_head = FeatureHead(
+                len(self.labels), pool=True, name="feature_head", **self.features, **settings
+            )
         else:
             self.classifier = backbone.make_head("classifier", classifier_dropout, num_labels=len(self.labels))
         self.build_now()
@@ -127,16 +129,18 @@ class TextClassifier(Task):
         return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def encode_labels(self, labels):
-        """Names or numbers of labels as the array the loss takes: int32 (n,), float32 (n, labels) or float32 (n, 1).
+        """Converts label names or numbers to targets of the loss: int32 (n,), float32 (n, labels) or float32 (n, 1).
 
-        Rows of one value a label, one-hot or probabilities, stay what they are.
-        Several labels of a text are a list of them, or a row with 0 or 1 for each of the labels that there are.
+        Rows with one value per label, one-hot or probabilities, are unchanged. The labels of a text with several labels
+        are a list of them, or a row with 0 or 1 for every label.
         """
         if self.problem == "score":
             scores = np.asarray(labels, "float32").reshape(-1, 1)
             wrong = np.flatnonzero(~np.isfinite(scores))
             if len(wrong):
-                raise ValueError(f"Targets must be finite numbers. Received: {scores[wrong[0], 0]}, as {wrong[0]}.")
+                raise ValueError(
+                    f"Targets must be finite numbers. Received: {scores[wrong[0], 0]}, as target {wrong[0]}."
+                )
             return scores
         if self.problem == "classes":
             is_rows = getattr(labels, "ndim", 1) == 2 or (len(labels) and np.ndim(labels[0]) == 1)
@@ -155,7 +159,7 @@ class TextClassifier(Task):
         return rows
 
     def _are_rows(self, labels):
-        """Whether each target has 0 or 1 for all labels: as many entries, which can be no numbers of different ones."""
+        """Whether each target is a row of 0 or 1 for every label, rather than a list of labels."""
         if getattr(labels, "ndim", 1) == 2:
             return True
         return len(self.labels) > 1 and all(
@@ -188,13 +192,14 @@ class TextClassifier(Task):
             raise ValueError(f"Targets of several labels must be between 0 and 1. Received: {wrong}.")
 
     def classify(self, texts, batch_size=32):
-        """Labels with scores.
+        """Predicts labels with scores.
 
         Args:
             texts: a str, a pair (tuple of two str), or a list of them.
 
-        Returns: for each text {"label", "score", "scores"}: the best label and its probability, and all of them by
-            name; with problem="labels", {"labels", "scores"} of those above one half; with "score", {"score"}.
+        Returns: for each text {"label", "score", "scores"}: the best label, its probability, and the
+            probabilities of all labels by name; with problem="labels", {"labels", "scores"}, where "labels" are those
+            above one half; with problem="score", {"score"}.
         """
         check_texts(texts, "classify", "a text or a pair")
         texts = self.examples_of(texts)
@@ -219,7 +224,7 @@ class TextClassifier(Task):
                 answers.append({"label": best, "score": named[best], "scores": named})
         return answers
 
-    # === What this task says of itself ===
+    # === Checks and configuration ===
 
     def arguments(self):
         names = ("labels", "problem", "max_length", "answer_steps", "classifier_dropout", "features")
@@ -232,16 +237,18 @@ class TextClassifier(Task):
         return {**label_names(self.labels), "problem_type": _PROBLEMS[self.problem]}
 
     @classmethod
-    def arguments_from_config(cls, stored, own):
-        own = dict(with_stored_labels(stored, own))
+    def arguments_from_config(cls, stored, settings):
+        settings = dict(with_stored_labels(stored, settings))
         problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
-        if "problem" not in own and stored.get("problem_type") in problems:
-            own["problem"] = problems[stored["problem_type"]]
-        elif "problem" not in own and (own.get("labels") == 1 or np.shape(own.get("labels", "")) == (1,)):
-            own["problem"] = "score"
-        return own
+        if "problem" not in settings and stored.get("problem_type") in problems:
+            settings["problem"] = problems[stored["problem_type"]]
+        elif "problem" not in settings and (
+            settings.get("labels") == 1 or np.shape(settings.get("labels", "")) == (1,)
+        ):
+            settings["problem"] = "score"
+        return settings
 
     @classmethod
-    def needs_pooler(cls, family, own):
-        own_head = own.get("answer_steps") or own.get("features")
-        return not own_head and "classifier" in family.pooled_heads
+    def needs_pooler(cls, family, settings):
+        replaces_head = settings.get("answer_steps") or settings.get("features")
+        return not replaces_head and "classifier" in family.pooled_heads

@@ -1,4 +1,4 @@
-"""One vector for a text: the encoder's hidden states, pooled; folders are those of sentence-transformers."""
+"""Text embeddings: pooled hidden states of an encoder. Reads and writes sentence-transformers folders."""
 
 import json
 
@@ -40,7 +40,7 @@ def _max(x, real):
 
 
 # Name -> (pooling of (b, s, m) over the real tokens, its switch in sentence-transformers), in the order in which
-# several are put side by side.
+# several poolings are concatenated.
 POOLINGS = {
     "cls": (_first, "pooling_mode_cls_token"),
     "max": (_max, "pooling_mode_max_tokens"),
@@ -50,44 +50,45 @@ POOLINGS = {
     "lasttoken": (lambda x, real: last_tokens(x, {"padding_mask": real}), "pooling_mode_lasttoken"),
 }
 
-# Objective -> how many texts an example has, at least and at most.
+# Objective -> minimum and maximum number of texts per example.
 OBJECTIVES = {"cosine": (2, 2), "classes": (2, 2), "triplet": (3, 3), "ranking": (2, None)}
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TextEmbedder(Task):
-    """A vector for a text, to be compared by cosine (Reimers, Gurevych 2019, arXiv 1908.10084).
+    """Maps a text to a vector, to be compared by cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084).
 
-    The mean counts [CLS] and [SEP], but no padding. Reads and writes folders of sentence-transformers; any other
-    folder of an encoder gets mean pooling.
+    Mean pooling includes [CLS] and [SEP], but not padding. Reads and writes sentence-transformers folders; an encoder
+    from any other folder gets mean pooling.
 
     Args:
         backbone: an encoder.
-        pooling: one of `POOLINGS`, or several, whose vectors are put side by side in the order of that table.
-        normalize: whether to give vectors the length 1.
-        max_length: tokens to which text is cut; default: as many as backbone and tokenizer take, up to 512.
-        lowercase: lower-case text before it reaches the tokenizer.
-        prompts: {name: what is put in front of a text}, such as {"query": "query: "}.
-        default_prompt: the name of the prompt that `embed` uses unless told otherwise.
-        objective: what `fit` trains for, on tuples of texts:
-            "cosine": pairs, and scores from -1 to 1 (STS-B's divided by 5) for the cosine;
-            "classes": pairs, and their labels, by a layer on [u; v; |u - v|] that is dropped afterwards;
-            "triplet": (anchor, positive, negative), the negative further away by `margin`;
-            "ranking": (anchor, positive) or with negatives: the positive is to be found in the batch.
-            Default: none; `compile` then takes a loss on the vectors.
-        labels: for "classes", the names of the labels, or how many there are.
-        margin: of "triplet". The paper's.
-        scale: of the cosines in "ranking".
+        pooling: one of `POOLINGS`, or several, whose vectors are concatenated in the order of that table.
+        normalize: whether to normalise vectors to length 1.
+        max_length: maximum tokens per text, longer texts are truncated; default: the maximum length of backbone and
+            tokenizer, at most 512.
+        lowercase: whether to lower-case text before tokenization.
+        prompts: {name: prefix of the text}, such as {"query": "query: "}.
+        default_prompt: the name of the prompt that `embed` uses by default.
+        objective: the training objective of `fit`, on tuples of texts:
+            "cosine": pairs with a target from -1 to 1 (STS-B's score divided by 5) for their cosine similarity;
+            "classes": pairs with a label, predicted by a layer on [u; v; |u - v|] that is dropped after training;
+            "triplet": (anchor, positive, negative), where the negative shall be further away by `margin`;
+            "ranking": (anchor, positive), optionally with negatives: find the positive among the texts of the batch.
+            Default: none; `compile` then requires a loss on the vectors.
+        labels: for "classes", the label names, or their number.
+        margin: for "triplet"; the default is the paper's.
+        scale: for "ranking", the factor of the cosines.
         tokenizer: for text.
 
     Call:
         inputs: a batch; `token_ids` may be (b, c, s), the c texts of an example.
 
-    Returns: float32 (b, width of the states times the number of poolings), or (b, c, ...).
+    Returns: float32 (b, hidden size times the number of poolings), or (b, c, ...).
     """
 
     TRAINING_ONLY = ("pair_classifier",)
-    needs_targets = False  # some objectives have them in the texts
+    needs_targets = False  # some objectives derive them from the texts
 
     def __init__(
         self,
@@ -127,8 +128,8 @@ class TextEmbedder(Task):
         self._program = None
         self.pair_classifier = None
         if objective == "classes":
-            own = dict(kernel_initializer=backbone.config.kernel_initializer(), dtype="float32")
-            self.pair_classifier = keras.layers.Dense(len(self.labels), name="pair_classifier", **own)
+            options = dict(kernel_initializer=backbone.config.kernel_initializer(), dtype="float32")
+            self.pair_classifier = keras.layers.Dense(len(self.labels), name="pair_classifier", **options)
         self.build_now()
 
     @property
@@ -141,7 +142,9 @@ class TextEmbedder(Task):
 
     def call(self, inputs):
         if inputs.get("sequence_ids") is not None:
-            raise ValueError("An embedder pools whole rows. Received: packed rows (`sequence_ids`).")
+            raise ValueError(
+                "A TextEmbedder pools whole rows. Received: packed rows (`sequence_ids`). Use one text per row."
+            )
         if len(inputs["token_ids"].shape) == 3:
             vectors = self.call(as_rows(inputs))
             vectors = ops.reshape(vectors, (-1, ops.shape(inputs["token_ids"])[1], vectors.shape[-1]))
@@ -149,7 +152,7 @@ class TextEmbedder(Task):
                 self.pair_classifier(pair_features(vectors))
             return vectors
         x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
-        self._width = x.shape[-1]  # ELMo's states have two directions of hidden_dim
+        self._width = x.shape[-1]  # ELMo's states concatenate two directions of hidden_dim each
         real = real_tokens(inputs)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
@@ -168,7 +171,7 @@ class TextEmbedder(Task):
     def default_loss(self):
         if self.objective is None:
             raise ValueError(
-                f"A TextEmbedder is trained for an objective: {', '.join(OBJECTIVES)}. Received: none. Use "
+                f"Training a TextEmbedder needs an objective: {', '.join(OBJECTIVES)}. Received: none. Use "
                 'TextEmbedder.from_preset(path, objective="ranking"), or compile(optimizer, loss=...).'
             )
         return None
@@ -208,19 +211,20 @@ class TextEmbedder(Task):
         return zipped_columns(x)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: texts, or tuples of as many texts as the objective takes; `y` as the objective takes it."""
+        """`x`: texts, or tuples with the number of texts that the objective requires; `y`: its targets, if any."""
         texts = list(x)
         many = 1 if isinstance(texts[0], str) else len(texts[0])
         parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
         if len({len(part) for part in parts}) > 1:
             wrong = next(i for i, part in enumerate(parts) if len(part) != many)
             raise ValueError(
-                f"Every example must have as many texts. Received: {many}, but {len(parts[wrong])} in example {wrong}."
+                f"Every example must have the same number of texts. Received: {many} texts, "
+                f"but {len(parts[wrong])} in example {wrong}."
             )
         least, most = OBJECTIVES.get(self.objective, (1, None))
         if shuffle and not least <= many <= (most or many):
             wanted = str(least) if least == most else f"{least} or more"
-            raise ValueError(f"{self.objective!r} takes {wanted} texts an example. Received: {many}.")
+            raise ValueError(f"{self.objective!r} needs {wanted} texts per example. Received: {many}.")
         encoded = self.encode([text for part in parts for text in part])
         if many > 1:
             encoded = {key: array.reshape(len(texts), many, *array.shape[1:]) for key, array in encoded.items()}
@@ -242,15 +246,15 @@ class TextEmbedder(Task):
         scores = np.asarray(y, "float32").reshape(-1)
         wrong = scores[~(np.abs(scores) <= 1)]
         if len(wrong):
-            raise ValueError(f"Scores must be from -1 to 1. Received: {wrong[0]}. Divide by the best score.")
+            raise ValueError(f"Scores must be from -1 to 1. Received: {wrong[0]}. Divide them by the highest score.")
         return scores
 
     def embed(self, texts, batch_size=32, prompt=None):
-        """The vectors of texts, in their order. Computes long texts with long ones, in batches of a few fixed widths.
+        """The vectors of texts, in the given order. Texts of similar length share batches of a few fixed widths.
 
         Args:
             texts: a str, or a list of str.
-            batch_size: texts of 64 tokens a batch; of short ones there are more, of long ones fewer.
+            batch_size: texts per batch if they have 64 tokens; more for shorter texts, fewer for longer ones.
             prompt: the name of one of the prompts. Default: `default_prompt`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
@@ -263,7 +267,7 @@ class TextEmbedder(Task):
             raise ValueError(f"`prompt` must be one of {sorted(self.prompts)}. Received: {prompt!r}.")
         wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
         if wrong is not None:
-            raise ValueError(f"A vector is of one text, a str. Received as text {wrong}: {texts[wrong]!r:.60}.")
+            raise ValueError(f"Each text must be a str. Received, as text {wrong}: {texts[wrong]!r:.60}.")
         texts = [self.prompts.get(prompt, "") + text for text in texts]
         vectors = np.zeros((len(texts), self.embedding_dim), "float32")
         if not texts:
@@ -272,7 +276,7 @@ class TextEmbedder(Task):
         self.check_batch(encoded)
         left = "padding_mask" in encoded
         parts = batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=not compiles_shapes())
-        before = None  # its vectors are fetched once the next batch is on its way
+        before = None  # the previous batch, whose vectors are fetched after the next one is dispatched
         for examples, rows, width in parts:
             batch = {}
             for key, array in encoded.items():
@@ -286,7 +290,7 @@ class TextEmbedder(Task):
         return vectors
 
     def _vectors_of(self, batch):
-        """The vectors of a batch, by a compiled program a shape; they may still be computed."""
+        """The vectors of a batch, by one compiled program per shape; the computation may be asynchronous."""
         if self._program is None:
             self._program = compiled(lambda batch: self(batch, training=False), lambda: self.weights, waits=False)
         with checked_inputs():
@@ -304,15 +308,15 @@ class TextEmbedder(Task):
         return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}}
 
     @classmethod
-    def open_folder(cls, folder, own):
-        """Of a sentence-transformers folder: where the encoder lies, and what the other modules say."""
+    def open_folder(cls, folder, constructor_arguments):
+        """(folder of the encoder, arguments including the settings of the other modules), if it has modules."""
         if not (folder / "modules.json").exists():
-            return folder, own
+            return folder, constructor_arguments
         modules = read_modules(folder)
         kinds = [module["type"].rpartition(".")[2] for module in modules]
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
             raise ValueError(
-                "kerasbert has embedders of a Transformer, a Pooling and perhaps a Normalize. "
+                "kerasbert supports embedders of a Transformer, a Pooling and optionally a Normalize module. "
                 f"Received: {folder} with {shortened(kinds)}."
             )
         encoder, pooling = (inside(folder, module["path"], folder / "modules.json") for module in modules[:2])
@@ -325,10 +329,10 @@ class TextEmbedder(Task):
             "prompts": {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
             "default_prompt": prompts.get("default_prompt_name"),
         }
-        return encoder, {**stored, **own}
+        return encoder, {**stored, **constructor_arguments}
 
     def write_extras(self, folder):
-        """The files of sentence-transformers beside those of the encoder."""
+        """Writes the files that sentence-transformers needs besides those of the encoder."""
         kinds = ["Transformer", "Pooling", *(["Normalize"] if self.normalize else [])]
         paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
         modules = [
@@ -351,7 +355,9 @@ def _stored_pooling(path):
     switches = [switch for _, switch in POOLINGS.values()]
     config = read_pooling(path, switches)
     if config.get("include_prompt") is False:
-        raise ValueError(f"kerasbert pools prompts with their texts. Received: include_prompt=false in {path}.")
+        raise ValueError(
+            f"kerasbert always pools prompts together with their texts. Received: include_prompt=false in {path}."
+        )
     names = config.get("pooling_mode") or [name for name, (_, switch) in POOLINGS.items() if config.get(switch)]
     return names or "mean"
 

@@ -1,4 +1,4 @@
-"""A label for every word: named entities, parts of speech."""
+"""Token classification: a label for every word, such as named entities and parts of speech."""
 
 import keras
 import numpy as np
@@ -13,31 +13,32 @@ from .task import Task, label_ids, label_names, with_stored_labels
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
-    """The share of tokens whose label is right; Keras's own averages every row first, whatever its width."""
+    """The fraction of tokens with the correct label. Keras's metric averages each row first, whatever its width."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         if len(y_true.shape) == len(y_pred.shape):
-            y_true = ops.argmax(y_true, axis=-1)  # of one-hot rows
+            y_true = ops.argmax(y_true, axis=-1)  # from one-hot rows
         labels, scores = ops.reshape(y_true, (-1,)), ops.reshape(y_pred, (-1, y_pred.shape[-1]))
         super().update_state(labels, scores, None if sample_weight is None else ops.reshape(sample_weight, (-1,)))
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TokenClassifier(Task):
-    """Tags words by their first pieces (Devlin et al. 2018, arXiv 1810.04805, section 5.3): a dense layer on each.
+    """Tags words by a dense layer on their first pieces (Devlin et al. 2018, arXiv 1810.04805, section 5.3).
 
     Args:
         backbone: a backbone with a `tagger` head.
-        labels: the names of the labels in the order of the outputs, or how many there are. For entities in a scheme
-            such as BIO: O, B-PER, I-PER, ...
-        max_length: tokens of a row; longer sentences are read in windows. Default: what the backbone takes, up to 512.
-        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: reads the hidden layers of
-            the backbone, which this model does not train; see `FeatureHead`. `trains_backbone = True` on the model,
-            before `compile`, trains it after all.
+        labels: the label names in the order of the outputs, or their number. For entities, in a scheme such as BIO: O,
+            B-PER, I-PER, ...
+        max_length: maximum tokens per row; longer sentences are split into windows. Default: the maximum length of the
+            backbone, at most 512.
+        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: uses the hidden states of
+            the frozen backbone as features; see `FeatureHead`. To train the backbone as well, set `trains_backbone =
+            True` on the model before `compile`.
         tokenizer: for text.
 
     Call:
-        inputs: a batch. Targets are int32 (b, s); tokens that carry no label have sample_weight 0.
+        inputs: a batch. Targets are int32 (b, s); tokens without a label have sample_weight 0.
 
     Returns: logits, float (b, s, number of labels).
     """
@@ -71,9 +72,9 @@ class TokenClassifier(Task):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: lists of words, or texts (whose words are those of `data.tagging.words_of`); `y`: a label for each."""
+        """`x`: lists of words, or texts (split by `data.tasks.tagging.words_of`); `y`: a label for each word."""
         if sample_weight is not None:
-            raise ValueError("Words have no weights. Received: sample_weight. Leave out the sentences instead.")
+            raise ValueError("Words cannot be weighted. Received: sample_weight. Leave out sentences instead.")
         rows = TaggedRows(self.require_tokenizer(), list(x), self.max_length)
         weights = None
         if y is not None:
@@ -82,7 +83,7 @@ class TokenClassifier(Task):
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
 
     def _batches(self, x, y, sample_weight, *args, class_weight=None, **kwargs):
-        """As of every task; of arrays, tokens weigh 1 where they are real and have a label (-100 is none)."""
+        """Batches as for any task; for arrays, the weight is 1 for real tokens with a label (-100 means no label)."""
         if isinstance(x, dict) and y is not None:
             y = np.asarray(y)
             if np.ndim(sample_weight) < 2:
@@ -100,29 +101,29 @@ class TokenClassifier(Task):
         return batches
 
     def encode_labels(self, labels):
-        """Lists of names or numbers of labels as lists of int32 arrays; arrays as they are."""
+        """Converts lists of label names or numbers to lists of int32 arrays; arrays are returned unchanged."""
         if isinstance(labels, np.ndarray) and labels.dtype != object:
             return labels
         return [label_ids(self.labels, sentence) for sentence in labels]
 
     def predict_words(self, sentences, batch_size=32):
-        """The rows, and the logits of every word: a float64 array (words, labels) for each sentence; NaN for words
-        without pieces, and those of the host for words that are in its piece."""
+        """(rows, logits of every word): a float64 array (words, labels) per sentence. Words without pieces have NaN;
+        words within a piece of another word have the logits of that word."""
         rows = TaggedRows(self.require_tokenizer(), list(sentences), self.max_length)
         feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
         return rows, list(rows.read(self.predict(feed, verbose=0)))
 
     def tag(self, sentences, batch_size=32):
-        """A label for every word, and the entities that the labels make.
+        """Predicts a label for every word, and the entities that the labels form.
 
         Args:
             sentences: a text, or a list of sentences, each a text or a list of words. One sentence of words is
                 [["John", "Smith"]].
 
         Returns: for each sentence {"words", "labels", "scores" (probabilities), "entities": [{"type", "text", "start",
-            "stop", "score"}]}. Starts and stops are characters of a text, `text[start:stop]`, or numbers of words of a
-            list. A word without pieces, of control characters, has the label O (or the first one) and score 0; one
-            that is in the piece of another goes on with its label: two ideographs of one piece are B-LOC, I-LOC.
+            "stop", "score"}]}. Start and stop are character offsets of a text, `text[start:stop]`, or word indices of a
+            list. A word without pieces (only control characters) gets the label O, or else the first label, and score
+            0. A word within a piece of another word continues its label: two ideographs in one piece are B-LOC, I-LOC.
         """
         check_texts(sentences, "tag", "a sentence")
         if isinstance(sentences, str):
@@ -152,7 +153,7 @@ class TokenClassifier(Task):
         words = [text[start:stop] for start, stop in spans]
         return {"words": words, "labels": labels, "scores": scores.tolist(), "entities": answers}
 
-    # === What this task says of itself ===
+    # === Checks and configuration ===
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
@@ -177,5 +178,5 @@ class TokenClassifier(Task):
         return label_names(self.labels)
 
     @classmethod
-    def arguments_from_config(cls, stored, own):
-        return with_stored_labels(stored, own)
+    def arguments_from_config(cls, stored, settings):
+        return with_stored_labels(stored, settings)

@@ -1,4 +1,4 @@
-"""Training: optimizer, schedules, exact resume, and reports, all for `model.fit`."""
+"""Training with `model.fit`: optimizers, schedules, exact resuming and reports."""
 
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged

@@ -1,7 +1,7 @@
 """Checkpoints from which a run resumes exactly.
 
 A checkpoint is two files: `step_00001000.safetensors` with every variable, and `step_00001000.json`, which describes
-it (step, backend, versions, recipe, size, checksum) and is written last: without it, a checkpoint does not exist.
+it (step, backend, versions, recipe, size, checksum) and is written last: a checkpoint without it is ignored.
 """
 
 import errno
@@ -27,23 +27,23 @@ from .run_state import as_array, assign_all, is_finite, itemsize, metric_variabl
 
 
 class Checkpoints(RunCallback):
-    """Saves the whole state of a run at the end of every epoch, and restores it bit for bit.
+    """Saves the whole state of a run at the end of every epoch, and restores it bit-exactly.
 
     The state is every variable of the model (weights, memory, the seed generators of dropout) and of the optimizer in
-    their order, the step, torch's own generators, and the rows of the run's log. Metrics start anew every epoch: they
-    are part of a checkpoint only when `save_within_epoch` writes it, which the next one replaces.
+    creation order, the step, torch's random generators, and the rows of the run's log. Metrics are reset every epoch,
+    so only `save_within_epoch` saves them, in a checkpoint that the next one replaces.
 
-    Where several processes train one model together, each with all of its weights, the first one writes and all read.
+    If several processes train one model together, each with all of its weights, the first one writes and all read.
 
     Args:
-        folder: of the run, the same for all of its processes; created when missing.
+        folder: the folder of the run, the same for all of its processes; created if missing.
         keep: how many of the newest checkpoints to keep, None for all.
-        recipe: what identifies the run, as a dict that JSON can hold. A folder of another recipe is refused.
-        earlier: further recipes that the folder's checkpoints may have, of a run that was continued with another one.
+        recipe: a JSON-serialisable dict that identifies the run. A folder with another recipe raises an error.
+        earlier: other recipes that the folder's checkpoints may have, if the run was continued with another one.
 
     Attributes:
         log: the run's `RunLog`, whose rows are saved.
-        saved_log: what `log.state()` was in the checkpoint that was restored, or None.
+        saved_log: the `log.state()` of the restored checkpoint, or None.
     """
 
     def __init__(self, folder, keep=3, recipe=None, earlier=()):
@@ -55,7 +55,7 @@ class Checkpoints(RunCallback):
         self._damaged = set()
         self._resumable = not self._steps()
         self._random_state = None
-        self._metrics = {}  # of an epoch that was stopped, until it goes on
+        self._metrics = {}  # of an interrupted epoch, until it resumes
         self._within_epoch = None  # step of a checkpoint that the next one replaces
         self.log = self.saved_log = None
 
@@ -66,7 +66,7 @@ class Checkpoints(RunCallback):
         return self._path(good[-1]) if good else None
 
     def restore(self, model) -> int:
-        """Puts the newest intact checkpoint into `model` and its optimizer; returns its step, 0 without any."""
+        """Loads the newest intact checkpoint into `model` and its optimizer; returns its step, or 0 without any."""
         if getattr(model, "optimizer", None) is None or not model.built:
             raise ValueError(
                 "Only a built and compiled model can be restored: its variables must exist. "
@@ -94,16 +94,16 @@ class Checkpoints(RunCallback):
         values 1, 2 and 6 of a weight -> 3
 
         Args:
-            model: of the run, built; its optimizer stays as it is.
-            last: over how many checkpoints; `keep` must be at least that.
+            model: the built model of the run; its optimizer is not changed.
+            last: how many checkpoints to average; `keep` must be at least as large.
 
         Returns: the steps of these checkpoints.
         """
         steps = self._good_steps()[-last:]
         if last < 1 or len(steps) < last:
             raise ValueError(
-                f"The mean of checkpoints needs as many. Received: last={last}, but {self.folder} holds {len(steps)}. "
-                "Use a smaller `last`, or Checkpoints(folder, keep=...) with a larger `keep`."
+                f"`last` must be from 1 to the number of checkpoints. Received: last={last}, but {self.folder} holds "
+                f"{len(steps)}. Use a smaller `last`, or Checkpoints(folder, keep=...) with a larger `keep`."
             )
         variables = {
             stable_name(key): variable for key, variable in run_variables(model).items() if key.startswith("model/")
@@ -143,7 +143,7 @@ class Checkpoints(RunCallback):
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
-        # The first step of the epoch, though the training may begin within it.
+        # The first step of the epoch, even if training begins within it.
         self._interval_start = epoch * (self.step + (self.params.get("steps") or 0)) // (epoch + 1)
         saved, self._metrics = self._metrics, {}
         if not saved:
@@ -152,8 +152,8 @@ class Checkpoints(RunCallback):
         variables = {stable_name(key): variable for key, variable in metric_variables(self.model).items()}
         if self._saved_start != self._interval_start or found.keys() != variables.keys():
             warnings.warn(
-                f"The run was stopped within an epoch, at step {self.step}, and goes on with another interval or other "
-                "metrics: what this epoch reports is of the rest of it alone.",
+                f"The run was stopped within an epoch, at step {self.step}, and resumes with another interval or other "
+                "metrics: the metrics of this epoch cover only its remaining steps.",
                 stacklevel=2,
             )
             return
@@ -161,20 +161,20 @@ class Checkpoints(RunCallback):
             variable.assign(found[key])
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Data loaders and validation draw from torch's generators, too, and not as often in a resumed run: every epoch
-        # goes on where the steps of the one before it left them.
+        # Data loaders and validation draw from torch's generators, too, and less often in a resumed run, so every epoch
+        # starts from the state in which the steps of the previous one left them.
         if batch == 0:
             set_random_state(self._random_state)
 
     def on_epoch_end(self, epoch, logs=None):
         if self.log is not None:
-            self.log.on_epoch_end(epoch, logs)  # its row is part of the checkpoint, whichever of the two comes first
+            self.log.on_epoch_end(epoch, logs)  # its row is part of the checkpoint, whichever callback runs first
         self.save(self.model)
 
     def save_within_epoch(self, batch):
-        """Writes a checkpoint before batch `batch` of the epoch, so that the epoch goes on there.
+        """Writes a checkpoint before batch `batch` of the epoch, so that the epoch resumes there.
 
-        To be called in `on_train_batch_begin`, of which Keras knows the batch exactly.
+        Call it in `on_train_batch_begin`, where Keras passes the exact batch.
         """
         with self._lock:
             self.step = max(self.step, self._epoch_start + batch)
@@ -183,15 +183,15 @@ class Checkpoints(RunCallback):
     def save(self, model, within_epoch=False):
         """Writes the checkpoint of `self.step`, then removes those that `keep` does not cover.
 
-        Of several processes, all but the first write nothing.
+        If there are several processes, only the first one writes.
         """
         variables = run_variables(model) | (metric_variables(model) if within_epoch else {})
         state = {key: as_array(variable) for key, variable in variables.items()}
         broken = [key for key, x in state.items() if not is_finite(x)]
         if broken:
             raise TrainingDiverged(
-                f"After step {self.step}, {len(broken)} variables are not finite, {broken[0].split('/', 2)[2]} among "
-                f"them; this state is not saved. {self.describe_newest()}",
+                f"After step {self.step}, {len(broken)} variables are not finite, such as "
+                f"{broken[0].split('/', 2)[2]}; this state was not saved. {self.describe_newest()}",
                 checkpoint=self.newest,
             )
         self._random_state = get_random_state()
@@ -258,7 +258,7 @@ class Checkpoints(RunCallback):
             try:
                 record, state = self._read(step)
             except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
-                warnings.warn(f"The checkpoint {self._path(step)} is damaged and passed over: {error}", stacklevel=3)
+                warnings.warn(f"The checkpoint {self._path(step)} is damaged and was skipped: {error}", stacklevel=3)
                 self._damaged.add(step)
                 continue
             self._compare(record)
@@ -281,8 +281,8 @@ class Checkpoints(RunCallback):
     def _compare(self, record):
         if record["backend"] != keras.backend.backend():
             raise ValueError(
-                f"The run in {self.folder} was made on the backend {record['backend']}, and its random state is of no "
-                f"use on {keras.backend.backend()}. Set KERAS_BACKEND={record['backend']} or use another folder."
+                f"The run in {self.folder} used the backend {record['backend']}, whose random state cannot be restored "
+                f"on {keras.backend.backend()}. Set KERAS_BACKEND={record['backend']} or use another folder."
             )
         if self.recipe is None or record["recipe"] is None:
             return
@@ -302,7 +302,7 @@ class Checkpoints(RunCallback):
 
 
 def _fingerprint(path):
-    """Length and checksum of a file, read in pieces of 16 MB."""
+    """Length and checksum of a file, read in chunks of 16 MB."""
     checksum = 0
     with open(path, "rb") as file:
         while piece := file.read(1 << 24):
@@ -311,7 +311,7 @@ def _fingerprint(path):
 
 
 def _publish(temporary, path):
-    """Gives a finished file its name, once its bytes have reached the disk."""
+    """Renames a finished file to `path` once its bytes have reached the disk."""
     _flush(temporary)
     os.replace(temporary, path)
     if os.name == "posix":
@@ -331,11 +331,11 @@ def _versions():
 
 
 def _plain(recipe):
-    """`recipe` as it reads after a trip through JSON."""
+    """`recipe` after a round trip through JSON."""
     try:
         return json.loads(json.dumps(recipe))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`recipe` must be a dict that JSON can hold ({error}). Received: {recipe!r}.") from None
+        raise ValueError(f"`recipe` must be a JSON-serialisable dict ({error}). Received: {recipe!r}.") from None
 
 
 def _fields(recipe, prefix=""):

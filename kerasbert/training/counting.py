@@ -1,4 +1,4 @@
-"""The base of our callbacks: which step of the run it is, and how fast, without a wait for the device."""
+"""Base class of the callbacks: counts steps and measures speed without waiting for the device."""
 
 import threading
 import time
@@ -11,15 +11,15 @@ class RunCallback(keras.callbacks.Callback):
     """Counts the steps of the run, across resumes.
 
     A step is one batch handed to the model (with gradient accumulation, one micro-batch): step n of a run is done when
-    `batches[n - 1]` is. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit` set.
+    `batches[n - 1]` is processed. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit` set.
 
     On JAX and torch, Keras calls the batch hooks of callbacks that declare `async_safe` from threads, in any order and
-    after the fact, so that the training loop never waits for them: `on_report` and `on_steps` are called under a lock,
-    and `on_steps` only ever with a higher step than before. Everything else runs between epochs.
+    with a delay, so that the training loop never waits for them. `on_report` and `on_steps` are called under a lock,
+    and `on_steps` only with increasing steps. Everything else runs between epochs.
     """
 
     async_safe = True
-    count_tokens = None  # real tokens of steps [first, last) of the run; `fit` of our models sets it
+    count_tokens = None  # (first, last) -> real tokens of steps [first, last) of the run; set by `fit`
 
     def __init__(self, tokens_per_step=None):
         super().__init__()
@@ -32,14 +32,14 @@ class RunCallback(keras.callbacks.Callback):
         self.step = self._epoch_start = self.initial_step
         self.tokens_per_step = self._given_tokens_per_step or getattr(self.model, "tokens_per_step", None)
         self._warm = False
-        # A `fit` that failed leaves threads behind, which may still report its batches. Those of this one start later.
+        # Threads of an earlier `fit` that failed may still report its batches. The threads of this one start later.
         self._earlier_threads = weakref.WeakSet(threading.enumerate()) - {threading.current_thread()}
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch_start = self.step
         self._clock_now = time.perf_counter()
         self._timed = [0, 0.0]  # steps, seconds
-        self._slow = []  # those that may have been compiled: (seconds a step, steps, seconds)
+        self._slow = []  # steps that may have been compiled: (seconds per step, steps, seconds)
 
     def on_train_batch_end(self, batch, logs=None):
         if threading.current_thread() in self._earlier_threads:
@@ -61,14 +61,14 @@ class RunCallback(keras.callbacks.Callback):
             self.on_steps(logs or {})
 
     def on_report(self, batch, logs):
-        """Called for every batch of the epoch that is done, in any order."""
+        """Called for every finished batch of the epoch, in any order."""
 
     def on_steps(self, logs):
-        """Called after `self.step` rose."""
+        """Called after `self.step` has increased."""
 
     @property
     def steps_per_second(self):
-        """Of this epoch, without validation and without the steps that compiled; None until it is known."""
+        """The speed in this epoch, without validation and steps that compiled; None until it is known."""
         steps, seconds = self._timed
         for each, slow_steps, slow_seconds in sorted(self._slow):
             if steps and each > COMPILATION_FACTOR * seconds / steps:
@@ -78,19 +78,19 @@ class RunCallback(keras.callbacks.Callback):
 
     @property
     def tokens_per_second(self):
-        """Real tokens, without padding; None where the tokens of a step are not known."""
+        """The speed in real tokens, without padding; None if the tokens per step are unknown."""
         steps, speed = self.step - self._epoch_start, self.steps_per_second
         tokens = self.tokens_between(self._epoch_start, self.step)
         return tokens / steps * speed if tokens and speed else None
 
     def tokens_between(self, first, last):
-        """Tokens of steps [first, last) of the run: as many as were said, or the real ones; None if not known."""
+        """Tokens of steps [first, last) of the run: by a given `tokens_per_step`, or counted; None if unknown."""
         if self._given_tokens_per_step is None and self.count_tokens is not None:
             return self.count_tokens(first, last)
         return self.tokens_per_step and self.tokens_per_step * (last - first)
 
 
-# A step that takes so long, and so many times as long as the others, has been compiled.
+# A step that takes longer than this, and this many times as long as the others, has been compiled.
 COMPILATION_SECONDS = 1.0
 COMPILATION_FACTOR = 10
 

@@ -1,15 +1,17 @@
-"""Low-rank adaptation: few trainable parameters beside frozen ones (Hu et al. 2021, arXiv 2106.09685)."""
+"""Low-rank adaptation: few trainable parameters added to frozen ones (Hu et al. 2021, arXiv 2106.09685)."""
 
 import math
 
 import keras
 
+from ..core.keras_adapter import all_layers, base_kernel
+
 
 def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
-    """Freezes the backbone and gives its dense layers of these names a trainable product of two thin matrices.
+    """Freezes the backbone and adds a trainable product of two low-rank matrices to the dense layers in `targets`.
 
-    Keras does the work (`Dense.enable_lora`); heads stay trainable. Call it before `compile`. `save_to_preset` writes
-    the products added to the kernels, so that the folder is one of an ordinary model.
+    It uses `Dense.enable_lora` of Keras; heads stay trainable. Call it before `compile`. `save_to_preset` merges the
+    products into the kernels, so that the folder holds an ordinary model.
 
     Args:
         model: an objective, a task or a backbone.
@@ -17,12 +19,12 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
         targets: names of dense layers, such as query, key, value, project, inner, outer.
         alpha: the products are multiplied by alpha / rank. Default: `rank`.
 
-    Returns: how many parameters are trainable now.
+    Returns: the number of parameters that are now trainable.
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1. Received: {rank}.")
     backbone = getattr(model, "backbone", model)
-    dense = [layer for layer in backbone._flatten_layers() if isinstance(layer, keras.layers.Dense)]
+    dense = [layer for layer in all_layers(backbone) if isinstance(layer, keras.layers.Dense)]
     chosen = [layer for layer in dense if layer.name in targets]
     if not chosen:
         raise ValueError(
@@ -39,6 +41,6 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
 
 
 def merged_kernels(model):
-    """{id of a kernel: the kernel with its product added} of the layers that have one."""
-    layers = [layer for layer in model._flatten_layers() if getattr(layer, "lora_enabled", False)]
-    return {id(layer._kernel): layer.kernel for layer in layers}
+    """{id of a kernel: the kernel with its product added}, for the layers with LoRA."""
+    layers = [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
+    return {id(base_kernel(layer)): layer.kernel for layer in layers}

@@ -1,4 +1,4 @@
-"""AdamW as the BERT family trains with it."""
+"""AdamW for training the BERT family."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from ..backend import updates
 from .schedules import WarmupDecay
 
 NO_DECAY = (r"bias$", r"(^|/)(gamma|beta|scale)$")
-"""Variables that weight decay leaves alone: every bias, and the gains and offsets of every normalization."""
+"""Variables without weight decay: every bias, and the gains and offsets of every normalization."""
 
 
 def adamw(
@@ -30,18 +30,18 @@ def adamw(
     rate_factors=None,
     **options,
 ):
-    """AdamW with linear warm-up and decay, clipping by the global norm, and no decay of norms and biases.
+    """AdamW with linear warm-up and decay, clipping by the global norm, and no weight decay of norms and biases.
 
     Args:
-        learning_rate: the peak rate, or a Keras schedule, which then is all there is to say about the rate.
-        warmup: updates from rate 0 to the peak.
-        steps: updates of the run; the rate reaches 0 there. None keeps the rate constant.
+        learning_rate: the peak rate, or a Keras schedule, which then determines the rate alone.
+        warmup: number of updates from rate 0 to the peak.
+        steps: number of updates of the run, after which the rate is 0. None keeps the rate constant.
         weight_decay: decoupled from the gradient and multiplied by the rate, as in torch and in BERT.
-        clip_norm: largest norm of all gradients together; None for no clipping.
-        accumulation: micro-batches an update. `warmup`, `steps` and schedules keep counting updates.
-        bias_correction: False is the Adam of BERT's official code.
+        clip_norm: maximum global norm of the gradients; None for no clipping.
+        accumulation: micro-batches per update. `warmup`, `steps` and schedules still count updates.
+        bias_correction: False gives the Adam of BERT's official code.
         beta_1, beta_2, epsilon: as in `torch.optim.AdamW`; BERT's values.
-        no_decay: regular expressions; a variable whose path or name one of them finds is not decayed.
+        no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
         layer_decay, unfreeze_every, rate_factors: rates that differ from layer to layer; see `LayerRates`.
         **options: of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
@@ -51,8 +51,8 @@ def adamw(
     scheduled = _is_schedule(learning_rate)
     if scheduled and (warmup or steps is not None):
         raise ValueError(
-            "`warmup` and `steps` belong to a peak rate, a schedule has its own. "
-            f"Received: learning_rate={learning_rate!r}, warmup={warmup}, steps={steps}. Give one or the other."
+            "`warmup` and `steps` cannot be combined with a schedule. "
+            f"Received: learning_rate={learning_rate!r}, warmup={warmup}, steps={steps}. Use one or the other."
         )
     if warmup and steps is None:
         raise ValueError(
@@ -60,7 +60,7 @@ def adamw(
             "stays constant after the warm-up use learning_rate=WarmupDecay(peak, warmup, steps, final=peak)."
         )
     if accumulation < 1:
-        raise ValueError(f"`accumulation` must be at least 1 micro-batch an update. Received: {accumulation}.")
+        raise ValueError(f"`accumulation` must be at least 1 micro-batch per update. Received: {accumulation}.")
     if steps is not None:
         learning_rate = WarmupDecay(learning_rate, warmup, steps)
     return TransformerAdamW(
@@ -82,10 +82,10 @@ def adamw(
 
 @keras.saving.register_keras_serializable("kerasbert")
 class LossScale(keras.optimizers.LossScaleOptimizer):
-    """`keras.optimizers.LossScaleOptimizer` that misses no overflow: what float16 needs around its optimizer.
+    """`keras.optimizers.LossScaleOptimizer` that misses no overflow; wrap the optimizer in it for float16.
 
-    On TensorFlow the gradient of an embedding comes in pieces, and Keras's check of it forgets all pieces of a row but
-    the last: an infinity among the others reaches the weights.
+    On TensorFlow, the gradient of an embedding consists of slices, and Keras checks only the last slice of each row: an
+    infinity in another slice would reach the weights.
     """
 
     def apply(self, grads, trainable_variables=None):
@@ -93,24 +93,24 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
 
 
 class LayerRates:
-    """What the optimizers of this package add to those of Keras, whichever they extend.
+    """Mixin with the features that this package adds to Keras optimizers.
 
-    - What is not decayed is part of the config and survives saving.
-    - `learning_rate = 1e-5` replaces a schedule from the next step on, also in programs that are compiled already; a
-      schedule as `learning_rate` counts from the first update of the optimizer.
+    - `no_decay` is part of the config and survives saving.
+    - `learning_rate = 1e-5` replaces a schedule from the next step on, even in compiled programs; a schedule assigned
+      to `learning_rate` counts from the first update of the optimizer.
     - Schedules count updates under gradient accumulation (Keras counts micro-batches).
-    - Rates may differ from layer to layer. Of the n blocks that a backbone declares, block i has depth i + 1, what is
-      in front of them (embeddings) 0, and what is behind them (heads, poolers, last norms) n + 2, as in ELECTRA's code;
-      the decoupled decay follows the rate.
+    - Rates may differ between layers. Of the n blocks that a backbone declares, block i has depth i + 1; layers before
+      the blocks (embeddings) have depth 0, and layers after them (heads, poolers, last norms) n + 2, as in ELECTRA's
+      code. The decoupled decay scales with the rate.
 
     Args:
         learning_rate, **options: of the optimizer of Keras.
-        no_decay: regular expressions; a variable whose path or name one of them finds is not decayed.
+        no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
         layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k): with 0.8 the top block has 0.64
             (Clark et al. 2020, arXiv 2003.10555, appendix B).
-        unfreeze_every: updates from one block to the next of gradual unfreezing (Howard and Ruder 2018, arXiv
-            1801.06146): the top alone learns at first, then the last block as well, at last the embeddings.
-        rate_factors: {regular expression: factor}; the first one that finds something in a variable's path multiplies
+        unfreeze_every: updates between blocks in gradual unfreezing (Howard and Ruder 2018, arXiv 1801.06146): at first
+            only the layers after the blocks learn, then the last block as well, and finally the embeddings.
+        rate_factors: {regular expression: factor}; the first expression that matches a variable's path multiplies
             its rate. {"^bert/": 0.1} is a lower rate for pretrained weights.
     """
 
@@ -129,11 +129,11 @@ class LayerRates:
             raise ValueError(f"`unfreeze_every` must be at least 1 update. Received: {unfreeze_every}.")
         if (options.get("weight_decay") or 0) < 0:
             raise ValueError(
-                "`weight_decay` must be at least 0: weights would grow. Received: "
-                f"{options['weight_decay']}. 0 or None turns it off."
+                "`weight_decay` must be at least 0, or weights would grow. Received: "
+                f"{options['weight_decay']}. Use 0 or None to turn it off."
             )
         super().__init__(learning_rate, **options)
-        self._given_rate = None  # a variable: what replaces the schedule, -1 for nothing
+        self._given_rate = None  # a variable: the rate that replaces the schedule, or -1
         if _is_schedule(learning_rate):
             no_rate = keras.initializers.Constant(-1.0)
             self._given_rate = self.add_variable((), no_rate, dtype="float32", name="learning_rate")
@@ -141,7 +141,7 @@ class LayerRates:
         self.layer_decay = layer_decay
         self.unfreeze_every = unfreeze_every
         self.rate_factors = dict(rate_factors or {})
-        self._layer_rates = []  # of each variable: the factor of its rate, and the first update that changes it
+        self._layer_rates = []  # for each variable: the factor of its rate, and the first update that changes it
 
     def build(self, variables):
         if not self.built:
@@ -170,7 +170,7 @@ class LayerRates:
         return rates
 
     def _rate_factor(self, variable):
-        """What the rate of a variable is multiplied by in this update; None for 1."""
+        """The factor of a variable's rate in this update; None for 1."""
         if not self._layer_rates:
             return None
         factor, first = self._layer_rates[self._get_variable_index(variable)]
@@ -183,12 +183,12 @@ class LayerRates:
         return learning_rate if factor is None else learning_rate * factor
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
-        """Replaces `no_decay` by these variables and patterns."""
+        """Replaces `no_decay` with these variables and patterns."""
         paths = [f"^{re.escape(variable.path)}$" for variable in var_list or ()]
         self.no_decay = (*paths, *(var_names or ()))
 
     def apply(self, grads, trainable_variables=None):
-        # A norm over the pieces of a sparse gradient is not the norm of their sum: repeated rows would count apart.
+        # The norm over the slices of a sparse gradient is not that of their sum: repeated rows would count separately.
         super().apply(updates.dense(grads), trainable_variables)
 
     def _clip_gradients(self, grads):
@@ -235,19 +235,19 @@ class LayerRates:
 
     @property
     def schedule(self):
-        """The schedule that the rate follows now, or None."""
+        """The schedule that currently determines the rate, or None."""
         replaced = self._given_rate is None or float(ops.convert_to_numpy(self._given_rate)) >= 0
         return None if replaced else self._learning_rate
 
     def get_config(self):
         names = ("layer_decay", "unfreeze_every", "rate_factors")
-        own = {name: getattr(self, name) for name in names}
-        return {**super().get_config(), **own, "no_decay": list(self.no_decay)}
+        arguments = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), **arguments, "no_decay": list(self.no_decay)}
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW` with two differences and those of `LayerRates`; `adamw` is the short way to make one.
+    """`keras.optimizers.AdamW` with the features of `LayerRates` and two differences; `adamw` creates one.
 
     - `epsilon` is added to the bias-corrected root, as in the paper's Algorithm 2 and in torch (Keras adds it before
       the correction, which makes it up to 30 times larger in the first updates).
@@ -277,7 +277,7 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         self.assign_sub(variable, rate * mean / (root_scale * ops.sqrt(square) + self.epsilon))
 
     def _corrections(self, learning_rate):
-        """The rate and the factor of the root that take out the bias towards 0 of the first moments."""
+        """The rate and the factor of the root that correct the initial bias of the moments towards 0."""
         learning_rate = ops.cast(learning_rate, "float32")
         if not self.bias_correction:
             return learning_rate, ops.ones((), "float32")
@@ -286,7 +286,7 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         return learning_rate / mean_share, ops.rsqrt(square_share)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # Torch runs one kernel a tensor and operation, and makes tensors of what is in between: it has one for all.
+        # Torch would run one kernel per tensor and operation, with temporary tensors; it has a fused kernel for all.
         if keras.backend.backend() != "torch":
             return super()._backend_update_step(grads, trainable_variables, learning_rate)
         indices = [self._get_variable_index(variable) for variable in trainable_variables]
@@ -310,18 +310,18 @@ def _is_schedule(learning_rate):
 
 
 def known_share(beta, step):
-    """1 - beta ** step, without the digits that float32 would lose at the first steps."""
+    """1 - beta ** step, without the loss of precision that float32 would have at the first steps."""
     return -ops.expm1(step * (math.log(beta) if beta else -math.inf))
 
 
 def block_depths(variables):
-    """How far up variables are: 0 in front of the blocks, i + 1 in block i, None for what is behind them."""
+    """The depth of each variable: 0 before the blocks, i + 1 in block i, None after the blocks."""
     depths = [getattr(variable, "block_depth", None) for variable in variables]
     if -1 in depths or not any(depth is not None for depth in depths):
         received = next((v.path for v, depth in zip(variables, depths, strict=True) if depth == -1), None)
         raise ValueError(
-            "Rates by layer need a backbone that declares its `blocks`. Received: "
+            "Layer-wise rates need a backbone that declares its `blocks`. Received: "
             + (f"{received} of a backbone that does not." if received else "variables of no backbone.")
-            + " Use `rate_factors`, which go by the paths of variables."
+            + " Use `rate_factors`, which match the paths of variables."
         )
     return depths

@@ -1,4 +1,4 @@
-"""Rates of progressive knowledge transfer: every block has its turn."""
+"""Learning rates for progressive knowledge transfer, which trains one block after another."""
 
 import keras
 from keras import ops
@@ -8,15 +8,15 @@ from .tensor_scaled import TransformerLamb
 
 
 class Progressive:
-    """An optimizer whose rate goes up through the blocks, for `KnowledgeTransfer` with strategy "progressive".
+    """Mixin for an optimizer that trains one block after another, for `KnowledgeTransfer` with strategy "progressive".
 
-    In the first `transfer_steps` updates, cut into as many phases as there are blocks, the rate of the block whose
-    phase it is is multiplied by 3 * b, that of blocks before it by 0.3 * b, of blocks behind it, embeddings and heads
-    by 0, where b rises to 1 in the first tenth of a phase and falls to 0.9 at its end. Afterwards all have the plain
-    rate. As in the official code of Sun et al. 2020 (arXiv 2004.02984).
+    The first `transfer_steps` updates are divided into one phase per block. In each phase, the rate is multiplied by
+    3 * b for the block of that phase, by 0.3 * b for the blocks before it, and by 0 for the blocks after it, embeddings
+    and heads, where b rises to 1 in the first tenth of a phase and falls to 0.9 at its end. Afterwards the rate is no
+    longer modified. This follows the official code of Sun et al. 2020 (arXiv 2004.02984).
 
     Args:
-        learning_rate, **options: of the optimizer below.
+        learning_rate, **options: of the optimizer that is extended.
         transfer_steps: see above; a multiple of the number of blocks.
     """
 
@@ -27,7 +27,7 @@ class Progressive:
     def _rates_by_layer(self, variables):
         depths = [depth or 0 for depth in block_depths(variables)]
         self._phase_steps = max(1, self.transfer_steps // max(1, *depths))
-        return [depth - 1 for depth in depths]  # number of the block, -1 outside of them
+        return [depth - 1 for depth in depths]  # index of the block, -1 outside the blocks
 
     def _rate_factor(self, variable):
         block = self._layer_rates[self._get_variable_index(variable)]

@@ -1,4 +1,4 @@
-"""What a run reports while it trains: progress, logs, curves, and the step at which it broke."""
+"""Reports of a run in training: progress, logs, curves, and the step at which it diverged."""
 
 import csv
 import json
@@ -16,15 +16,15 @@ from .counting import RunCallback, TrainingDiverged
 
 
 class Progress(RunCallback):
-    """Step, loss, speed and remaining time: a bar in a terminal that has `rich`, plain lines elsewhere.
+    """Shows step, loss, speed and remaining time: a bar in a terminal with `rich` installed, plain lines otherwise.
 
-    Use it with `fit(verbose=0)`, or Keras draws a bar of its own.
+    Use it with `fit(verbose=0)`, or Keras draws a second bar.
 
     Args:
-        steps: of the whole run; default: what Keras knows.
+        steps: of the whole run; default: the number that Keras knows.
         tokens_per_step: for the speed in tokens; default: `model.tokens_per_step`.
         interval: seconds between two plain lines.
-        quiet: reports nothing.
+        quiet: report nothing.
     """
 
     def __init__(self, steps=None, tokens_per_step=None, interval=10.0, quiet=False):
@@ -36,7 +36,7 @@ class Progress(RunCallback):
         super().on_train_begin(logs)
         self._total = self.steps
         self._printed = time.perf_counter()
-        self._clock_now, self._report_seconds = None, 0.0  # the last report: validation and a checkpoint
+        self._clock_now, self._report_seconds = None, 0.0  # time of the last validation and checkpoint
         if not self.quiet and sys.stdout.isatty():
             self._bar = _rich_bar()
 
@@ -47,9 +47,9 @@ class Progress(RunCallback):
         if self._total is None and self.params.get("steps"):
             self._total = self.step + (self.params["epochs"] - epoch) * self.params["steps"]
         if self._bar and not self._bar.tasks:
-            self._bar.add_task("", total=self._total, completed=self.step, facts="")
+            self._bar.add_task("", total=self._total, completed=self.step, info="")
             self._bar.start()
-            # Nobody tells callbacks of an error: leave nothing that would have to be put right.
+            # Callbacks are not told of errors, so leave no terminal state that would have to be restored.
             self._bar.console.show_cursor()
 
     def on_steps(self, logs):
@@ -57,7 +57,7 @@ class Progress(RunCallback):
             return
         if self._bar:
             self._printed = time.perf_counter()
-            self._bar.update(self._bar.tasks[0].id, completed=self.step, facts=self._facts(logs), refresh=True)
+            self._bar.update(self._bar.tasks[0].id, completed=self.step, info=self._info(logs), refresh=True)
         else:
             self._print(logs)
 
@@ -69,7 +69,7 @@ class Progress(RunCallback):
 
     def on_train_end(self, logs=None):
         if self._bar:
-            self._bar.update(self._bar.tasks[0].id, completed=self.step, facts="", refresh=True)
+            self._bar.update(self._bar.tasks[0].id, completed=self.step, info="", refresh=True)
             self._bar.stop()
             self._bar = None
 
@@ -78,34 +78,34 @@ class Progress(RunCallback):
         print(self._line(logs), flush=True)
 
     def _line(self, logs):
-        return f"step {self.step:,}{f'/{self._total:,}' if self._total else ''}  {self._facts(logs)}"
+        return f"step {self.step:,}{f'/{self._total:,}' if self._total else ''}  {self._info(logs)}"
 
-    def _facts(self, logs):
-        facts = [f"{name} {value:.4g}" for name, value in (logs or {}).items() if isinstance(value, float)]
+    def _info(self, logs):
+        parts = [f"{name} {value:.4g}" for name, value in (logs or {}).items() if isinstance(value, float)]
         if self.tokens_per_second:
-            facts.append(f"{self.tokens_per_second:,.0f} tokens/s")
+            parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
         if speed := self.steps_per_second:
-            facts.append(f"{speed:.3g} steps/s")
+            parts.append(f"{speed:.3g} steps/s")
             if self._total:
                 reports = (self._total - self.step) // (self.params.get("steps") or self._total)
                 left = (self._total - self.step) / speed + reports * self._report_seconds
-                facts.append(f"{_duration(left)} left")
-        return "  ".join(facts)
+                parts.append(f"{_duration(left)} left")
+        return "  ".join(parts)
 
 
 class RunLog(RunCallback):
     """Appends a row to `log.jsonl` and `log.csv` at the end of every epoch.
 
     Columns: step, epoch, seconds and tokens (both of the whole run so far), tokens_per_second, learning_rate (of the
-    next update), and all metrics. Padding counts as no tokens where `fit` is given batches of ours. A resumed run
-    writes the files anew from the rows that its checkpoint holds. A run that starts at step 0 puts the files of an
-    earlier one aside.
+    next update), and all metrics. Padding is not counted if `fit` is given batches of this package. A resumed run
+    rewrites the files from the rows in its checkpoint. A run that starts at step 0 renames the files of an earlier run
+    to `log.1.jsonl`, `log.1.csv`, and so on.
 
     Args:
-        folder: of the run; created when missing.
-        tokens_per_step: default: what `fit` counts, or `model.tokens_per_step`.
-        checkpoints: the run's `Checkpoints`, which save the rows. Default: those that `fit` of our models is given.
-            Without any, a resumed run keeps the rows of the files up to its first step.
+        folder: the folder of the run; created if missing.
+        tokens_per_step: default: the tokens that `fit` counts, or `model.tokens_per_step`.
+        checkpoints: the run's `Checkpoints`, which save the rows. Default: those passed to `fit` of this package's
+            models. Without any, a resumed run keeps the rows of the files up to its first step.
     """
 
     def __init__(self, folder, tokens_per_step=None, checkpoints=None):
@@ -137,14 +137,14 @@ class RunLog(RunCallback):
             self._tokens_before = self.rows[-1]["tokens"] or 0
 
     def state(self, step):
-        """What the checkpoint of a step keeps: the rows, and the seconds and tokens of the run so far."""
+        """The state to save in the checkpoint of a step: the rows, and the seconds and tokens of the run so far."""
         return {"rows": self.rows, "seconds": self._seconds(), "tokens": self._tokens(step)}
 
     def _seconds(self):
         return round(self._seconds_before + time.perf_counter() - self._begin, 3)
 
     def _tokens(self, step):
-        # Phases of a run may differ in their tokens a step.
+        # Phases of a run may differ in tokens per step.
         return self._tokens_before + (self.tokens_between(self._epoch_start, step) or 0)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -157,7 +157,7 @@ class RunLog(RunCallback):
             "tokens": self._tokens(self.step) or None,
             "tokens_per_second": self.tokens_per_second and round(self.tokens_per_second, 1),
             "learning_rate": _learning_rate(self.model),
-            # JSON has no word for infinity.
+            # JSON cannot represent infinity.
             **{name: value if math.isfinite(value) else None for name, value in (logs or {}).items()},
         }
         new_columns = not self.rows or self.rows[-1].keys() != row.keys()
@@ -196,7 +196,7 @@ class RunLog(RunCallback):
 
 
 def connect(callbacks, count_tokens) -> None:
-    """Tells callbacks of one `fit` how many tokens its steps have, and a `RunLog` which `Checkpoints` keep its rows."""
+    """Gives the callbacks of one `fit` its token counter, and a `RunLog` the `Checkpoints` that save its rows."""
     checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
     for callback in callbacks:
         if isinstance(callback, RunCallback):
@@ -206,7 +206,7 @@ def connect(callbacks, count_tokens) -> None:
 
 
 def read_log(folder) -> list:
-    """The rows of `log.jsonl` as dicts; [] without a file. A last line that was cut off is left out."""
+    """The rows of `log.jsonl` as dicts; [] without a file. A truncated last line is skipped."""
     path = Path(folder) / "log.jsonl"
     rows = []
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -249,9 +249,9 @@ def plot_curves(folder) -> Path:
 
 
 class TensorBoardLog(RunCallback):
-    """Writes every epoch's metrics for TensorBoard, with the package `tensorboard` alone.
+    """Writes every epoch's metrics for TensorBoard, using only the package `tensorboard`.
 
-    Keras's own callback, and the writers of torch, import TensorFlow wherever it is installed.
+    The callback of Keras and the writers of torch import TensorFlow if it is installed.
 
     Args:
         folder: for the event files.
@@ -275,7 +275,7 @@ class TensorBoardLog(RunCallback):
         self._file = open(self.folder / name, "wb")
         self._records = self._record_writer(self._file)
         self._write(file_version="brain.Event:2")
-        # Tells TensorBoard to forget what a run that was cut off had written beyond this step.
+        # Tells TensorBoard to discard what an interrupted run wrote beyond this step.
         self._write(step=self.initial_step + 1, session_log={"status": "START"})
 
     def on_epoch_end(self, epoch, logs=None):
@@ -326,7 +326,7 @@ class StopOnNaN(RunCallback):
         newest = self.checkpoints.describe_newest() if self.checkpoints else "The run keeps no checkpoints."
         raise TrainingDiverged(
             f"The loss became {self._value} at step {step + 1} of the run, `batches[{step}]`. {newest} Check that "
-            "batch; a lower learning rate, a longer warm-up, or bfloat16 in the place of float16 often helps.",
+            "batch; a lower learning rate, a longer warm-up, or bfloat16 instead of float16 often helps.",
             step=step,
             checkpoint=self.checkpoints.newest if self.checkpoints else None,
         )
@@ -343,11 +343,11 @@ def _duration(seconds):
 
 
 def _rich_bar():
-    """A bar that is not started yet, or None where `rich` is missing."""
+    """A progress bar that is not started yet, or None if `rich` is not installed."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     except ImportError:
         return None
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}")
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[info]}")
     return Progress(*columns, console=Console(highlight=False), auto_refresh=False)

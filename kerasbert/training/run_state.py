@@ -1,4 +1,4 @@
-"""The variables of a run by name: of the model, of its optimizer and of its metrics, as a checkpoint holds them."""
+"""The variables of a run (model, optimizer and metrics) by the names that checkpoints give them."""
 
 import re
 
@@ -18,7 +18,7 @@ def metric_variables(model):
 
 
 def assign_all(variables, state, path):
-    """Assigns after everything was compared, so that an error leaves the model as it was."""
+    """Assigns only after all variables were compared, so that an error leaves the model unchanged."""
     saved = {stable_name(key): x for key, x in state.items()}
     current = {stable_name(key): variable for key, variable in variables.items()}
     problems = [f"  only in the checkpoint: {key}" for key in saved.keys() - current.keys()]
@@ -37,9 +37,9 @@ def assign_all(variables, state, path):
 
 
 def stable_name(key):
-    """`model/00003/dense_7/kernel` without the 7: Keras numbers names by process, the index says which one it is.
+    """`model/00003/dense_7/kernel` without the 7: Keras numbers names per process, and the index is unique anyway.
 
-    Of an optimizer's variable only the name counts: the rest tells whether `fit` or `restore` built the optimizer.
+    Optimizer variables keep only their last name: the path depends on whether `fit` or `restore` built the optimizer.
     """
     group, index, path = key.split("/", 2)
     path = path if group == "model" else path.rsplit("/", 1)[-1]

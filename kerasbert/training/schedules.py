@@ -1,6 +1,6 @@
 """Learning-rate schedules, counted in updates; step 0 is the first update.
 
-One class a shape, each registered, so that a saved optimizer brings its schedule along.
+Each shape is a registered class, so that a saved optimizer includes its schedule.
 """
 
 import math
@@ -12,18 +12,18 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kerasbert")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0 to `peak`, then a decay to `final`, which the rate keeps after `steps`.
+    """Linear warm-up from 0 to `peak`, then a decay to `final`, at which the rate stays after `steps`.
 
-    `decay_from="warmup"` decays over the updates that follow the warm-up: the rate is continuous, and with power 1 and
-    final 0 it is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` is the official code of BERT
-    (Devlin et al., 2018, arXiv 1810.04805): the decay counts from update 0, the warm-up only hides its beginning, and
-    the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends. `decay_from="throughout"` is
-    the code of ELECTRA and of GPT: that decay holds during the warm-up, too, so the rate does not drop.
+    `decay_from="warmup"` decays over the updates after the warm-up: the rate is continuous, and with power 1 and
+    final 0 it is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` follows the official code of
+    BERT (Devlin et al., 2018, arXiv 1810.04805): the decay counts from update 0, the warm-up replaces its beginning,
+    and the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends. `decay_from="throughout"`
+    follows the code of ELECTRA and GPT: that decay also multiplies the warm-up, so the rate does not drop.
 
     Args:
         peak: the rate at the end of the warm-up.
-        warmup: updates of the warm-up, 0 for none.
-        steps: updates of the run, warm-up included.
+        warmup: number of warm-up updates, 0 for none.
+        steps: number of updates of the run, including the warm-up.
         power: of the decay; 1 is linear.
         decay_from: "warmup", "start", "throughout", or the update up to which the rate stays at the peak.
         final: the rate from update `steps` on; `final=peak` keeps it constant after the warm-up.
@@ -79,12 +79,12 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     """factor * hidden_dim^-1/2 * min(t^-1/2, t * warmup^-3/2) at update t = 1, 2, ...: linear warm-up, slow decay.
 
     Vaswani et al. 2017, arXiv 1706.03762, section 5.3, for Adam with betas 0.9 and 0.98 and epsilon 1e-9. Settings of
-    tensor2tensor with a rate of 0.2 and 8,000 updates mean factor=2.
+    tensor2tensor with a rate of 0.2 and 8,000 warm-up updates correspond to factor=2.
 
     Args:
         hidden_dim: width of the model; the peak, at update `warmup`, is factor * (hidden_dim * warmup)^-1/2.
-        warmup: updates of the warm-up, at least 1.
-        factor: of the whole.
+        warmup: number of warm-up updates, at least 1.
+        factor: multiplies the rate.
     """
 
     def __init__(self, hidden_dim, warmup=4_000, factor=1.0):
@@ -106,15 +106,15 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class RootDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """peak * sqrt(warmup / n) from update n = `warmup` on, after a linear warm-up from 0, or at the peak until then.
+    """peak * sqrt(warmup / n) from update n = `warmup` on, after a linear warm-up from 0 or a constant peak.
 
-    The first is XLM's, the second T5's: 1 / sqrt(max(n, 10,000)) is RootDecay(0.01, 10_000, flat=True) (Raffel et al.
-    2019, arXiv 1910.10683, section 3.1.2).
+    XLM has the linear warm-up, T5 the constant peak: 1 / sqrt(max(n, 10,000)) is RootDecay(0.01, 10_000, flat=True)
+    (Raffel et al. 2019, arXiv 1910.10683, section 3.1.2).
 
     Args:
         peak: the highest rate.
-        warmup: updates before it falls, at least 1.
-        flat: stay at the peak until then.
+        warmup: number of updates before the rate falls, at least 1.
+        flat: keep the rate at the peak before it falls.
     """
 
     def __init__(self, peak, warmup, flat=False):

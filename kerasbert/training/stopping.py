@@ -1,4 +1,4 @@
-"""Stopping a run at the end of a step, so that it can go on there: by a signal, or because its time is up."""
+"""Stopping a run after a step, on a signal or a time limit, so that it can be resumed from there."""
 
 import os
 import signal
@@ -11,11 +11,11 @@ from .counting import RunCallback
 
 
 class RunStopped(Exception):
-    """A run was asked to stop, and has a checkpoint of the step at which it did.
+    """A run stopped on request, after saving a checkpoint of its last step.
 
     Attributes:
         reason: "SIGINT", the name of another signal, or "time".
-        step: how many steps of the run are done.
+        step: the number of finished steps of the run.
     """
 
     def __init__(self, reason, step):
@@ -24,16 +24,16 @@ class RunStopped(Exception):
 
 
 class StopRequest:
-    """Whether a run should stop: `reason` says why, None until then.
+    """A request to stop a run: `reason` says why, and is None until the run should stop.
 
-    While it is entered, the first signal asks the run to stop, and the second one ends the process at once. A signal
-    raises no exception: Keras converts logs under an `except` that would swallow a KeyboardInterrupt, and one that is
-    raised while a backend works may leave a process that crashes. A thread reads the signals, because the main thread
-    may be compiling for minutes. Only the main thread can have signal handlers: entered in another one, a request
-    knows the time alone.
+    Inside its `with` block, the first signal asks the run to stop, and the second one ends the process at once. A
+    signal raises no exception: Keras converts logs under an `except` that would swallow a KeyboardInterrupt, and an
+    exception raised inside a backend may crash the process later. A thread reads the signals, because the main thread
+    may be compiling for minutes. Only the main thread can have signal handlers: in any other thread, only the time
+    limit works.
 
     Args:
-        minutes: after which the run should stop, counted from here; None for no limit.
+        minutes: the time limit, counted from the creation of the request; None for no limit.
         signals: names of signals, such as "SIGINT" (Ctrl-C) and "SIGTERM".
     """
 
@@ -64,7 +64,7 @@ class StopRequest:
     def __exit__(self, *error):
         if self._before:
             for number, handler in self._before.items():
-                signal.signal(number, handler or signal.SIG_DFL)  # None: one that is not Python's
+                signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that Python did not install
             signal.set_wakeup_fd(self._wakeup)
             self._writer.close()  # which ends the thread
 
@@ -77,12 +77,12 @@ class StopRequest:
                     os._exit(128 + numbers[0])
                 if name:
                     self._signal = name
-                    message = "stopping after this step, with a checkpoint; a second one stops at once"
+                    message = "stopping after this step, with a checkpoint; a second signal stops at once"
                     print(f"{name}: {message}", file=sys.stderr, flush=True)
 
 
 class StopOnRequest(RunCallback):
-    """Raises `RunStopped` before the first step that follows a request, with a checkpoint of all steps so far.
+    """Raises `RunStopped` before the first step after a request, having saved a checkpoint of all steps so far.
 
     Args:
         request: a `StopRequest`.
@@ -94,7 +94,7 @@ class StopOnRequest(RunCallback):
         self.request, self.checkpoints = request, checkpoints
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Called in the main thread, while the batches before it are done or on their way.
+        # Called in the main thread, when the previous batches are done or dispatched.
         if self.request.reason:
             if batch:
                 self.checkpoints.save_within_epoch(batch)
@@ -102,4 +102,4 @@ class StopOnRequest(RunCallback):
 
 
 def _ignore(number, frame):
-    """The handler of a signal that a thread reads: Python must have one, or it would not be told."""
+    """Does nothing: without a Python handler, the thread that reads the signals would not receive them."""

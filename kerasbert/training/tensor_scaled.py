@@ -10,13 +10,13 @@ from .optimizers import LayerRates, known_share
 class TransformerLamb(LayerRates, keras.optimizers.Lamb):
     """LAMB as ALBERT and MobileBERT train with it: u = m / (sqrt(v) + epsilon) + decay * w, w -= rate * |w| / |u| * u.
 
-    Decay is part of the step whose norm counts, as in the paper's Algorithm 2 (in Keras it stands outside), and
-    variables without decay, norms and biases, have the ratio 1. `bias_correction=False` is what the official codes do.
+    Weight decay is part of the step whose norm is taken, as in the paper's Algorithm 2 (in Keras it is not), and
+    variables without decay, norms and biases, have the ratio 1. `bias_correction=False` follows the official code.
     You et al. 2019, arXiv 1904.00962.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.Lamb` and `LayerRates`.
-        bias_correction: of both moments; the paper has it.
+        bias_correction: correct the bias of both moments, as in the paper.
     """
 
     def __init__(self, learning_rate=0.001, bias_correction=False, weight_decay=0.01, epsilon=1e-6, **options):
@@ -44,7 +44,7 @@ class TransformerLamb(LayerRates, keras.optimizers.Lamb):
         self.assign_sub(variable, ops.cast(rate * step, variable.dtype))
 
     def _apply_weight_decay(self, variables):
-        """It is part of the step."""
+        """Weight decay is part of the step."""
 
     def get_config(self):
         return {**super().get_config(), "bias_correction": self.bias_correction}
@@ -55,9 +55,9 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
     """Adafactor as T5 trains with it: no momentum, and second moments as an outer product of two vectors.
 
     w -= rate * max(rms(w), 1e-3) * u / max(1, rms(u)) with u = gradient / sqrt(v), and moments whose decay is
-    1 - t^-0.8. Unlike Keras's, the rate is the schedule's at every step (there, at most t^-1/2), only tensors whose two
-    largest dimensions have `min_factored` or more are factored, and these keep no v of their own size. Shazeer and
-    Stern 2018, arXiv 1804.04235.
+    1 - t^-0.8. Unlike in Keras, the rate is the schedule's at every step (there, at most t^-1/2), only tensors whose
+    two largest dimensions are at least `min_factored` are factored, and these keep no full-size v. Shazeer and Stern
+    2018, arXiv 1804.04235.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.Adafactor` and `LayerRates`.
@@ -73,7 +73,7 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
         if self.built:
             return
         self._look_at(variables)
-        keras.optimizers.Optimizer.build(self, variables)  # Adafactor's would make a v of full size for all of them
+        keras.optimizers.Optimizer.build(self, variables)  # Adafactor's `build` would create a full-size v for each
         self._axes = [self._factored_axes(variable.shape) for variable in variables]
         self._moments = []
         for variable, axes in zip(variables, self._axes, strict=True):
@@ -122,14 +122,15 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class StableAdamW(LayerRates, keras.optimizers.AdamW):
-    """AdamW whose rate a tensor lowers where its gradients outgrow their second moments, in place of clipping.
+    """AdamW that, instead of clipping, lowers the rate of tensors whose gradients outgrow their second moments.
 
-    The rate is divided by max(1, rms(g / sqrt(v))), betas carry the bias correction, and the decay is a share a step:
-    multiplied by rate / peak, not by the rate. ModernBERT's optimizer; Wortsman et al. 2023, arXiv 2304.13013.
+    The rate is divided by max(1, rms(g / sqrt(v))), the betas include the bias correction, and the decay is a fraction
+    per step: it is multiplied by rate / peak, not by the rate. This is ModernBERT's optimizer; Wortsman et al. 2023,
+    arXiv 2304.13013.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
-        peak: the rate at which all of the decay applies. Default: `peak` of the schedule, or the rate.
+        peak: the rate at which the full decay applies. Default: `peak` of the schedule, or the constant rate.
     """
 
     def __init__(self, learning_rate=0.001, peak=None, weight_decay=1e-5, beta_2=0.98, epsilon=1e-6, **options):
@@ -137,7 +138,10 @@ class StableAdamW(LayerRates, keras.optimizers.AdamW):
         is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
         found = getattr(learning_rate, "peak", None) if is_schedule else learning_rate
         if peak is None and not isinstance(found, (int, float)):
-            raise ValueError(f"`peak` is not known of {type(learning_rate).__name__}. Give peak=..., the highest rate.")
+            raise ValueError(
+                f"`peak` must be given for this schedule. Received: {type(learning_rate).__name__}. Pass peak=..., the "
+                "highest rate."
+            )
         self.peak = float(found if peak is None else peak)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -157,12 +161,12 @@ class StableAdamW(LayerRates, keras.optimizers.AdamW):
         self.assign_sub(variable, ops.cast(step, variable.dtype))
 
     def _apply_weight_decay(self, variables):
-        """It is part of the step."""
+        """Weight decay is part of the step."""
 
     def get_config(self):
         return {**super().get_config(), "peak": self.peak}
 
 
 def _size(x):
-    """The root of the mean square of a tensor."""
+    """The root mean square of a tensor."""
     return ops.sqrt(ops.mean(ops.square(x)))

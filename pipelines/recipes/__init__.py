@@ -1,1 +1,1 @@
-"""The numbers of the papers' runs: one file a family."""
+"""The settings of the papers' pretraining runs, one file per family."""

@@ -49,7 +49,7 @@ def xxlarge() -> Recipe:
 
 
 def base_nsp() -> Recipe:
-    """Table 5 with next-sentence prediction in the place of sentence order: average 79.2, SOP accuracy 52.0."""
+    """Table 5 with next-sentence prediction instead of sentence order: average 79.2, SOP accuracy 52.0."""
     return _paper("albert.base_nsp", "albert_base_v1", data=dict(_DATA, rows="segment_pairs"))
 
 
@@ -59,7 +59,7 @@ def base_mlm() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: n-grams of whole words, sentence order, shared layers."""
+    """A small version of base for two CPU cores: n-grams of whole words, sentence order, shared layers."""
     data = dict(rows="sentence_order", ngrams=3, mask_rate=0.15, short_sequence_rate=0.1, dupe_factor=4)
     run = dict(TINY_RUN, steps=6_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, optimizer_class="TransformerAdamW")
     return _paper("albert.tiny", "albert_base_v2", config=dict(TINY, embedding_dim=64), data=data, **run)

@@ -1,6 +1,6 @@
-"""BERT's own run (Devlin et al. 2018, arXiv 1810.04805, appendix A.2, and the official code).
+"""BERT's runs (Devlin et al. 2018, arXiv 1810.04805, appendix A.2, and the official code).
 
-Sizes from tiny to medium are those of Turc et al. 2019 (arXiv 1908.08962), pretrained as the base size was.
+Sizes from tiny to medium are those of Turc et al. 2019 (arXiv 1908.08962), pretrained like base.
 """
 
 from .recipe import NO_DROPOUT, Recipe
@@ -15,7 +15,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         # "We then train the rest 10% of the steps of sequence of 512 to learn the positional embeddings."
         long_length=512,
         long_steps=100_000,
-        # Adam without bias correction, and a decay that counts from the first step: what the code does.
+        # As in the code, Adam has no bias correction, and the decay of the learning rate counts from the first step.
         schedule=dict(peak=1e-4, warmup=10_000, decay_from="start"),
         optimizer=dict(
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
@@ -32,7 +32,7 @@ def base() -> Recipe:
 
 
 def large() -> Recipe:
-    """BERT-large: 340M parameters, otherwise as base."""
+    """BERT-large: 340M parameters, otherwise like base."""
     return _paper("bert.large", "bert_large")
 
 
@@ -59,7 +59,7 @@ def mini() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base that a laptop finishes: 2 layers, 128 wide, 64 tokens a row, a high rate, the same rules."""
+    """A small version of base for a laptop: 2 layers, 128 wide, rows of 64 tokens, a higher learning rate."""
     return _paper(
         "bert.tiny",
         "bert_tiny",
@@ -68,7 +68,7 @@ def tiny() -> Recipe:
         steps=4_000,
         long_length=0,
         long_steps=0,
-        # 0.02 suits a width of 768: here it means a plateau of thousands of steps.
+        # 0.02 suits a width of 768; here the loss would stay on a plateau for thousands of steps.
         config=dict(NO_DROPOUT, initializer_range=0.08),
         schedule=dict(peak=2e-3, warmup=200, decay_from="start"),
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0),

@@ -1,6 +1,6 @@
-"""BioBERT (Lee et al. 2019, arXiv 1901.08746): BERT's pretraining goes on, with its vocabulary, on other text.
+"""BioBERT (Lee et al. 2019, arXiv 1901.08746): BERT's pretraining continues on other text with its vocabulary.
 
-Only weights are taken over: optimizer and schedule are new. The corpus must have the tokenizer of the model.
+Only the weights are loaded; optimizer and schedule start anew. The corpus must have the tokenizer of the model.
 """
 
 from . import bert
@@ -11,7 +11,7 @@ def _paper(name: str, steps: int, **changes) -> Recipe:
     numbers = dict(
         name=name,
         backbone="bert_base_cased",
-        # 192 rows of 512 tokens all the way.
+        # 192 rows of 512 tokens throughout.
         batch_size=192,
         length=512,
         long_length=0,
@@ -33,6 +33,6 @@ def pubmed_pmc() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin for two cores: goes on where bert.tiny ended (trained first, or given as init_from=)."""
+    """A small version for two CPU cores: continues from bert.tiny, which is trained first or given as init_from=."""
     numbers = dict(name="biobert.tiny", init_from="bert.tiny", steps=1_000, config={})
     return Recipe(**{**vars(bert.tiny()), **numbers})

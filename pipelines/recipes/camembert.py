@@ -1,4 +1,4 @@
-"""CamemBERT's runs (Martin et al. 2019, arXiv 1911.03894): RoBERTa with masks of whole words, on French."""
+"""CamemBERT's runs (Martin et al. 2019, arXiv 1911.03894): RoBERTa with whole-word masks, on French."""
 
 from . import roberta
 from .recipe import Recipe
@@ -22,6 +22,6 @@ def large() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores."""
+    """A small version of base for two CPU cores."""
     numbers = dict(name="camembert.tiny", backbone="camembert_base", steps=2_000, data=dict(_DATA))
     return Recipe(**{**vars(roberta.tiny()), **numbers})

@@ -14,7 +14,7 @@ def _masked(name: str, size: str, **changes) -> Recipe:
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
         ),
         config=dict(mask_decoder=True),
-        # As in the code, the ends of long rows are never hidden; "deberta_anywhere" hides them, too.
+        # As in the code, the ends of long rows are never masked; "deberta_anywhere" masks them, too.
         data=dict(rule="deberta", ngrams=3, mask_rate=0.15, max_predictions=80),
     )
     return Recipe(name=name, **{**numbers, **changes})
@@ -50,28 +50,28 @@ def v1_large() -> Recipe:
 
 
 def v2_xxlarge() -> Recipe:
-    """DeBERTa of 1.5B parameters, 160 GB of text: the first above people on SuperGLUE."""
+    """DeBERTa with 1.5B parameters, 160 GB of text: the first model above human performance on SuperGLUE."""
     schedule = dict(peak=1.5e-4, warmup=10_000, decay_from="start")
     return _masked("deberta.v2_xxlarge", "deberta_v2_xxlarge", schedule=schedule)
 
 
 def v3_xsmall() -> Recipe:
-    """DeBERTa-v3-xsmall, 22M parameters without the table: MNLI 88.1, SQuAD 2.0 F1 84.8."""
+    """DeBERTa-v3-xsmall, 22M parameters without embeddings: MNLI 88.1, SQuAD 2.0 F1 84.8."""
     return _replaced("deberta.v3_xsmall", "deberta_v3_xsmall")
 
 
 def v3_small() -> Recipe:
-    """DeBERTa-v3-small, 44M parameters without the table: MNLI 88.3, SQuAD 2.0 F1 82.9."""
+    """DeBERTa-v3-small, 44M parameters without embeddings: MNLI 88.3, SQuAD 2.0 F1 82.9."""
     return _replaced("deberta.v3_small", "deberta_v3_small")
 
 
 def v3_base() -> Recipe:
-    """DeBERTa-v3-base, 86M parameters without the table: MNLI 90.6, SQuAD 2.0 F1 88.4."""
+    """DeBERTa-v3-base, 86M parameters without embeddings: MNLI 90.6, SQuAD 2.0 F1 88.4."""
     return _replaced("deberta.v3_base", "deberta_v3_base")
 
 
 def v3_large() -> Recipe:
-    """DeBERTa-v3-large, 304M parameters without the table: MNLI 91.8, SQuAD 2.0 F1 91.5."""
+    """DeBERTa-v3-large, 304M parameters without embeddings: MNLI 91.8, SQuAD 2.0 F1 91.5."""
     schedule = dict(peak=3e-4, warmup=10_000, decay_from="start")
     return _replaced("deberta.v3_large", "deberta_v3_large", schedule=schedule)
 
@@ -80,12 +80,12 @@ _TINY = dict(TINY_RUN, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
 
 
 def tiny() -> Recipe:
-    """The twin of v1_base for two cores: disentangled attention, n-grams as ALBERT's, the mask decoder."""
+    """A small version of v1_base for two CPU cores: disentangled attention, n-grams as in ALBERT, the mask decoder."""
     data = dict(ngrams=3, mask_rate=0.15)
     return _masked("deberta.tiny", "deberta_base", **dict(_TINY, config=dict(TINY, mask_decoder=True), data=data))
 
 
 def v3_tiny() -> Recipe:
-    """The twin of v3_small for two cores: replaced tokens, gradient-disentangled embeddings."""
+    """A small version of v3_small for two CPU cores: replaced tokens, gradient-disentangled embeddings."""
     run = dict(_TINY, config=TINY, generator_config=dict(TINY, num_layers=1, mask_decoder=True))
     return _replaced("deberta.v3_tiny", "deberta_v3_small", data=dict(mask_rate=0.15, mask_share=1.0), **run)

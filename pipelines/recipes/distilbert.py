@@ -8,7 +8,7 @@ def _paper(name: str, **changes) -> Recipe:
         backbone="distilbert_base",
         batch_size=4_000,
         length=512,
-        # 3 passes over Wikipedia and books, a warm-up of 5%.
+        # 3 passes over Wikipedia and BooksCorpus, a warm-up of 5%.
         steps=6_000,
         schedule=dict(peak=5e-4, warmup=300),
         optimizer=dict(weight_decay=0.0, beta_1=0.9, beta_2=0.98, epsilon=1e-6, global_clipnorm=5.0),
@@ -26,8 +26,8 @@ def base() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: one of bert.tiny's two blocks; it is trained first, or given as teacher=."""
+    """A small version of base for two CPU cores: one block of bert.tiny (trained first, or given as teacher=)."""
     config = dict(NO_DROPOUT, num_layers=1, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
     run = dict(TINY_RUN, steps=1_000, config=config, schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM)
-    data = dict(rare_exponent=0.7, mask_rate=0.15)  # of a small text, every chunk
+    data = dict(rare_exponent=0.7, mask_rate=0.15)  # small text: all chunks
     return _paper("distilbert.tiny", teacher="bert.tiny", data=data, **run)

@@ -8,7 +8,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         backbone=size,
         generator=f"{size}_generator",
         length=512,
-        # Adam without bias correction: what the code does. So is a decay that holds during the warm-up.
+        # As in the code, Adam has no bias correction, and the learning rate also decays during the warm-up.
         optimizer=dict(
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
         ),
@@ -49,19 +49,19 @@ def large() -> Recipe:
 
 
 def _ablation(name: str, objective: str) -> Recipe:
-    """Section 3.4, the base model with another objective of the discriminator."""
+    """Section 3.4: the base model with another objective for the discriminator."""
     schedule = dict(peak=2e-4, warmup=10_000, decay_from="throughout")
     options = dict(objective_options=dict(objective=objective), batch_size=256, steps=766_000, schedule=schedule)
     return _paper(name, "electra_base", **options)
 
 
 def replaced_slots() -> Recipe:
-    """ELECTRA 15%, a loss at masked positions alone: GLUE 82.4."""
+    """ELECTRA 15%, a loss at masked positions only: GLUE 82.4."""
     return _ablation("electra.replaced_slots", "replaced_slots")
 
 
 def replace_mlm() -> Recipe:
-    """Replace MLM, the generator's tokens in the place of the mask: GLUE 82.4."""
+    """Replace MLM, the generator's tokens instead of the mask: GLUE 82.4."""
     return _ablation("electra.replace_mlm", "replace_mlm")
 
 
@@ -71,7 +71,7 @@ def all_tokens_mlm() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of small for two cores: a generator of half the width, full rows of one segment."""
+    """A small version of small for two CPU cores: a generator of half the width, full rows with one segment."""
     generator = dict(TINY, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256)
     config, data = dict(TINY, embedding_dim=128), dict(mask_rate=0.15, mask_share=0.85)
     run = dict(TINY_RUN, steps=4_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data=data)

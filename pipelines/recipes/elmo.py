@@ -1,6 +1,6 @@
 """ELMo's run (Peters et al. 2018, arXiv 1802.05365, section 3.4, and the code, bilm-tf).
 
-Words are those of the corpus's tokenizer; each row begins with an empty state. The code carries states from row to row.
+Words are those of the corpus's tokenizer. Each row begins with a zero state; bilm-tf carries states from row to row.
 """
 
 from .recipe import TINY_ADAM, TINY_RUN, Recipe
@@ -14,7 +14,7 @@ def _paper(name: str, **changes) -> Recipe:
         # 10 passes over the 768,648,884 words of the 1B Word Benchmark.
         steps=1_000_840,
         schedule=dict(peak=0.2, warmup=0, final=0.2),
-        # The code adds up the losses of the 20 words of a row and cuts gradients at 10.
+        # The code sums the losses of the 20 words of a row and clips gradients at 10; here the loss is their mean.
         optimizer_class="Adagrad",
         optimizer=dict(initial_accumulator_value=1.0, global_clipnorm=0.5),
         objective="BidirectionalLM",
@@ -30,7 +30,7 @@ def base() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores, with AdamW: few filters, 64 wide."""
+    """A small version of base for two CPU cores, with AdamW: few filters, 64 wide."""
     filters = ((1, 16), (2, 16), (3, 32), (4, 64))
     config = dict(filters=filters, num_highways=1, hidden_dim=64, cell_dim=256, dropout=0.0)
     run = dict(TINY_RUN, length=32, steps=1_500, config=config, optimizer=TINY_ADAM)

@@ -24,6 +24,6 @@ def base() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores."""
+    """A small version of base for two CPU cores."""
     config = dict(TINY, embedding_dropout=0.0)
     return _paper("gpt.tiny", **dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM))

@@ -1,7 +1,7 @@
 """GPT-2's runs (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2).
 
-The paper gives batches of 512 rows of 1,024 tokens and rates tuned on held-out text; steps, rates and decay here are
-those of GPT-3's table of the same sizes (Brown et al. 2020, arXiv 2005.14165, table 2.1).
+The paper has batches of 512 rows of 1,024 tokens and learning rates tuned on held-out text. Steps, learning rates and
+decay here are those of GPT-3 models of the same sizes (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
 from .recipe import TINY, TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
@@ -43,7 +43,7 @@ def xl() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of small for two cores."""
+    """A small version of small for two CPU cores."""
     config = dict(TINY, embedding_dropout=0.0)
     run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
     return _paper("gpt2.tiny", "gpt2_small", 2e-3, **run)

@@ -11,5 +11,5 @@ def base() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: any number of corpora, one a language."""
+    """A small version of base for two CPU cores: any number of corpora, one per language."""
     return Recipe(**{**vars(bert.tiny()), "name": "mbert.tiny", "sampling_exponent": 0.7, "steps": 2_000})

@@ -22,7 +22,7 @@ def _paper(name: str, **changes) -> Recipe:
 
 
 def teacher() -> Recipe:
-    """IB-BERT-large, 293M parameters, BERT-large with inverted bottlenecks; trained as BERT-large."""
+    """IB-BERT-large, 293M parameters, BERT-large with inverted bottlenecks; trained like BERT-large."""
     numbers = dict(backbone="ib_bert_large", batch_size=4_096, steps=500_000, teacher="", from_teacher={})
     numbers |= dict(objective="MaskedLM", objective_options=dict(sentence_pair=True))
     schedule = dict(peak=1.5e-3, warmup=10_000, decay_from="start")
@@ -30,7 +30,7 @@ def teacher() -> Recipe:
 
 
 def transfer() -> Recipe:
-    """The first stage: feature maps and attention, block by block, 10,000 steps each at a constant rate."""
+    """The first stage: feature maps and attention, block by block, 10,000 steps each at a constant learning rate."""
     return _paper(
         "mobilebert.transfer",
         steps=240_000,
@@ -42,7 +42,7 @@ def transfer() -> Recipe:
 
 
 def base() -> Recipe:
-    """MobileBERT, 25M parameters, 500,000 steps of distillation behind the transfer: GLUE 77.7, SQuAD F1 90.0."""
+    """MobileBERT, 25M parameters, 500,000 steps of distillation after the transfer: GLUE 77.7, SQuAD F1 90.0."""
     return _paper(
         "mobilebert.base",
         steps=500_000,
@@ -63,7 +63,7 @@ _TINY = dict(
 
 
 def tiny_teacher() -> Recipe:
-    """The twin of teacher for two cores."""
+    """A small version of teacher for two CPU cores."""
     numbers = dict(backbone="ib_bert_large", teacher="", from_teacher={}, objective="MaskedLM")
     numbers |= dict(objective_options=dict(sentence_pair=True))
     numbers["config"] = dict(_SMALL, bottleneck_dim=192, feed_forward_dim=512)
@@ -71,7 +71,7 @@ def tiny_teacher() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of transfer and base for two cores, in one run; the teacher is trained first or given as teacher=."""
+    """A small version of transfer and base for two CPU cores; the teacher is trained first or given as teacher=."""
     return _paper(
         "mobilebert.tiny",
         **{

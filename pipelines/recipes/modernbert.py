@@ -1,6 +1,6 @@
 """ModernBERT's three stages (Warner et al. 2024, arXiv 2412.13663, table 3 and the published configurations).
 
-The paper counts tokens; steps here are those tokens in batches of full rows.
+The paper counts tokens; here they are converted to steps, assuming full rows.
 """
 
 from .recipe import TINY_RUN, TINY_SIZE, Recipe
@@ -19,8 +19,8 @@ def _paper(name: str, size: str, **changes) -> Recipe:
 
 
 def base() -> Recipe:
-    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024 at a constant rate, in batches that grow."""
-    # From 768 to 4,608 rows within 50 billion tokens, as many updates of each size; the warm-up is 3 billion tokens.
+    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024, a constant learning rate, growing batches."""
+    # From 768 to 4,608 rows within 50 billion tokens, with as many updates of each size; a warm-up of 3 billion tokens.
     numbers = dict(batch_size=4_608, length=1_024, steps=375_240, config=dict(global_rope_theta=10_000.0))
     numbers |= dict(small_batches=tuple(768 * size for size in range(1, 6)), small_steps=4_240)
     return _paper("modernbert.base", "modernbert_base", schedule=dict(peak=8e-4, warmup=3_815, final=8e-4), **numbers)
@@ -34,22 +34,22 @@ def base_long() -> Recipe:
 
 
 def base_decay() -> Recipe:
-    """Stage 3 of base, 50 billion tokens, the rate falls as 1 - sqrt: GLUE 88.4, BEIR 41.6."""
+    """Stage 3 of base, 50 billion tokens, a learning rate that falls as 1 - sqrt: GLUE 88.4, BEIR 41.6."""
     numbers = dict(batch_size=576, length=8_192, steps=10_600, init_from="modernbert.base_long", average=4)
     schedule = dict(peak=3e-4, warmup=0, final=3e-7, shape="sqrt")
     return _paper("modernbert.base_decay", "modernbert_base", schedule=schedule, **numbers)
 
 
 def large() -> Recipe:
-    """Stage 1 of large, its first 900 billion tokens (the rest at a rate of 5e-5)."""
-    # From 448 to 4,928 rows within 10 billion tokens; the warm-up is 2 billion.
+    """Stage 1 of large, its first 900 billion tokens (the rest has a learning rate of 5e-5)."""
+    # From 448 to 4,928 rows within 10 billion tokens; a warm-up of 2 billion tokens.
     numbers = dict(batch_size=4_928, length=1_024, steps=180_180, config=dict(global_rope_theta=10_000.0))
     numbers |= dict(small_batches=tuple(448 * size for size in range(1, 11)), small_steps=396)
     return _paper("modernbert.large", "modernbert_large", schedule=dict(peak=5e-4, warmup=1_663, final=5e-4), **numbers)
 
 
 def tiny() -> Recipe:
-    """The twin of all stages for two cores: packed rows, 30%, warm-up, constant rate, 1 - sqrt."""
+    """A small version of all stages for two CPU cores: packed rows, 30% masks, warm-up, constant rate, 1 - sqrt."""
     config = dict(TINY_SIZE, local_attention=32, attention_output_dropout=0.0)
     schedule = dict(peak=2e-3, warmup=200, decay_from=2_000, final=2e-6, shape="sqrt")
     run = dict(TINY_RUN, length=128, batch_size=16, config=config, schedule=schedule, dtype="float32")

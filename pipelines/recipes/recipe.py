@@ -1,4 +1,4 @@
-"""A recipe: all the numbers of a pretraining run, and `name=value` overrides of them."""
+"""A recipe: all settings of a pretraining run, and `name=value` overrides of them."""
 
 import ast
 import copy
@@ -25,48 +25,48 @@ from .. import pairs
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The numbers of one run. The groups are arguments of the classes that are named beside them."""
+    """The settings of one run. The dicts (groups) are arguments of the classes that their comments name."""
 
     name: str
-    backbone: str  # a size of the paper
-    batch_size: int  # rows of an update
-    length: int  # tokens of a row
+    backbone: str  # name of a size, such as bert_base
+    batch_size: int  # rows per update
+    length: int  # tokens per row
     steps: int  # updates
-    schedule: dict  # of `schedule_class`
+    schedule: dict  # arguments of `schedule_class`
     config: dict = dataclasses.field(default_factory=dict)  # fields that differ from the size
     objective: str = "MaskedLM"  # a class of kerasbert.objectives
     objective_options: dict = dataclasses.field(default_factory=dict)
     batches: str = "MaskedLMBatches"  # a class of kerasbert.data, or "PairBatches"
-    data: dict = dataclasses.field(default_factory=dict)  # of that class
-    held_out: dict = dataclasses.field(default_factory=dict)  # of that class, where evaluation differs from `data`
-    optimizer: dict = dataclasses.field(default_factory=dict)  # of `optimizer_class`
-    optimizer_class: str = "TransformerAdamW"  # a class of kerasbert.training, or of keras.optimizers
+    data: dict = dataclasses.field(default_factory=dict)  # arguments of `batches`
+    held_out: dict = dataclasses.field(default_factory=dict)  # overrides of `data` for evaluation
+    optimizer: dict = dataclasses.field(default_factory=dict)  # arguments of `optimizer_class`
+    optimizer_class: str = "TransformerAdamW"  # a class of kerasbert.training or keras.optimizers
     schedule_class: str = "WarmupDecay"  # a class of kerasbert.training
     long_length: int = 0  # the last `long_steps` updates have rows of this length
     long_steps: int = 0
-    small_batches: tuple[int, ...] = ()  # the run begins with updates of so many rows, `small_steps` of each
+    small_batches: tuple[int, ...] = ()  # batch sizes at the start of the run, `small_steps` updates each
     small_steps: int = 0
-    accumulation: int = 1  # parts in which an update is computed
+    accumulation: int = 1  # number of batches that an update is split into
     dtype: str = "float32"  # or mixed_bfloat16, mixed_float16
     seed: int = 0
-    average: int = 0  # the model is the mean of so many last checkpoints
+    average: int = 0  # the final model is the mean of this many last checkpoints
 
-    # Several corpora: their shares are proportional to their tokens ** sampling_exponent.
+    # For several corpora: sampling rates are proportional to tokens ** sampling_exponent.
     sampling_exponent: float = 1.0
-    sampling_limit: float | None = None  # no corpus counts as larger; T5's K, in examples
-    unlabelled: str = ""  # where corpora are tasks, pairs of text read by `pair_data`: the one that is text, for `data`
-    unlabelled_examples: int = 0  # how large it counts among them
-    mixed_by: str = "rows"  # or "batches": every update is of one corpus
-    languages: tuple[str, ...] = ()  # corpora bear these names, and rows the number of theirs
-    pairs: str = ""  # a class of kerasbert.data for parallel corpora, named "en-fr"
-    pair_data: dict = dataclasses.field(default_factory=dict)  # of that class
+    sampling_limit: float | None = None  # cap on the size of a corpus; for T5 (K), in examples
+    unlabelled: str = ""  # with tasks as corpora (read with `pair_data`): the corpus of plain text, read with `data`
+    unlabelled_examples: int = 0  # the number of examples that it counts as
+    mixed_by: str = "rows"  # or "batches": every update is from one corpus
+    languages: tuple[str, ...] = ()  # names of the corpora; rows get the index of their language
+    pairs: str = ""  # a class of kerasbert.data for parallel corpora, which are named like "en-fr"
+    pair_data: dict = dataclasses.field(default_factory=dict)  # arguments of `pairs`
 
-    # A second model.
-    generator: str = ""  # a size: it fills the slots of ReplacedTokenDetection
+    # A second model, or pretrained weights.
+    generator: str = ""  # name of the size of the generator of ReplacedTokenDetection
     generator_config: dict = dataclasses.field(default_factory=dict)  # fields that differ from the size
     teacher: str = ""  # the folder of a MaskedLM, or a recipe that is run first
-    from_teacher: dict = dataclasses.field(default_factory=dict)  # of kerasbert.objectives.start_from_teacher
-    init_from: str = ""  # the folder of a model that is trained on, or a recipe that is run first
+    from_teacher: dict = dataclasses.field(default_factory=dict)  # arguments of kerasbert.objectives.start_from_teacher
+    init_from: str = ""  # the folder of a model whose training continues, or a recipe that is run first
 
     def __post_init__(self):
         if self.steps < 1 or self.average < 0:
@@ -76,22 +76,22 @@ class Recipe:
             )
         if (self.long_steps > 0) != (self.long_length > 0) or not 0 <= self.long_steps <= self.steps:
             raise ValueError(
-                "`long_steps` of `steps` have `long_length`: give both or neither. Received: "
+                "`long_steps` and `long_length` must be given together, and `long_steps` be at most `steps`. Received: "
                 f"steps={self.steps}, long_steps={self.long_steps}, long_length={self.long_length}."
             )
         small = len(self.small_batches) * self.small_steps
         if (self.small_steps > 0) != bool(self.small_batches) or not 0 <= small <= self.steps - self.long_steps:
             raise ValueError(
-                "`small_steps` updates are of each of `small_batches`: give both or neither, within `steps`. Received: "
+                "`small_steps` and `small_batches` must be given together, with all updates within `steps`. Received: "
                 f"steps={self.steps}, small_batches={self.small_batches}, small_steps={self.small_steps}."
             )
         for name, kind in typing.get_type_hints(type(self)).items():
-            if kind is dict:  # recipes of a family start from the same numbers
+            if kind is dict:  # recipes of a family share their defaults
                 object.__setattr__(self, name, copy.deepcopy(getattr(self, name)))
         for field, wanted in (("generator", "ReplacedTokenDetection"), ("teacher", "Distillation, KnowledgeTransfer")):
             if bool(getattr(self, field)) != (self.objective in wanted.split(", ")):
                 raise ValueError(
-                    f"`{field}` belongs to the objectives {wanted}, and they need it. Received: "
+                    f"`{field}` must be given for the objectives {wanted} and for no others. Received: "
                     f"objective={self.objective}, {field}={getattr(self, field)!r}."
                 )
         for name, first, second in SAID_TWICE:
@@ -104,8 +104,9 @@ class Recipe:
         labelled = bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
         if self.objective == "MaskedLM" and bool(self.objective_options.get("sentence_pair")) != labelled:
             raise ValueError(
-                "Pairs need a head and a head needs pairs: `objective_options.sentence_pair` and `data.sentence_pairs` "
-                f"must agree. Received: {self.objective_options} and {self.data}."
+                "A sentence-pair head needs pairs, and pairs need the head: `objective_options.sentence_pair` and "
+                "`data.sentence_pairs` (or `data.rows`) must agree. Received: "
+                f"{self.objective_options} and {self.data}."
             )
 
     @property
@@ -114,7 +115,7 @@ class Recipe:
         return bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
 
     def class_of(self, group: str) -> Callable:
-        """What a group has the arguments of."""
+        """The class or function whose arguments a group holds."""
         if group in ("config", "generator_config"):
             return self._family_of((group == "generator_config" and self.generator) or self.backbone).family.config
         if group == "from_teacher":
@@ -127,32 +128,32 @@ class Recipe:
             "pair_data": self.pairs or "TranslationLMBatches",
             "objective_options": self.objective,
         }[group]
-        rooms = {
+        packages = {
             "schedule": (kerasbert.training, keras.optimizers.schedules),
             "optimizer": (kerasbert.training, keras.optimizers),
             "objective_options": (kerasbert.objectives,),
         }.get(group, (kerasbert.data, pairs))
-        found = next((getattr(room, name) for room in rooms if hasattr(room, name)), None)
+        found = next((getattr(package, name) for package in packages if hasattr(package, name)), None)
         if found is None:
-            raise ValueError(f"There is no class {name!r} for `{group}` in {', '.join(r.__name__ for r in rooms)}.")
+            raise ValueError(f"There is no class {name!r} for `{group}` in {', '.join(r.__name__ for r in packages)}.")
         return found
 
     def fields_of(self, group: str) -> dict[str, typing.Any]:
-        """Names and types of what a group may hold."""
+        """Names and types of the values that a group may hold."""
         target = self.class_of(group)
         if dataclasses.is_dataclass(target):
             return typing.get_type_hints(target)
         return {name: kind for name, kind in parameters(target).items() if name not in OWN.get(group, SET_ELSEWHERE)}
 
     def backbone_config(self, size: str = "", **overrides):
-        """The config of the backbone, or of one of another size."""
+        """The config of the backbone or, if `size` is given, of the generator with that size."""
         fields, size = (self.generator_config, size) if size else (self.config, self.backbone)
         family = self._family_of(size)
         return family.family.config(**{**family.family.sizes[size], **fields, **overrides})
 
     @staticmethod
     def _family_of(size: str):
-        """The backbone that has a size of a paper."""
+        """The backbone class that has a size of this name."""
         family = find_size(size)
         if family is not None:
             return family
@@ -162,31 +163,35 @@ class Recipe:
     def with_settings(self, settings: list[str]) -> "Recipe":
         """The recipe with `name=value` overrides, such as `steps=1000`, `config.num_layers=4`, `schedule.peak=1e-3`.
 
-        `learning_rate` is the highest rate of the schedule, whatever it calls that. With another class, or a size of
-        another family, its group keeps those numbers alone which that one takes.
+        `learning_rate` sets the peak of the schedule, whatever the argument is called there. If an override changes a
+        class, or a size to that of another family, its group keeps only the values that the new one accepts.
         """
         changed = {field.name: copy.deepcopy(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        own = {name: kind for name, kind in typing.get_type_hints(Recipe).items() if kind is not dict}
+        arguments = {name: kind for name, kind in typing.get_type_hints(Recipe).items() if kind is not dict}
         groups, rate = [], None
         for setting in settings:
             name, equals, text = setting.partition("=")
             if not equals:
-                raise ValueError(f"A setting reads name=value, such as steps=1000. Received: {setting!r}.")
+                raise ValueError(f"A setting must have the form name=value, such as steps=1000. Received: {setting!r}.")
             group, dot, _ = name.partition(".")
             if name == "learning_rate":
                 rate = _parsed(name, text, float)
-            elif not dot and name in own:
-                changed[name] = _parsed(name, text, own[name])
+            elif not dot and name in arguments:
+                changed[name] = _parsed(name, text, arguments[name])
             elif dot and isinstance(changed.get(group), dict):
                 groups.append(setting)
             else:
                 options = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
-                known = [*own, "learning_rate", *(key for key, value in changed.items() if isinstance(value, dict))]
+                known = [
+                    *arguments,
+                    "learning_rate",
+                    *(key for key, value in changed.items() if isinstance(value, dict)),
+                ]
                 raise ValueError(
-                    f"A recipe has {', '.join([*own, 'learning_rate', *options])}. Received: {setting!r}."
+                    f"A recipe has {', '.join([*arguments, 'learning_rate', *options])}. Received: {setting!r}."
                     + did_you_mean(group, known)
                 )
-        classes = object.__new__(Recipe)  # with the classes and sizes that were set, whose arguments the groups are
+        classes = object.__new__(Recipe)  # unvalidated, with the new classes and sizes, to look up their arguments
         classes.__dict__.update(changed)
         for setting in groups:
             name, _, text = setting.partition("=")
@@ -201,7 +206,7 @@ class Recipe:
                 kind = type(changed[group][inner])
             changed[group][inner] = _parsed(name, text, kind)
         for field, group in CLASSES.items():
-            if changed[field] != getattr(self, field):  # the numbers of the class before mean nothing to another
+            if changed[field] != getattr(self, field):  # drop what only the previous class takes
                 known = classes.fields_of(group)
                 changed[group] = {inner: value for inner, value in changed[group].items() if inner in known}
         if rate is not None:
@@ -236,7 +241,7 @@ OWN = {"schedule": {"self", "steps"}, "held_out": SET_ELSEWHERE - {"batch_size",
 def parameters(target: Callable) -> dict[str, typing.Any]:
     """Argument names of a function or class with their types, by annotation or by default value.
 
-    What a class passes on (`**options`) is looked up in the classes that it extends.
+    Arguments that a class passes on (`**options`) are looked up in its base classes.
     """
     kinds = {}
     for source in target.__mro__ if inspect.isclass(target) else [target]:
@@ -282,18 +287,18 @@ def _parsed(name: str, text: str, kind) -> typing.Any:
 
 
 def _peak(rate: float, fields: dict, schedule: dict) -> dict:
-    """The arguments of a schedule that make `rate` its highest."""
+    """The arguments of a schedule that make `rate` its peak."""
     if not rate > 0:
         raise ValueError(f"`learning_rate` must be above 0. Received: {rate}.")
     for name in ("peak", "initial_learning_rate", "learning_rate"):
         if name in fields:
-            final = schedule.get("final", 0.0)  # the end falls or rises with the top
+            final = schedule.get("final", 0.0)  # scales with the peak
             return {name: rate, **({"final": final / schedule[name] * rate} if final else {})}
-    return {"factor": rate * math.sqrt(schedule["hidden_dim"] * schedule["warmup"])}  # of the inverse square root
+    return {"factor": rate * math.sqrt(schedule["hidden_dim"] * schedule["warmup"])}  # of `InverseSquareRoot`
 
 
 def all_recipes() -> dict[str, Callable[[], Recipe]]:
-    """Every recipe by its name, family.run."""
+    """All recipes by name, family.run."""
     import pipelines.recipes as folder
 
     runs = {}
@@ -305,7 +310,7 @@ def all_recipes() -> dict[str, Callable[[], Recipe]]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe `family.run`, such as "bert.base" (or "bert_base")."""
+    """Returns the recipe `family.run`, such as "bert.base" (or "bert_base")."""
     runs = all_recipes()
     joined = {key.replace(".", "_"): key for key in runs}
     if joined.get(name, name) not in runs:
@@ -314,14 +319,14 @@ def find_recipe(name: str) -> Recipe:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message on a name that is not known: the nearest one that is, if any is near."""
+    """The end of a message about an unknown name: suggests the closest known name, if any is close."""
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
-# What the tiny twins have in common: runs of minutes on two cores. 0.02 suits a width of 768: at 128 it means a plateau
-# of thousands of steps. Masks and learned absolute positions keep a model there longest, next words shortest.
-# So few passes over the text need no dropout.
+# Shared settings of the tiny recipes, which run for minutes on two CPU cores. An initializer range of 0.02 suits a
+# width of 768; at 128 the loss stays on a plateau for thousands of steps, longest with masked tokens and learned
+# absolute positions, shortest with next-token prediction. So few passes over the text need no dropout.
 TINY_SIZE = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 TINY = dict(TINY_SIZE, **NO_DROPOUT)

@@ -10,7 +10,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         length=512,
         steps=500_000,
         schedule=dict(peak=6e-4, warmup=24_000),
-        # Decay of all variables, biases and norms included, and no clipping.
+        # Weight decay of all variables, including biases and norms; no gradient clipping.
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.98, epsilon=1e-6, no_decay=()),
         data=dict(rows="full_sentences", rule="roberta", mask_rate=0.15),
         dtype="mixed_bfloat16",
@@ -36,11 +36,11 @@ def base_books() -> Recipe:
 
 
 def _format(name: str, rows: str, **changes) -> Recipe:
-    """A row of table 2: the base model of BERT's text and batches."""
+    """A row of table 2: the base model with the text and batches of BERT."""
     data = dict(rows=rows, rule="roberta", mask_rate=0.15)
     pairs = dict(sentence_pair=True) if rows.endswith("pairs") else {}
     numbers = dict(batch_size=256, steps=1_000_000, schedule=dict(peak=1e-4, warmup=10_000), objective_options=pairs)
-    size = "bert_base" if pairs else "roberta_base"  # pairs have segments, and a head on the first token
+    size = "bert_base" if pairs else "roberta_base"  # pairs need segment embeddings and a head on the first token
     return _paper(name, size, **{**numbers, "data": data, **changes})
 
 
@@ -65,6 +65,6 @@ def doc_sentences() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: whole lines across documents, new masks in every step."""
+    """A small version of base for two CPU cores: whole lines across documents, new masks in every step."""
     run = dict(TINY_RUN, steps=3_000, config=TINY, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
     return _paper("roberta.tiny", "roberta_base", **run)

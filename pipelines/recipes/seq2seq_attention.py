@@ -1,6 +1,6 @@
 """Recurrent translation with and without attention (Bahdanau et al. 2014, arXiv 1409.0473, section 4).
 
-Corpora are of pairs (`kerasbert.data.parallel_documents`).
+Corpora consist of pairs (see `kerasbert.data.parallel_documents`).
 """
 
 from .recipe import TINY_ADAM, TINY_RUN, Recipe
@@ -33,7 +33,7 @@ def fixed_vector() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of attention for two cores: pairs of captions, AdamW."""
+    """A small version of attention for two CPU cores: pairs of captions, AdamW."""
     config = dict(embedding_dim=64, hidden_dim=128, alignment_dim=64, output_dim=64)
     config |= dict(initializer_range=0.05, alignment_range=0.05)
     run = dict(TINY_RUN, length=24, steps=800, config=config, optimizer=TINY_ADAM)

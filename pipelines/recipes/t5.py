@@ -61,7 +61,7 @@ def mass_style() -> Recipe:
 
 
 def replace_spans() -> Recipe:
-    """Table 5, the baseline: runs of single noise tokens become one sentinel; GLUE 83.28, SQuAD EM 80.88."""
+    """Table 5, the baseline: adjacent corrupted tokens become one sentinel; GLUE 83.28, SQuAD EM 80.88."""
     return _paper("t5.replace_spans", objective="replace_spans")
 
 
@@ -76,7 +76,7 @@ def shared() -> Recipe:
 
 
 def language_model() -> Recipe:
-    """Table 2, a decoder alone that predicts every token: GLUE 73.78."""
+    """Table 2, a decoder-only model that predicts every token: GLUE 73.78."""
     recipe = _paper(
         "t5.language_model", objective="lm", objective_options={}, config=dict(architecture="language_model")
     )
@@ -84,15 +84,15 @@ def language_model() -> Recipe:
 
 
 def prefix_language_model() -> Recipe:
-    """Table 2, a decoder alone that sees all of its prefix: GLUE 79.68."""
+    """Table 2, a decoder-only model with full attention on its prefix: GLUE 79.68."""
     config = dict(architecture="prefix_language_model")
     return _causal(_paper("t5.prefix_language_model", objective="prefix_lm", objective_options={}, config=config))
 
 
 def _multitask(name: str, target_length: int, **changes) -> Recipe:
-    """A corpus named "text" beside tasks: each a corpus of documents of two lines, input and target.
+    """A corpus named "text" and one corpus per task, whose documents have two lines, input and target.
 
-    The formats are in `kerasbert.data.text_to_text`, `parallel_documents` makes the documents.
+    `kerasbert.data.text_to_text` has the formats, and `parallel_documents` creates the documents.
     """
     recipe = _paper(name, **changes)
     data = {**recipe.data, "target_length": target_length}
@@ -119,7 +119,7 @@ def _causal(recipe: Recipe, layout: str = "prefix") -> Recipe:
 
 
 def v1_1_base() -> Recipe:
-    """T5 1.1-base: gated GELU, an output layer of its own, no dropout, C4 alone; 1M steps of 2,048 rows."""
+    """T5 1.1-base: gated GELU, a separate output layer, no dropout, only C4; 1M steps of 2,048 rows."""
     return _paper("t5.v1_1_base", "t5_v1_1_base", batch_size=2_048, steps=1_000_000, config=dict(dropout=0.0))
 
 
@@ -129,14 +129,14 @@ def mt5_base() -> Recipe:
     return _paper("t5.mt5_base", "mt5_base", **numbers)
 
 
-# A width of 128 learns faster with Adafactor's relative steps when they fall with the run.
+# At a width of 128, learning is faster if Adafactor's relative steps decay during the run.
 _TINY = dict(
     TINY_RUN,
     steps=1_000,
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )
-_WHOLE_TEXTS = dict(batch_size=16)  # as targets, which cost most
+_WHOLE_TEXTS = dict(batch_size=16)  # for objectives whose targets are whole texts, which cost most
 _TINY_CONFIG = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
 
 
@@ -146,54 +146,54 @@ def _tiny(name: str, objective: str = "random_spans", **changes) -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: random spans."""
+    """A small version of base for two CPU cores: random spans."""
     return _tiny("tiny")
 
 
 def tiny_prefix_lm() -> Recipe:
-    """The twin of prefix_lm for two cores."""
+    """A small version of prefix_lm for two CPU cores."""
     return _tiny("tiny_prefix_lm", "prefix_lm")
 
 
 def tiny_bert_style() -> Recipe:
-    """The twin of bert_style for two cores."""
+    """A small version of bert_style for two CPU cores."""
     return _tiny("tiny_bert_style", "bert", **_WHOLE_TEXTS)
 
 
 def tiny_mass_style() -> Recipe:
-    """The twin of mass_style for two cores."""
+    """A small version of mass_style for two CPU cores."""
     return _tiny("tiny_mass_style", "mass", **_WHOLE_TEXTS)
 
 
 def tiny_deshuffling() -> Recipe:
-    """The twin of deshuffling for two cores."""
+    """A small version of deshuffling for two CPU cores."""
     return _tiny("tiny_deshuffling", "deshuffling", **_WHOLE_TEXTS)
 
 
 def tiny_replace_spans() -> Recipe:
-    """The twin of replace_spans for two cores; what stands alone between sentinels is learnt later."""
+    """A small version of replace_spans for two CPU cores; single tokens between sentinels are learnt later."""
     return _tiny("tiny_replace_spans", "replace_spans", steps=3_000)
 
 
 def tiny_drop_tokens() -> Recipe:
-    """The twin of drop_tokens for two cores; as long as that of replace_spans."""
+    """A small version of drop_tokens for two CPU cores; as long as tiny_replace_spans."""
     return _tiny("tiny_drop_tokens", "drop_tokens", steps=3_000)
 
 
 def tiny_multitask() -> Recipe:
-    """The twin of multitask for two cores, temperature 2: text counts as 20,000 examples."""
+    """A small version of multitask for two CPU cores, temperature 2: text counts as 20,000 examples."""
     sizes = dict(sampling_exponent=0.5, sampling_limit=10_000.0, unlabelled_examples=20_000)
     return _multitask("t5.tiny_multitask", 24, size="t5_small", config=_TINY_CONFIG, **_TINY, **sizes)
 
 
 def tiny_language_model() -> Recipe:
-    """The twin of language_model for two cores."""
+    """A small version of language_model for two CPU cores."""
     config = dict(architecture="language_model")
     return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config, **_WHOLE_TEXTS), "causal")
 
 
 def tiny_prefix_language_model() -> Recipe:
-    """The twin of prefix_language_model for two cores."""
+    """A small version of prefix_language_model for two CPU cores."""
     config = dict(architecture="prefix_language_model")
     recipe = _tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config, **_WHOLE_TEXTS)
     return _causal(recipe)

@@ -1,6 +1,6 @@
 """The Transformer's runs (Vaswani et al. 2017, arXiv 1706.03762, sections 5.2 to 5.4).
 
-Corpora are of pairs (`kerasbert.data.parallel_documents`).
+Corpora consist of pairs (see `kerasbert.data.parallel_documents`).
 """
 
 from .recipe import TINY_RUN, Recipe
@@ -9,7 +9,7 @@ from .recipe import TINY_RUN, Recipe
 def _paper(name: str, size: str, hidden_dim: int, **changes) -> Recipe:
     numbers = dict(
         backbone=size,
-        # About 25,000 tokens a side: the paper counts tokens, here it is pairs of some 30.
+        # The paper counts tokens, about 25,000 per side; here, pairs of about 30 tokens are counted.
         batch_size=832,
         length=256,
         schedule_class="InverseSquareRoot",
@@ -39,7 +39,7 @@ def big_en_fr() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: pairs of captions."""
+    """A small version of base for two CPU cores: pairs of captions."""
     config = dict(num_layers=2, hidden_dim=128, num_heads=4, feed_forward_dim=512, dropout=0.0)
     run = dict(TINY_RUN, length=32, steps=1_500, config=config)
     schedule = dict(hidden_dim=128, warmup=400)

@@ -31,19 +31,19 @@ def wikitext103_large() -> Recipe:
 
 
 def enwik8() -> Recipe:
-    """enwik8, 41M parameters: 1.06 bits a character."""
+    """enwik8, 41M parameters: 1.06 bits per character."""
     numbers = dict(batch_size=22, length=512, steps=400_000, schedule=_cosine(), data={})
     return _paper("transformer_xl.enwik8", "transformer_xl_enwik8", **numbers)
 
 
 def enwik8_large() -> Recipe:
-    """enwik8, 277M parameters: 0.99 bits a character."""
+    """enwik8, 277M parameters: 0.99 bits per character."""
     numbers = dict(batch_size=64, length=768, steps=400_000, schedule=_cosine(4_000), data={})
     return _paper("transformer_xl.enwik8_large", "transformer_xl_enwik8_large", **numbers)
 
 
 def tiny() -> Recipe:
-    """The twin of wikitext103 for two cores: streams, a memory of one segment, an adaptive softmax."""
+    """A small version of wikitext103 for two CPU cores: streams, a memory of one segment, an adaptive softmax."""
     config = dict(num_layers=2, num_heads=2, head_dim=64, hidden_dim=128, feed_forward_dim=512)
     config |= dict(cutoffs=(1_000, 3_000), memory_length=64, initializer_range=0.04, dropout=0.0)
     run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={})

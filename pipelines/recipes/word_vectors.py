@@ -6,7 +6,7 @@ from .recipe import Recipe
 def _paper(name: str, **changes) -> Recipe:
     numbers = dict(
         backbone="google_news",
-        # The tool takes one pair at a time at 0.025; the mean over many pairs wants a higher rate.
+        # The tool uses 0.025 for one pair at a time; the mean over many pairs needs a higher learning rate.
         batch_size=1_024,
         length=1,
         steps=10_000_000,
@@ -25,7 +25,7 @@ def google_news() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin for two cores, with AdamW: 64 dimensions."""
+    """A small version for two CPU cores, with AdamW: 64 dimensions."""
     data = dict(window=5, negatives=5, threshold=1e-3, rule="code")
     run = dict(batch_size=1_024, steps=4_000, schedule=dict(peak=5e-3, warmup=100), optimizer_class="TransformerAdamW")
     return _paper("word_vectors.tiny", config=dict(hidden_dim=64), optimizer=dict(weight_decay=0.0), data=data, **run)

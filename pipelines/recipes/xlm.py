@@ -56,17 +56,17 @@ def _tiny(name: str, **changes) -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of mlm for two cores, in three languages."""
+    """A small version of mlm for two CPU cores, in three languages."""
     return _tiny("xlm.tiny")
 
 
 def tiny_clm() -> Recipe:
-    """The twin of clm for two cores, in three languages."""
+    """A small version of clm for two CPU cores, in three languages."""
     numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=dict(causal=True))
     return _tiny("xlm.tiny_clm", batch_size=16, steps=1_000, **numbers)
 
 
 def tiny_tlm() -> Recipe:
-    """The twin of mlm_tlm for two cores: three languages, and parallel text such as de-en."""
+    """A small version of mlm_tlm for two CPU cores: three languages, and parallel text such as de-en."""
     masks = dict(_MASKS, max_predictions=16)
     return _tiny("xlm.tiny_tlm", pairs="TranslationLMBatches", pair_data=masks, data=dict(rows="stream", **masks))

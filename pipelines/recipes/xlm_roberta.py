@@ -22,6 +22,6 @@ def large() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: any number of corpora, one a language."""
+    """A small version of base for two CPU cores: any number of corpora, one per language."""
     numbers = dict(name="xlm_roberta.tiny", backbone="xlm_roberta_base", steps=2_000, sampling_exponent=0.3)
     return Recipe(**{**vars(roberta.tiny()), **numbers})

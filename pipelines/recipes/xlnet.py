@@ -11,7 +11,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         steps=500_000,
         config=dict(memory_length=384, reuse_length=256, bidirectional_data=True),
         schedule=dict(peak=4e-4, warmup=40_000, final=4e-7),
-        # Adam without bias correction, as the code's decayed one.
+        # As in the code, Adam with weight decay has no bias correction.
         optimizer=dict(
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
         ),
@@ -41,7 +41,7 @@ def base() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """The twin of base for two cores: two streams, a memory, both directions."""
+    """A small version of base for two CPU cores: two streams, a memory, both directions."""
     config = dict(TINY, memory_length=32, reuse_length=32, bidirectional_data=True)
     data = dict(reuse_length=32, bidirectional_data=True, partial_prediction=6, max_span=5)
     run = dict(TINY_RUN, steps=2_000, config=config, data=data, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)

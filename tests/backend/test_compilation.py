@@ -35,8 +35,8 @@ def test_programs_are_kept_where_the_user_wants_them(tmp_path):
     assert folder.startswith(str(tmp_path / "cache" / "kerasbert" / "programs"))
     assert os.listdir(folder)
     assert folder_of(str(tmp_path / "given")) == str(tmp_path / "given")
-    own = str(tmp_path / "own")
-    assert folder_of(JAX_COMPILATION_CACHE_DIR=own) == own and os.listdir(own)
+    settings = str(tmp_path / "own")
+    assert folder_of(JAX_COMPILATION_CACHE_DIR=settings) == settings and os.listdir(settings)
 
 
 @pytest.mark.parametrize("found", [True, False])

@@ -71,7 +71,7 @@ def test_what_a_linear_map_explains(corpus):
     """Which sign follows is known of every word here; the vectors of a new model hold which piece of one it is."""
     _, corpus = corpus
     size = dict(num_layers=1, hidden_dim=24, num_heads=2, feed_forward_dim=12, initializer_range=0.3, dropout=0.0)
-    backbone = Bert(BertConfig(**size, vocabulary_size=corpus.facts["vocabulary_size"]))
+    backbone = Bert(BertConfig(**size, vocabulary_size=corpus.tokenizer_info["vocabulary_size"]))
     before = backbone.get_weights()
     assert 0.1 < signs(backbone, (corpus, corpus), leads=True) <= 1
     assert all((a == b).all() for a, b in zip(before, backbone.get_weights(), strict=True))

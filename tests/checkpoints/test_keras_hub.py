@@ -72,7 +72,7 @@ def test_tokenizers_give_the_ids_of_keras_hub(name, presets, goldens):
 
 @pytest.mark.one_backend
 def test_a_preset_can_be_fine_tuned(presets):
-    with pytest.warns(UserWarning, match="no weights for classifier/dense: made new"):
+    with pytest.warns(UserWarning, match="no weights for classifier/dense: newly initialised"):
         classifier = TextClassifier.from_preset(presets / "bert", labels=["bad", "good"])
     assert classifier.tokenizer is not None
     assert {answer["label"] for answer in classifier.classify(TEXTS)} <= {"bad", "good"}
@@ -99,7 +99,7 @@ def test_bad_presets(presets, tmp_path):
     folder = changed()
     weights = folder / "model.weights.h5"
     weights.write_bytes(weights.read_bytes()[:-2_000])
-    with pytest.raises(ValueError, match="not a whole HDF5 file"):
+    with pytest.raises(ValueError, match="not a complete HDF5 file"):
         Backbone.from_preset(folder)
     weights.unlink()
     with pytest.raises(FileNotFoundError, match="model.weights.h5"):

@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_listed(pretrained, tmp_path):
     assert "wrong shape: encoder.layer.0.output.dense.weight" in message
     assert "expected (40, 24), found (41, 24)" in message
     assert "not in the file: embeddings.LayerNorm.bias" in message
-    assert "not taken by Bert: bert.encoder.layer.7.output.dense.weight" in message
+    assert "not used by Bert: bert.encoder.layer.7.output.dense.weight" in message
 
 
 @pytest.mark.one_backend
@@ -172,7 +172,7 @@ def test_unused_heads_are_logged_and_new_ones_warned_of(pretrained, caplog):
     with caplog.at_level(logging.INFO, logger="kerasbert"):
         Backbone.from_preset(folder)
     assert len(caplog.records) == 1 and "cls.predictions.transform.dense.weight" in caplog.text
-    with pytest.warns(UserWarning, match="no weights for classifier/dense: made new") as caught:
+    with pytest.warns(UserWarning, match="no weights for classifier/dense: newly initialised") as caught:
         TextClassifier.from_preset(folder, labels=3)
     assert sum(warning.category is UserWarning for warning in caught) == 1
 
@@ -190,7 +190,7 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
 
     with pytest.raises(ValueError, match="model_type.*Received: 'llama'"):
         Backbone.from_preset(with_config(model_type="llama"))
-    with pytest.raises(ValueError, match="Received: None. The first configs have none: write it"):
+    with pytest.raises(ValueError, match="Received: None. Early configs do not have it: add it"):
         Backbone.from_preset(with_config(model_type=None))
     assert Bert.from_preset(with_config(model_type=None)).config == CONFIG
     with pytest.raises(ValueError, match="position_embedding_type='absolute' only.*'relative_key'"):
@@ -207,7 +207,7 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
         Backbone.from_preset(target)
     with pytest.raises(FileNotFoundError, match="There is no folder .*nowhere$"):
         Backbone.from_preset(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="no folder org/name. A model of the hub is hf://org/name"):
+    with pytest.raises(FileNotFoundError, match="no folder org/name. For a model on the hub, use hf://org/name"):
         Backbone.from_preset("org/name")
     with pytest.raises(FileNotFoundError, match="bert_base"):
         Backbone.from_preset("bert_bse")

@@ -160,7 +160,7 @@ def test_truncated_torch_files(zipped, tmp_path):
     content = path.read_bytes()
     for cut in (len(content) - 8, len(content) // 2, 40, 0):
         path.write_bytes(content[:cut])
-        with pytest.raises(ValueError, match="not a whole file of torch.save|damaged"):
+        with pytest.raises(ValueError, match="not a complete torch.save file|damaged"):
             TensorFiles(tmp_path)
 
 

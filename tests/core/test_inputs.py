@@ -32,24 +32,30 @@ WRONG = {
     "another name of segments": ({"token_type_ids": IDS * 0}, "Received: 'token_type_ids'. Use `segment_ids`"),
     "a misspelt name": ({"paddng_mask": MASK}, "Received: 'paddng_mask'. Use `padding_mask`"),
     "an unknown name": ({"zzz": MASK}, "Received: 'zzz'. The keys are backward, "),
-    "targets": ({"labels": IDS}, "Targets are no input. Received: `labels` in a batch. Give them as y"),
+    "targets": ({"labels": IDS}, "Targets must not be in a batch. Received: `labels` in a batch. Pass them as y"),
     "an additive mask": ({"padding_mask": np.where(MASK, 0, -1e9)}, "bool, or integers of 0 and 1. Received: float64"),
     "a mask of halves": ({"padding_mask": np.full((2, 7), 0.5, "float32")}, "0 and 1. Received: float32"),
     "a mask of NaN": ({"padding_mask": np.full((2, 7), np.nan, "float32")}, "0 and 1. Received: float32"),
     "a mask of 2": ({"padding_mask": MASK * 2}, "bool, or integers of 0 and 1. Received: 2"),
     "a mask of -1": ({"padding_mask": MASK * np.int32(-1)}, "bool, or integers of 0 and 1. Received: -1"),
-    "a mask of one row": ({"padding_mask": MASK[:1]}, r"shape of `token_ids`, \(2, 7\): one value a token.*\(1, 7\)"),
-    "a mask of one column": ({"padding_mask": MASK[:, :1]}, r"one value a token. Received: \(2, 1\)"),
-    "a mask of pairs": ({"padding_mask": MASK[:, None] & MASK[:, :, None]}, r"Received: \(2, 7, 7\). To keep sequen"),
-    "lengths that are too long": ({"lengths": np.array([7, 99], "int32")}, "between 0 and 7, the columns.*: 99"),
-    "lengths below 0": ({"lengths": np.array([7, -1], "int32")}, "between 0 and 7, the columns.*Received: -1"),
+    "a mask of one row": ({"padding_mask": MASK[:1]}, r"shape of `token_ids`, \(2, 7\): one value per token.*\(1, 7\)"),
+    "a mask of one column": ({"padding_mask": MASK[:, :1]}, r"one value per token. Received: \(2, 1\)"),
+    "a mask of pairs": ({"padding_mask": MASK[:, None] & MASK[:, :, None]}, r"Received: \(2, 7, 7\). To separate"),
+    "lengths that are too long": (
+        {"lengths": np.array([7, 99], "int32")},
+        "between 0 and 7, the number of columns.*: 99",
+    ),
+    "lengths below 0": (
+        {"lengths": np.array([7, -1], "int32")},
+        "between 0 and 7, the number of columns.*Received: -1",
+    ),
     "one length": ({"lengths": np.array([7], "int32")}, r"`lengths` must have the shape \(b\), here \(2\). .*\(1,\)"),
     "float lengths": ({"lengths": np.array([7.0, 5.0])}, "`lengths` must be integers. Received: float64"),
     "float ids": ({"token_ids": IDS.astype("float32")}, "`token_ids` must be integers. Received: float32"),
     "bool ids": ({"token_ids": MASK}, "`token_ids` must be integers. Received: bool"),
     "ids of one row": (
         {"token_ids": IDS[0]},
-        r"must be \(b, s\): one row a sequence. Received: shape \(7,\). Use token",
+        r"must be \(b, s\): one row per sequence. Received: shape \(7,\). Use token",
     ),
     "a list of ids": ({"token_ids": IDS.tolist()}, "must be an array or a tensor. Received: a list"),
     "words": ({"token_ids": np.array([["a", "b"]])}, "`token_ids` must be integers. Received: text or objects"),
@@ -114,7 +120,7 @@ def test_both_halves_are_checked():
         ({"decoder_attention_mask": MASK[:, :4]}, "Use `decoder_padding_mask`"),
         ({"decoder_padding_mask": MASK}, r"shape of `decoder_token_ids`, \(2, 4\)"),
         ({"decoder_lengths": np.array([4, 5], "int32")}, "between 0 and 4, the columns of `decoder_token_ids`"),
-        ({"decoder_token_ids": IDS[:1]}, r"must be \(b, t\) of 2 rows: one row a sequence. Received: shape \(1, 7\)"),
+        ({"decoder_token_ids": IDS[:1]}, r"must be \(b, t\) of 2 rows: one row per sequence. Received: shape \(1, 7\)"),
     ):
         with pytest.raises(ValueError, match=message):
             model({**good, **wrong})
@@ -157,14 +163,14 @@ def test_targets_that_would_broadcast(y, bert):
     with pytest.raises(ValueError, match=r"y must have the shape \(2, 7\) for this batch. Received: shape \(2,"):
         model.evaluate({"token_ids": IDS}, y, batch_size=2, verbose=0)
     weights = np.ones((2, 1), "float32")
-    with pytest.raises(ValueError, match=r"Weights of y must have its shape, \(2, 7\), or one value a row, \(2,\)"):
+    with pytest.raises(ValueError, match=r"Weights of y must have its shape, \(2, 7\), or one value per row, \(2,\)"):
         model.evaluate({"token_ids": IDS}, IDS, batch_size=2, sample_weight=weights, verbose=0)
 
 
 @pytest.mark.one_backend
 def test_padding_that_nothing_hides_is_a_warning(bert):
     padded = np.array([[5, 6, 7, 8], [5, 6, 0, 0]], "int32")
-    with pytest.warns(UserWarning, match="padding tokens, 0, at an end.*it is attended to. Give `padding_mask`, for"):
+    with pytest.warns(UserWarning, match="padding tokens, 0, but.*they are attended to. Pass `padding_mask`, for"):
         bert({"token_ids": padded})
     bert({"token_ids": padded, "padding_mask": padded != 0})
     bert({"token_ids": padded, "lengths": np.array([4, 2], "int32")})
@@ -211,5 +217,5 @@ def test_candidates_of_masks(top_k, bert):
         def require_tokenizer(self):
             return None
 
-    with pytest.raises(ValueError, match="`top_k` must be a number of candidates, at least 1"):
+    with pytest.raises(ValueError, match="`top_k` must be an integer of at least 1"):
         NoTokenizer(bert).fill_mask("a", top_k=top_k)

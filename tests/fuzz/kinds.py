@@ -302,14 +302,14 @@ def read_tokenizer(folder):
     tokenizer = Tokenizer.load(folder)
     ids = tokenizer.encode(TEXT) + tokenizer.encode(TEXT, plain_text=True) + tokenizer.encode([(TEXT[0], TEXT[1])])
     texts = [tokenizer.decode(row) for row in ids]
-    return tokenizer, ids, texts, tokenizer.tokens, tokenizer.facts
+    return tokenizer, ids, texts, tokenizer.tokens, tokenizer.info
 
 
 def check_tokenizer(folder, found, valid):
     """Ids are in the vocabulary, and a copy through its text gives the same ones."""
     from kerasbert.data import Tokenizer
 
-    tokenizer, ids, texts, tokens, facts = found
+    tokenizer, ids, texts, tokens, info = found
     expect(all((row >= 0).all() and (row < tokenizer.vocabulary_size).all() for row in ids), "ids outside")
     expect(len(tokens) == tokenizer.vocabulary_size, "another number of tokens")
     again = Tokenizer.from_json(tokenizer.to_json())

@@ -82,10 +82,10 @@ def test_faults_are_seen(monkeypatch, tmp_path):
         (folder / "file").write_bytes(b"other")
         assert fuzz.run_case(kind, folder, "valid")[0] == name
     folder = tmp_path / "error"
-    own = Kind(None, lambda folder: Corpus.open(folder / "nowhere"), None, {})
+    arguments = Kind(None, lambda folder: Corpus.open(folder / "nowhere"), None, {})
     from kerasbert.data import Corpus
 
-    assert fuzz.run_case(own, folder, None)[0] == "refused"
+    assert fuzz.run_case(arguments, folder, None)[0] == "refused"
     outside = Kind(None, lambda folder: _raise(ValueError("not raised by the package")), None, {})
     assert fuzz.run_case(outside, folder, None)[0] == "error"
     with pytest.raises(Corrupt):

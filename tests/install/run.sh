@@ -14,4 +14,4 @@ cp tests/install/use.py "$folder"
 cd "$folder"
 start=$SECONDS
 KERAS_BACKEND=$BACKEND "$folder/venv/bin/python" use.py
-echo "== test-install: the wheel trains, saves, loads and predicts on $BACKEND; $((SECONDS - start)) s after its installation"
+echo "== test-install: the wheel trains, saves, loads and predicts on $BACKEND; $((SECONDS - start)) s after installation"

@@ -1,4 +1,4 @@
-"""What a user does first, with nothing but the wheel and one backend: train, save, load, predict."""
+"""The first steps of a user, with only the wheel and one backend installed: train, save, load, predict."""
 
 from pathlib import Path
 

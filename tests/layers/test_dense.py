@@ -22,7 +22,7 @@ from kerasbert.models import (
     Roberta,
     RobertaConfig,
 )
-from kerasbert.objectives.objective import correct
+from kerasbert.objectives.objective import predicted_correctly
 from kerasbert.tasks import MultipleChoice, TextClassifier
 from tests.models.reference import randomize, to_numpy
 
@@ -129,7 +129,7 @@ def test_correct_is_argmax():
     logits = np.array([[1.0, 3.0, 2.0], [4.0, 4.0, 1.0], [0.0, 0.0, 0.0]], "float32")
     for labels in ([1, 0, 0], [1, 1, 1], [0, 2, 2]):
         expected = logits.argmax(axis=-1) == labels
-        np.testing.assert_array_equal(to_numpy(correct(logits, np.array(labels, "int32"))), expected)
+        np.testing.assert_array_equal(to_numpy(predicted_correctly(logits, np.array(labels, "int32"))), expected)
 
 
 def test_gelu_is_exact():
@@ -165,7 +165,7 @@ FAMILIES = {
 
 def test_wanted_positions_leave_nothing_to_look_at():
     inputs = {"token_ids": np.ones((1, 4), "int32")}
-    with pytest.raises(ValueError, match="Ask for one or the other"):
+    with pytest.raises(ValueError, match="Request one or the other"):
         FAMILIES["bert"]()(inputs, output_positions=np.zeros((1, 1), "int32"), hidden_states=True)
 
 

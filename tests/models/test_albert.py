@@ -274,7 +274,7 @@ def test_copies_that_differ_are_refused(tmp_path):
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["encoder.albert_layer_groups.2.albert_layers.0.attention.key.bias"] += 1
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"groups\.2\.albert_layers\.0\.attention\.key\.bias must repeat"):
+    with pytest.raises(ValueError, match=r"groups\.2\.albert_layers\.0\.attention\.key\.bias must be equal to"):
         Albert.from_preset(tmp_path)
     assert Albert.from_preset(tmp_path, sharing="none").config.num_copies("attention") == 3
 

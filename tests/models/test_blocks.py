@@ -23,7 +23,7 @@ def albert(**fields):
 def make(name, dropout=0.0):
     """A backbone of every family, with layers enough to tell them apart."""
     config = getattr(models, f"{name}Config")
-    own = {
+    arguments = {
         "Albert": lambda: albert(dropout=dropout),
         "Elmo": lambda: models.Elmo(config(**ELMO, dropout=dropout)),
         "Seq2SeqAttention": lambda: models.Seq2SeqAttention(config(**RECURRENT, dropout=dropout)),
@@ -35,8 +35,8 @@ def make(name, dropout=0.0):
         "Transformer": lambda: models.Transformer(config(**TINY, num_layers=3, dropout=dropout)),
         "TransformerXL": lambda: models.TransformerXL(config(**TINY, num_layers=3, head_dim=6, cutoffs=())),
     }
-    if name in own:
-        return own[name]()
+    if name in arguments:
+        return arguments[name]()
     return getattr(models, name)(config(**TINY, num_layers=3, **({"dropout": dropout} if dropout else {})))
 
 

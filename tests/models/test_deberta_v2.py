@@ -171,7 +171,7 @@ def test_a_folder_with_a_mask_decoder_is_one_for_transformers(tmp_path):
 @pytest.mark.one_backend
 def test_a_mask_decoder_can_be_made_new(tmp_path):
     randomize(MaskedLM(DebertaV2(DebertaV2Config(**TINY)))).save_to_preset(tmp_path)
-    with pytest.warns(UserWarning, match="no weights for mask_decoder: made new"):
+    with pytest.warns(UserWarning, match="no weights for mask_decoder: newly initialised"):
         model = MaskedLM.from_preset(tmp_path, mask_decoder=True)
     table = model.backbone.mask_decoder.embeddings
     assert any(variable is table for variable in model.trainable_variables)
@@ -352,7 +352,7 @@ def test_replaced_tokens_train_both_encoders_and_the_mask_decoder(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(position_terms="c2p|p2p"), "`position_terms` must be of c2p"),
+        (dict(position_terms="c2p|p2p"), "`position_terms` may contain c2p"),
         (dict(position_terms=("c2p", "c2p")), "each at most once"),
         (dict(num_heads=5), "`hidden_dim` must be a multiple of `num_heads`"),
         (dict(max_distance=0), "`max_distance` must be at least 1"),

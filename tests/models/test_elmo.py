@@ -245,5 +245,5 @@ def test_wrong_inputs_are_refused(speller):
         speller({"token_ids": ids})
     with pytest.raises(ValueError, match="`character_ids` must be between 0 and 261"):
         speller({"token_ids": ids, "character_ids": np.full((1, 2, 50), 262, "int32")})
-    with pytest.raises(ValueError, match="one sequence a row"):
+    with pytest.raises(ValueError, match="one sequence per row"):
         speller({"token_ids": ids, "sequence_ids": ids + 1})

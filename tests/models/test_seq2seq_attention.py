@@ -318,7 +318,7 @@ def test_wrong_arguments_and_inputs_are_refused(backbones):
         (dict(attention="self"), "`attention` must be one of"),
         (dict(attention="dot"), "bidirectional=False"),
         (dict(attention="location"), "needs `max_length`"),
-        (dict(window=3), "A `window` is for"),
+        (dict(window=3), "`window` needs attention to be multiplicative"),
     ):
         with pytest.raises(ValueError, match=message):
             Seq2SeqAttentionConfig(**{**TINY, **wrong})
@@ -328,5 +328,5 @@ def test_wrong_arguments_and_inputs_are_refused(backbones):
         backbones("location")({key: np.zeros((1, 17), "int32") for key in ("token_ids", "decoder_token_ids")})
     packed = {"sequence_ids": np.ones(batch()["token_ids"].shape, "int32")}
     packed["decoder_sequence_ids"] = np.ones(batch()["decoder_token_ids"].shape, "int32")
-    with pytest.raises(ValueError, match="one sequence a row"):
+    with pytest.raises(ValueError, match="one sequence per row"):
         backbones("additive")({**batch(), **packed})

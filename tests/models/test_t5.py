@@ -209,7 +209,7 @@ def test_an_encoder_is_read_from_a_whole_model(tmp_path):
         wanted = theirs.encoder(torch.from_numpy(inputs["token_ids"]).long(), torch.from_numpy(real).long())
     found = to_numpy(encoder(inputs)["sequence_output"])
     np.testing.assert_allclose(found[real], wanted.last_hidden_state.numpy()[real], atol=1e-5)
-    with pytest.warns(UserWarning, match="made new"):
+    with pytest.warns(UserWarning, match="newly initialised"):
         tagger = TokenClassifier.from_preset(tmp_path, labels=3)
     assert tagger.backbone.decoder is None and to_numpy(tagger(inputs)).shape == (2, 11, 3)
 
@@ -430,7 +430,7 @@ def test_shared_weights_are_an_encoder_decoder_of_equal_halves(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(model(inputs)))
     theirs.encoder.block[1].layer[0].SelfAttention.k.weight.data += 1.0
     theirs.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"encoder.block.1.layer.0.SelfAttention.k.weight must repeat decoder"):
+    with pytest.raises(ValueError, match=r"encoder.block.1.layer.0.SelfAttention.k.weight must be equal to decoder"):
         Seq2SeqLM.from_preset(tmp_path)
     apart = Seq2SeqLM.from_preset(tmp_path, architecture="encoder_decoder")
     check_outputs(apart, theirs, {"": "logits"}, "right", True)
@@ -539,9 +539,9 @@ def test_configs_that_cannot_be(changes, message):
 @pytest.mark.one_backend
 def test_heads_of_other_architectures_are_refused():
     encoder = T5(T5Config(**ALONE, architecture="encoder"))
-    with pytest.raises(ValueError, match="'seq2seq_lm' of T5 is for the architectures encoder_decoder, shared"):
+    with pytest.raises(ValueError, match="T5 has the head 'seq2seq_lm' only as encoder_decoder or shared"):
         Seq2SeqLM(encoder)
-    with pytest.raises(ValueError, match="'tagger' of T5 is for the architectures encoder. Received: 'shared'"):
+    with pytest.raises(ValueError, match="T5 has the head 'tagger' only as encoder. Received: 'shared'"):
         TokenClassifier(T5(T5Config(**ALONE, architecture="shared")))
 
 

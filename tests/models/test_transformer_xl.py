@@ -307,8 +307,8 @@ def test_a_memory_of_another_form_is_an_error(backbone, ids, change, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(cutoffs=(40, 20)), "`cutoffs` must rise"),
-        (dict(cutoffs=(61,)), "`cutoffs` must rise"),
+        (dict(cutoffs=(40, 20)), "`cutoffs` must be strictly increasing"),
+        (dict(cutoffs=(61,)), "`cutoffs` must be strictly increasing"),
         (dict(tied_projections=(True,)), "an entry for each of 3 clusters"),
         (dict(embedding_dim=3), "at least embedding_divisor"),
         (dict(hidden_dim=25), "must be even"),

@@ -167,7 +167,7 @@ def test_the_names_of_the_first_years_are_read(tmp_path):
 @pytest.mark.one_backend
 def test_what_is_not_here_is_refused(tmp_path):
     their_model("XLMForQuestionAnswering", their_config(n_layers=1), tmp_path / "beam")
-    with pytest.raises(ValueError, match="whose scores of the end depend on the start"):
+    with pytest.raises(ValueError, match="whose end scores depend on the chosen start"):
         QuestionAnswerer.from_preset(tmp_path / "beam")
     assert Backbone.from_preset(tmp_path / "beam").config.num_layers == 1
 

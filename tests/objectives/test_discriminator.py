@@ -6,7 +6,7 @@ import pytest
 
 from kerasbert.models import Electra, ElectraConfig
 from kerasbert.objectives import Discriminator
-from kerasbert.objectives.discriminator import RankingQuality, copied_or_predicted
+from kerasbert.objectives.discriminator import AUC, copied_or_predicted
 from kerasbert.training import adamw
 from tests.models.reference import randomize, to_numpy
 
@@ -71,6 +71,6 @@ def test_the_area_under_the_curve_is_that_of_the_ranks():
     labels = rng.random((20, 50)) < 0.1
     logits = (-3 + 0.1 * rng.normal(size=labels.shape) + 0.1 * labels).astype("float32")
     above = logits[labels][:, None] - logits[~labels]
-    metric = RankingQuality()
+    metric = AUC()
     metric.update_state(*map(keras.ops.convert_to_tensor, (labels, logits)))
     assert float(metric.result()) == pytest.approx(np.mean(above > 0), abs=2e-3)

@@ -352,16 +352,16 @@ def test_pairs_that_do_not_match():
     teacher = bert(layers=2)
     with pytest.raises(ValueError, match="a backbone alone"):
         Distillation(distilbert(), teacher.backbone)
-    with pytest.raises(ValueError, match="must have one vocabulary"):
+    with pytest.raises(ValueError, match="must have the same vocabulary"):
         Distillation(Bert(BertConfig(**{**SIZES, "vocabulary_size": 30}, num_layers=1), pooler=False), teacher)
     narrow = Bert(BertConfig(**{**SIZES, "hidden_dim": 8}, num_layers=2), pooler=False)
     with pytest.raises(ValueError, match="cosine_weight=0"):
         Distillation(narrow, teacher)
-    with pytest.raises(ValueError, match="must have one `hidden_dim`"):
+    with pytest.raises(ValueError, match="must have the same `hidden_dim`"):
         KnowledgeTransfer(narrow, teacher)
     with pytest.raises(ValueError, match="`temperature` must be above 0"):
         Distillation(distilbert(), teacher, temperature=0)
-    with pytest.raises(ValueError, match="must have one `num_layers`"):
+    with pytest.raises(ValueError, match="must have the same `num_layers`"):
         KnowledgeTransfer(bert(layers=1), teacher)
     for options, message in (
         (dict(strategy="slow"), "`strategy` must be one of"),

@@ -496,13 +496,13 @@ def test_arguments_that_mean_nothing(options, message):
 @pytest.mark.one_backend
 def test_pairs_that_do_not_match():
     large = Electra(ElectraConfig(**LARGE))
-    with pytest.raises(ValueError, match="must have one vocabulary"):
+    with pytest.raises(ValueError, match="must have the same vocabulary"):
         ReplacedTokenDetection(Electra(ElectraConfig(**{**SMALL, "vocabulary_size": 30})), large)
     with pytest.raises(ValueError, match="Shared embeddings must have the tables"):
         ReplacedTokenDetection(Electra(ElectraConfig(**{**SMALL, "embedding_dim": 8})), large)
     with pytest.raises(ValueError, match="needs Discriminator\\(masked_lm=True\\)"):
         ReplacedTokenDetection(Electra(ElectraConfig(**SMALL)), Discriminator(large), objective="all_tokens_mlm")
-    with pytest.raises(ValueError, match="A Discriminator, a backbone or a folder is needed. Received: MaskedLM"):
+    with pytest.raises(ValueError, match="Expected a Discriminator, a backbone or a folder. Received: MaskedLM"):
         ReplacedTokenDetection(Electra(ElectraConfig(**SMALL)), MaskedLM(large))
     bert = dict(vocabulary_size=31, num_layers=1, num_heads=2, hidden_dim=12, feed_forward_dim=20, max_length=13)
     with pytest.raises(ValueError, match='embedding_sharing="none"'):

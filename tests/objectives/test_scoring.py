@@ -83,7 +83,7 @@ def test_causal_scores(tmp_path, monkeypatch):
         assert answer["score"] == pytest.approx(again["score"], abs=1e-4)
     assert model.score("home", contexts="the mat")["tokens"] == len(expected("home", "the mat"))
     assert model.score("", "the mat") == {"score": 0.0, "tokens": 0, "perplexity": 1.0, "token_scores": []}
-    with pytest.raises(ValueError, match="Every text needs its context. Received: 1 for 5 texts"):
+    with pytest.raises(ValueError, match="Every text needs a context. Received: 1 for 5 texts"):
         model.score(TEXTS, ["a"])
 
 

@@ -126,7 +126,7 @@ def test_bad_input():
     model.compile(keras.optimizers.SGD(0.0))
     with pytest.raises(ValueError, match="Labels must be between 0 and 60.*Received: 61"):
         model.fit(x, np.full(y.shape, 61, "int32"), verbose=0)
-    with pytest.raises(ValueError, match="its encoder reads the targets. Received: prefix_mask, token_ids"):
+    with pytest.raises(ValueError, match="the encoder would read the targets. Received: prefix_mask, token_ids"):
         model.fit({"token_ids": y, "prefix_mask": y > 30}, y, verbose=0)
     bert = Bert(BertConfig(vocabulary_size=61, num_layers=1, num_heads=1, hidden_dim=8, feed_forward_dim=8))
     with pytest.raises(ValueError, match="Bert has no head 'seq2seq_lm'"):

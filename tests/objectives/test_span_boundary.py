@@ -116,8 +116,8 @@ def test_folders(tmp_path):
     model = objective(max_targets=7)
     model.save_to_preset(tmp_path)
     names = set(TensorFiles(tmp_path).keys())
-    own = {name for name in names if name.startswith("kerasbert.")}
-    assert len(own) == 10
+    settings = {name for name in names if name.startswith("kerasbert.")}
+    assert len(settings) == 10
     again = kerasbert.load(tmp_path)
     assert type(again) is SpanBoundary and again.arguments() == model.arguments()
     for ours, theirs in zip(again.weights, model.weights, strict=True):
@@ -131,7 +131,7 @@ def test_folders(tmp_path):
     # To rounding: MaskedLM computes the last block at the masked positions only, in products of other shapes.
     np.testing.assert_allclose(to_numpy(masked(x)), to_numpy(expected["tokens"]), rtol=1e-6, atol=1e-7)
     masked.save_to_preset(tmp_path)  # its folder has no second head any more
-    assert set(TensorFiles(tmp_path).keys()) == names - own
+    assert set(TensorFiles(tmp_path).keys()) == names - settings
 
 
 @pytest.mark.one_backend
@@ -196,7 +196,7 @@ def test_bad_input():
         model({key: value for key, value in x.items() if key != "span_left"})
     with pytest.raises(ValueError, match="`span_right` must be below 12"):
         model({**x, "span_right": x["span_right"] + 3})
-    with pytest.raises(ValueError, match="one `max_targets`"):
+    with pytest.raises(ValueError, match="the same `max_targets`"):
         model({**x, "span_offset": x["span_offset"] + 1})
     y[0, 0] = 31
     model.compile(keras.optimizers.SGD(0.0))

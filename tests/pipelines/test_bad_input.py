@@ -27,12 +27,12 @@ LINES = {
         ("text,label\n", "file.csv has no rows"),
         ('{"text": "x", "label": NaN}', "file.jsonl row 1 without 'label'"),
         ('{"text": "x", "label": "1"}\n{"text": "x"}', "file.jsonl row 2 without 'label'"),
-        ('{"text": ["x"], "label": "1"}', "Texts are strings. Received: .*row 1, column 'text'"),
+        ('{"text": ["x"], "label": "1"}', "Texts must be strings. Received: .*row 1, column 'text'"),
         ('{"text": "x", "label": "1"}\n{"text"', "file.jsonl line 2 is not valid JSON"),
-        ('{"text": "x", "label": ["a", "b"]}', "A label is one name. Received: .*row 1.*--task labels"),
+        ('{"text": "x", "label": ["a", "b"]}', "A label must be one name. Received: .*row 1.*--task labels"),
         ('label,text\n1,"a\n0,b\n', "file.csv is not valid CSV: unexpected end of data, at line 3. .*closed"),
         ('label,text\n1,"a" b\n', "file.csv is not valid CSV: .*, at line 2. .*doubled"),
-        ("text,label\nx,1\ny,nan\n", "A label is a name. Received: .*file.csv row 2: 'nan'"),
+        ("text,label\nx,1\ny,nan\n", "Labels must not be NaN. Received: .*file.csv row 2: 'nan'"),
         ("text,label\nx,1\n".encode("utf-16"), "file.csv is not valid utf-8: .*--encoding utf-16"),
     ],
     "labels": [
@@ -54,27 +54,27 @@ LINES = {
         (squad(question(answers=[{"text": "Bob"}])), "part of its context. Received: .*question 7: 'Bob'"),
         (squad(question(), context=""), "A question needs a context. Received: .*question 7"),
         (squad({"id": "7", "answers": []}), "A question needs a question. Received: .*question 7"),
-        (squad(question(), question()), "an id of its own. Received: .*question 7: a second one"),
-        (squad({"question": "who", "answers": []}), "an id of its own. Received: .*none in"),
+        (squad(question(), question()), "a unique id. Received: .*question 7: the id occurs twice"),
+        (squad({"question": "who", "answers": []}), "a unique id. Received: .*no id in"),
         (json.dumps({"data": [{"title": "x"}]}), "list of paragraphs. Received: .*file.json article 0"),
         (json.dumps({"data": [{"paragraphs": [{"context": "x"}]}]}), "list of questions, qas. Received: .*article 0"),
         ('{"question": "q", "answers": ["a"]}', "Which column of .*file.jsonl holds the contexts"),
         ('{"question": "q", "context": null, "answer": "a"}', "needs a context in 'context'.*row 1 without it"),
         ('{"question": "q", "context": "a", "answers": {"answer_start": [0]}}', "texts of answers.*row 1"),
-        ('{"question": "q", "context": "a", "answers": {"text": ["a"], "answer_start": [0, 1]}}', "a start, or none"),
+        ('{"question": "q", "context": "a", "answers": {"text": ["a"], "answer_start": [0, 1]}}', "must have a start"),
         (squad(question(answers="Ann")), "An answer needs a text. Received: .*question 7 with 'Ann'"),
-        (squad(question(answers=[{"text": "Ann", "answer_start": "x"}])), "counts characters. Received: .*7: 'x'"),
+        (squad(question(answers=[{"text": "Ann", "answer_start": "x"}])), "a character index. Received: .*7: 'x'"),
         (json.dumps({"data": [{"paragraphs": ["x"]}]}), "list of questions, qas. Received: .*article 0"),
         (squad("who"), "list of questions, qas. Received: .*article 0"),
     ],
     "choices": [
-        ('{"question": null, "choices": ["a", "b"], "label": 0}', "are texts. Received: .*file.jsonl row 1 with None"),
+        ('{"question": null, "choices": ["a", "b"], "label": 0}', "be texts. Received: .*file.jsonl row 1 with None"),
         ('{"question": "q", "choices": ["a", "b"], "label": NaN}', "a number from 0.*row 1: 'nan'"),
-        ('{"article": "p", "question": "q", "options": "a, b", "answer": "A"}', "Choices are a list. .*row 1 with 'a"),
+        ('{"article": "p", "question": "q", "options": "a, b", "answer": "A"}', "must be a list. .*row 1 with 'a"),
         ('{"ending0": "x", "ending1": "y", "label": 0}', "Which column of .* holds the contexts.* in row 1: end"),
         ('{"question": "q", "choices": ["a", "b"]}', "holds the right choices.*--columns.label"),
         ('{"question": "q", "choices": ["a", "b"], "label": 0}\n{"question": "q", "label": 0}', "form of SWAG.* row 2"),
-        ('{"question": "q", "choices": {"text": ["a", "b"], "label": ["A"]}, "label": "A"}', "has a label.*row 1"),
+        ('{"question": "q", "choices": {"text": ["a", "b"], "label": ["A"]}, "label": "A"}', "have a label.*row 1"),
     ],
     "sequences": [
         ('{"source": "a", "target": "b"}\n{"source": "a"}', "needs a target in 'target'.*row 2 without it"),
@@ -107,7 +107,7 @@ def test_lines_of_other_widths(tmp_path):
 
 def test_files_that_are_not_gzip(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(b"text,label")
-    with pytest.raises(ValueError, match="a.csv.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match="a.csv.gz is not a complete gzip file"):
         read_examples("classes", tmp_path / "a.csv.gz")
 
 
@@ -115,7 +115,7 @@ def test_columns_that_are_not_there(tmp_path):
     (tmp_path / "a.conll").write_text("Ann B-PER\n\nBob B-PER\n")
     for columns, message in (
         (Columns(label="5"), "must have 6 columns. Received: .*a.conll line 1"),
-        (Columns(label="ner"), "have no names. Received: --columns.label ner. Give its number"),
+        (Columns(label="ner"), "have numbers. Received: --columns.label ner. Pass an index"),
     ):
         with pytest.raises(ValueError, match=message):
             read_examples("tags", tmp_path / "a.conll", columns)

@@ -190,7 +190,7 @@ def test_bad_choices(tmp_path):
         read_examples("choices", write(tmp_path, "c.csv", "Why?,a,b,1\nHow?,a,b,3\n"))
     with pytest.raises(ValueError, match="right one of 2 choices must be a number from 0.* row 2: '2'"):
         read_examples("choices", write(tmp_path, "c.csv", "Why?,a,b,0\nHow?,a,b,2\n"))
-    with pytest.raises(ValueError, match=r"lists of one length. Received: .*d.json with \['Q', 'R'\]"):
+    with pytest.raises(ValueError, match=r"lists of the same length. Received: .*d.json with \['Q', 'R'\]"):
         read_examples("choices", write(tmp_path, "d.json", {**RACE, "answers": ["A"]}))
 
 
@@ -239,7 +239,7 @@ def test_choices_are_counted_from_0_or_from_1(tmp_path):
 
 def test_choices_that_are_lost(tmp_path):
     path = write(tmp_path, "a.csv", "Who?,,,,,3\nWhy?,a,b,c,d,E\nHow?,a,b,c,d,B\n")
-    with pytest.warns(UserWarning, match="^2 of 3 rows are left out. The right one of 0 choices .* row 1: '3'"):
+    with pytest.warns(UserWarning, match="^2 of 3 rows are skipped. The right one of 0 choices .* row 1: '3'"):
         found = read_examples("choices", path)
     assert (found.x, found.y) == ([("How?", ["a", "b", "c", "d"])], [1])
 
@@ -293,7 +293,7 @@ def test_lines_of_predict():
     assert read_line('{"text": "a", "pair": "b"}', 1) == ("a", "b")
     with pytest.raises(ValueError, match="the input line 3 is not valid JSON"):
         read_line("{oops", 3)
-    with pytest.raises(ValueError, match="the input line 2 holds the text cannot be told .* It has: a, b"):
+    with pytest.raises(ValueError, match="the input line 2 holds the text cannot be told .* Received: a, b"):
         read_line('{"a": 1, "b": 2}', 2)
 
 

@@ -54,8 +54,8 @@ def test_usual_columns_give_way(tmp_path):
     usual = UsualColumns("premise", "hypothesis", "label")
     theirs = write(tmp_path, "a.tsv", "sentence1\tsentence2\tgold_label\na\tb\tneutral\n")
     assert read_labelled(theirs, usual).texts == [("a", "b")] and read_labelled(theirs, usual).labels == ["neutral"]
-    own = write(tmp_path, "b.tsv", "text\thypothesis\tpremise\tlabel\nx\tb\ta\tneutral\n")
-    assert read_labelled(own, usual).texts == [("a", "b")]
+    arguments = write(tmp_path, "b.tsv", "text\thypothesis\tpremise\tlabel\nx\tb\ta\tneutral\n")
+    assert read_labelled(arguments, usual).texts == [("a", "b")]
     with pytest.raises(ValueError, match="has no column 'premise'"):
         read_labelled(theirs, Columns("premise", "hypothesis", "label"))
 
@@ -130,7 +130,7 @@ def test_rows_without_an_agreed_label(tmp_path, monkeypatch):
     )
     with pytest.warns(UserWarning, match="1 of 2 rows"):
         assert read_labelled("hf://films").labels == ["good"]
-    with pytest.raises(ValueError, match="Every row of hf://films#test is without a label"):
+    with pytest.raises(ValueError, match="need labels. Received: hf://films#test without a label"):
         read_labelled("hf://films#test")
 
 
@@ -153,9 +153,9 @@ def test_named_and_numbered_columns(tmp_path):
         ("a.csv", "text,label\nonly one\n", "row 1 has 1 cells. The table has 2"),
         ("a.csv", "text,label\nx,\n", "row 1 without 'label'"),
         ("a.txt", "\n\n", "has no rows"),
-        ("a.xls", "x", "ending of a file says how it is read: .csv.*--format"),
+        ("a.xls", "x", "one of the extensions .csv.*--format"),
         ("a.jsonl", "{oops", "not valid JSON"),
-        ("a.jsonl", "[1, 2]", "must hold JSON objects"),
+        ("a.jsonl", "[1, 2]", "must hold one JSON object per example"),
     ],
 )
 def test_bad_files(tmp_path, name, text, message):
@@ -168,7 +168,7 @@ def test_rows_that_a_data_set_has_without_a_cell(tmp_path):
     text = "id\tquestion1\tquestion2\tis_duplicate\n1\ta\tb\t0\n2\tc\n3\td\t\t0\n4\te\tf\t1\n"
     path = write(tmp_path, "train.tsv", text)
     with pytest.warns(
-        UserWarning, match="2 of 4 rows of .*train.tsv lack a text or a label: left out. The first is row 2"
+        UserWarning, match="2 of 4 rows of .*train.tsv lack a text or a label and are skipped. The first is row 2"
     ):
         data = read_labelled(path, UsualColumns("question1", "question2", "label"))
     assert data.texts == [("a", "b"), ("e", "f")] and data.labels == ["0", "1"]

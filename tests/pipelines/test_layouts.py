@@ -104,7 +104,7 @@ def test_race(tmp_path):
         write(tmp_path / folder, name, "\ufeff" + json.dumps(passage) + "\r\n")
     x, y = both(tmp_path, "race")
     assert x == [("P", "Q", ["x", "y"]), ("P", "R _", ["v", "w"])] * 2 and y == [1, 0, 1, 0]
-    with pytest.raises(ValueError, match="A folder of questions has files in JSON"):
+    with pytest.raises(ValueError, match="A folder of questions needs JSON files"):
         (tmp_path / "none").mkdir()
         read_examples("choices", tmp_path / "none")
 
@@ -124,13 +124,13 @@ def test_lines_of_label_and_text_for_predictions(tmp_path):
     assert texts("1 good\n0 bad\n", ["0", "1"], format="text") == ["1 good", "0 bad"]
     assert texts("x good\n", [], format="label-text") == ["good"]
     assert [x.x for x in read_inputs(["a good\n"], "pairs", Columns(), format="label-text")] == ["good"]
-    with pytest.raises(ValueError, match="Standard input is lines .* Received: --format csv. Give a file"):
+    with pytest.raises(ValueError, match="Standard input must be lines .* Received: --format csv. Give a file"):
         read_inputs(["a"], "pairs", Columns(), format="csv")
 
 
 def test_formats_that_endings_do_not_tell(tmp_path):
     path = write(tmp_path, "data.dat", "text,label\nfine,1\ndull,0\n")
-    with pytest.raises(ValueError, match="ending of a file says how it is read: .*data.dat. .* --format"):
+    with pytest.raises(ValueError, match="one of the extensions .csv, .*data.dat. .* --format"):
         read_examples("classes", path)
     assert both(path, "classes", format="csv") == (["fine", "dull"], ["1", "0"])
     words = write(tmp_path, "eng.testa", "Ann B-PER\nran O\n")

@@ -51,7 +51,7 @@ def test_novels_are_documents(tmp_path, capsys):
     assert "Every text file is one document: there are 3 text files" in said and "3 documents of 139 characters" in said
     assert prepare_corpus(source, tokenizer, tmp_path / "a").num_documents == 3
     said = capsys.readouterr().out
-    assert "one document: there are 3 text files, and most blank lines stand between paragraphs" in said
+    assert "one document: there are 3 text files, and most blank lines separate paragraphs" in said
     assert "3 documents of 90 tokens on average" in said
     assert prepare_corpus(source, tokenizer, tmp_path / "b", documents="blank-line").num_documents == 30
     assert "Blank lines end documents: as asked for" in capsys.readouterr().out

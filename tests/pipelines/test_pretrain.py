@@ -130,7 +130,7 @@ def test_what_is_wrong_leaves_no_run(corpora, tmp_path):
     for options, message in (
         (dict(report_every=0), "must be at least 1. Received: 0, 100, 3"),
         (dict(held_out_steps=0), "must be at least 1. Received: 1000, 0, 3"),
-        (dict(set=(*SETTINGS, "held_out.length=3")), "`length` must leave room"),
+        (dict(set=(*SETTINGS, "held_out.length=3")), "`length` must leave space"),
     ):
         with pytest.raises(ValueError, match=message):
             pretrain(corpora[0], tmp_path / "run", held_out=corpora[1], **{"set": SETTINGS, **options})
@@ -138,7 +138,7 @@ def test_what_is_wrong_leaves_no_run(corpora, tmp_path):
 
 
 def test_a_mean_of_more_checkpoints_than_there_are(corpora, tmp_path):
-    with pytest.raises(ValueError, match="at most the reports of a run, 2. Received: 3. Use report_every=1 or less"):
+    with pytest.raises(ValueError, match="at most 2, the reports of the run. Received: 3. Use report_every=1 or less"):
         pretrain(corpora[0], tmp_path / "run", report_every=2, set=(*SETTINGS, "average=3"))
 
 

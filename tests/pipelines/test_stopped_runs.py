@@ -91,7 +91,7 @@ def test_another_interval_after_a_stop_is_said(corpora, tmp_path, interrupt):
     with pytest.raises(RunStopped):
         pretrain(corpora[0], tmp_path, report_every=6, **options)
     undo()
-    with pytest.warns(UserWarning, match="stopped within an epoch, at step 5, and goes on with another interval"):
+    with pytest.warns(UserWarning, match="stopped within an epoch, at step 5, and resumes with another interval"):
         pretrain(corpora[0], tmp_path, report_every=3, **options)
     assert [row["step"] for row in read_log(tmp_path)] == [6]
 
@@ -121,7 +121,7 @@ def test_a_finished_run_gets_more_steps(finished_run, corpora, tmp_path, capsys)
     longer = dict(held_out=corpora[1], report_every=3, set=(*SETTINGS, "steps=6"))
     last = pretrain(corpora[0], run, **longer)
     output = capsys.readouterr().out
-    assert "extending the run of 4 updates; the schedule is that of 6 now" in output
+    assert "extending the run of 4 updates; the schedule is now that of 6" in output
     assert "continuing from step 4 of 6" in output
     assert last["step"] == 6 and [row["step"] for row in read_log(run)] == [2, 4, 6]
     for path in run.glob("checkpoints/step_00000006*"):  # the checkpoint that is left is of the run before
@@ -139,7 +139,7 @@ def test_what_does_not_extend_a_run(finished_run, corpora, tmp_path):
     shutil.copytree(finished_run[0], run)
     for path in run.glob("checkpoints/step_00000004*"):
         path.unlink()
-    with pytest.raises(ValueError, match="extend a run that is finished: finish it with --set steps=4"):
+    with pytest.raises(ValueError, match="extend a finished run only: finish it with --set steps=4"):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=6"))
     with pytest.raises(ValueError, match="batch_size: 4 in the folder, 2 now(.|\n)*Use another folder"):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=6", "batch_size=2"))

@@ -237,7 +237,7 @@ def test_scores_of_what_is_written():
     assert answers == ["Ann's", "(Tom)"] and scores == {"exact_match": 100.0, "f1": 100.0}
     with pytest.raises(ValueError, match="that of a pair, as in STS-B. Received: one text, 'alone'"):
         Wording("score", TASKS["score"])(Examples(["alone"], ["1"]))
-    with pytest.raises(ValueError, match="Tasks of classes, score, questions have a form in text.*of tags"):
+    with pytest.raises(ValueError, match="Only tasks of classes, score, questions have a form in text.*of tags"):
         Wording("ner", TASKS["ner"])
 
 

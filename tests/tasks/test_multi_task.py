@@ -64,7 +64,7 @@ def test_all_tasks_learn_and_answer_after_it(model, tmp_path):
             keras.tree.map_structure(np.testing.assert_array_equal, found[name], outputs[name])
     tasks["place"].save_to_preset(tmp_path / "place")
     assert kerasbert.load(tmp_path / "place").classify(PLACES[0])["label"] == "rome"
-    with pytest.warns(UserWarning, match="made new"):
+    with pytest.warns(UserWarning, match="newly initialised"):
         fresh = TextClassifier.from_preset(tmp_path / "preset", labels=3)
     np.testing.assert_array_equal(*(to_numpy(m.backbone.token_embedding.embeddings) for m in (fresh, model)))
 
@@ -172,7 +172,7 @@ def test_ranking():
         (lambda m: m.fit({"place": DATA["place"]}), "Every task needs data"),
         (lambda m: m.fit({**DATA, "other": DATA["place"]}), "a dict by task.*'other'"),
         (lambda m: m.fit({**DATA, "place": (PLACES, ["paris"] * 4)}), "Labels must be among.*'paris'"),
-        (lambda m: m.fit(PLACES, [0] * 4), "come with their texts"),
+        (lambda m: m.fit(PLACES, [0] * 4), "must be passed with their texts"),
         (lambda m: m.compile("sgd", loss_weights={"other": 1.0}), "loss_weights.*'other'"),
         (lambda m: MultiTask(m.backbone, {"a": {"task": "Seq2SeqLM"}}), "must be one of TextClassifier.*'Seq2SeqLM'"),
         (lambda m: MultiTask(m.backbone, {"a/b": {}}), "names without / and dots"),

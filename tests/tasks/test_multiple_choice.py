@@ -43,7 +43,7 @@ def test_choices_that_are_not_there_change_nothing(model):
     assert together[1, 2] < -1e4
 
 
-@pytest.mark.filterwarnings("ignore:.*made new")
+@pytest.mark.filterwarnings("ignore:.*newly initialised")
 @pytest.mark.one_backend
 def test_folders_of_labels_and_of_choices(tiny_backbone, tokenizer, tmp_path):
     """A body goes from one task to another, and its head, whose tensors may have the same names, is made new."""
@@ -67,15 +67,15 @@ def test_targets_are_choices_whatever_side_is_padded(model):
     ids = np.ones((2, 3, 3), "int32")
     for padding in ({"lengths": there}, {"padding_mask": mask[..., ::-1]}):
         model.check_batch({"token_ids": ids, **padding}, np.array([1, 2]))
-        with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
+        with pytest.raises(ValueError, match="index of a choice, 0 to 1. Received: 2"):
             model.check_batch({"token_ids": ids, **padding}, np.array([2, 2]))
 
 
 @pytest.mark.one_backend
 def test_bad_input(model):
-    with pytest.raises(ValueError, match="number of a choice, 0 to 1. Received: 2"):
+    with pytest.raises(ValueError, match="index of a choice, 0 to 1. Received: 2"):
         model.fit(EXAMPLES, [0, 2, 0, 2], verbose=0)
-    with pytest.raises(ValueError, match="whole numbers, one an example. Received: .*nan.*, of example 1"):
+    with pytest.raises(ValueError, match="integers, one per example. Received: .*nan.*, of example 1"):
         model.fit(EXAMPLES, [0, np.nan, 0, 2], verbose=0)
     with pytest.raises(ValueError, match="two or more choices"):
         model.choose(("Ann", ["Bob"]))

@@ -123,14 +123,14 @@ def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tok
 @pytest.mark.one_backend
 def test_bad_input(tiny_backbone, tokenizer):
     model = TextEmbedder(tiny_backbone(), tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="trained for an objective: cosine, classes"):
+    with pytest.raises(ValueError, match="needs an objective: cosine, classes"):
         model.fit([("a", "b")], [1.0], verbose=0)
     with pytest.raises(ValueError, match="`objective` must be one of.*Received: 'x'"):
         TextEmbedder(tiny_backbone(), objective="x")
     ranking = TextEmbedder(tiny_backbone(), objective="ranking", tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="2 or more texts an example. Received: 1"):
+    with pytest.raises(ValueError, match="2 or more texts per example. Received: 1"):
         ranking.fit(["a", "b"], verbose=0)
-    with pytest.raises(ValueError, match="Received: 2, but 3 in example 1"):
+    with pytest.raises(ValueError, match="Received: 2 texts, but 3 in example 1"):
         ranking.fit([("a", "b"), ("a", "b", "c")], verbose=0)
     with pytest.raises(ValueError, match="targets in the texts. Received: y"):
         ranking.fit([("a", "b")], [1], verbose=0)

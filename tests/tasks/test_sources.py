@@ -91,7 +91,7 @@ def test_generators(make):
             yield texts[start : start + size], np.array(LABELS[start : start + size])
 
     model = make()
-    with pytest.raises(ValueError, match="does not say how many batches it has. Give `steps_per_epoch`, or call `comp"):
+    with pytest.raises(ValueError, match="with an unknown number of batches. Pass `steps_per_epoch`, or call `comp"):
         model.fit(batches(), verbose=0)
     model.fit(batches(), steps_per_epoch=3, verbose=0)
     assert model.optimizer.iterations == 3
@@ -140,7 +140,9 @@ def test_pairs_as_two_lists(make, tiny_backbone, tokenizer):
     found, expected = model.classify(columns), model.classify(PAIRS)
     assert [one["scores"] for one in found] == [pytest.approx(other["scores"], abs=1e-5) for other in expected]
     assert model.classify(PAIRS[0])["scores"] == pytest.approx(expected[0]["scores"], abs=1e-5)
-    with pytest.raises(ValueError, match=r"Columns of texts must have one length. Received: columns of \[6, 5\] texts"):
+    with pytest.raises(
+        ValueError, match=r"Columns of texts must have the same length. Received: columns of \[6, 5\] texts"
+    ):
         model.predict((TEXTS, TEXTS[:5]), verbose=0)
     # Two examples: a tuple of lists is two columns, a list of pairs is two pairs.
     two = (TEXTS[:2], ["a cat"] * 2)
@@ -155,7 +157,7 @@ def test_pairs_as_two_lists(make, tiny_backbone, tokenizer):
 @pytest.mark.parametrize(
     "data, message",
     [
-        (np.zeros((2, 3), "int32"), r"Received: ndarray of shape \(2, 3\). Ids go into a dict"),
+        (np.zeros((2, 3), "int32"), r"Received: ndarray of shape \(2, 3\). Put token ids into a dict"),
         (7, "Received: int"),
         ("a text", "Received: str"),
     ],
@@ -169,7 +171,7 @@ def test_other_data_is_named(data, message, make):
 
 @pytest.mark.one_backend
 def test_targets_beside_batches(make):
-    with pytest.raises(ValueError, match="The batches of a Batches bring their targets. Received: y"):
+    with pytest.raises(ValueError, match="The batches of a Batches contain their targets. Received: y"):
         make().fit(Batches(TEXTS, LABELS), LABELS, verbose=0)
 
 

@@ -114,7 +114,7 @@ def test_labels_in_every_form(tokenizer):
     with pytest.raises(ValueError, match="several labels must be between 0 and 1. Received: 2.0"):
         several.fit(TEXTS[:2], np.array([[2, 0], [0, 1]]), verbose=0)
     score = TextClassifier(backbone(tokenizer), problem="score", tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="finite numbers. Received: nan, as 1"):
+    with pytest.raises(ValueError, match="finite numbers. Received: nan, as target 1"):
         score.encode_labels([1.0, None])
 
 
@@ -168,7 +168,7 @@ def test_class_weights_weigh(tokenizer):
 def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_path):
     pretrained = MaskedLM(backbone(tokenizer), tokenizer=tokenizer)
     pretrained.save_to_preset(tmp_path)
-    with pytest.warns(UserWarning, match="no weights for classifier/dense, pooler: made new"):
+    with pytest.warns(UserWarning, match="no weights for classifier/dense, pooler: newly initialised"):
         model = TextClassifier.from_preset(tmp_path, labels=["bad", "good"])
     for one, other in zip(pretrained.backbone.weights, model.backbone.weights, strict=True):
         assert np.array_equal(to_numpy(one), to_numpy(other)) != ("pooler/kernel" in one.path)
@@ -233,7 +233,9 @@ def test_text_without_a_tokenizer_says_so(tokenizer):
 def test_a_head_for_other_labels_is_made_new(tokenizer, tmp_path, arguments, is_kept):
     model = TextClassifier(backbone(tokenizer), labels=["bad", "good"], tokenizer=tokenizer)
     model.save_to_preset(tmp_path)
-    with contextlib.nullcontext() if is_kept else pytest.warns(UserWarning, match="classifier/dense: made new"):
+    with (
+        contextlib.nullcontext() if is_kept else pytest.warns(UserWarning, match="classifier/dense: newly initialised")
+    ):
         again = TextClassifier.from_preset(tmp_path, **arguments)
     kernels = [to_numpy(m.classifier.dense.kernel) for m in (model, again)]
     assert (kernels[0].shape == kernels[1].shape and np.array_equal(*kernels)) == is_kept

@@ -20,7 +20,7 @@ def test_no_texts(cls, method, tiny_backbone, tokenizer):
     for wrong in (None, 3, {"text": "a"}, iter(["a"])):
         with pytest.raises(ValueError, match=f"`{method}` takes .*, or a list of them. Received: "):
             getattr(model, method)(wrong)
-    with pytest.raises(ValueError, match="Use list"):
+    with pytest.raises(ValueError, match="Convert it with list"):
         getattr(model, method)(text for text in ["a"])
 
 

@@ -111,7 +111,7 @@ def test_bad_input(model):
         model.fit(WORDS, [["B-ORG"] * len(words) for words in WORDS], verbose=0)
     with pytest.raises(ValueError, match="sentence 1 of 4 words with 3 labels"):
         model.fit(WORDS, [TAGS[0], TAGS[1][:3], *TAGS[2:]], verbose=0)
-    with pytest.raises(ValueError, match="Words have no weights"):
+    with pytest.raises(ValueError, match="Words cannot be weighted"):
         model.fit(WORDS, TAGS, sample_weight=np.ones(4), verbose=0)
     assert model.tag([]) == [] and model.tag([[]])[0]["entities"] == []
     model.tokenizer = None

@@ -60,7 +60,7 @@ def test_updates(kind, tokenizer, repository, tmp_path, monkeypatch):
     model.save_to_preset(tmp_path / "before")
     # transformers never trains the row of its padding token, which the span logits of padding do reach; BERT does.
     stored = json.loads((tmp_path / "before" / "config.json").read_text())
-    (tmp_path / "before" / "config.json").write_text(json.dumps({**stored, "pad_token_id": tokenizer.facts["mask_id"]}))
+    (tmp_path / "before" / "config.json").write_text(json.dumps({**stored, "pad_token_id": tokenizer.info["mask_id"]}))
     targets = y if kind in ("questions", "choices") else model.encode_labels(y)
     batches = model.text_batches(x, targets, None, 4, 5, 0, True)
     numbers = dict(warmup=2, steps=len(batches), weight_decay=0.1)

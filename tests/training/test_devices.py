@@ -70,7 +70,7 @@ def numbers(distribution, name):
     try:
         model.fit(x, y, 5, 1, verbose=0)
     except ValueError as error:
-        assert "must divide them. Received: 5 rows" in str(error), error
+        assert "the number of batch shards. Received: 5 rows" in str(error), error
         return losses
     raise AssertionError("five rows were accepted")
 

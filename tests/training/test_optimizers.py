@@ -241,7 +241,7 @@ def test_bfloat16_variables_stay_close():
         (dict(learning_rate=1e-4, warmup=11), "needs `steps`"),
         (dict(learning_rate=WarmupDecay(1e-4, 1, 10), steps=10), "one or the other"),
         (dict(learning_rate=1e-4, accumulation=0), "at least 1"),
-        (dict(learning_rate=1e-4, weight_decay=-0.01), "at least 0: weights would grow"),
+        (dict(learning_rate=1e-4, weight_decay=-0.01), "at least 0, or weights would grow"),
         (dict(learning_rate=1e-4, amsgrad=True), "amsgrad"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Batches: every step of a run as a pure function of the seed and the step."""
+"""Batches: every step of a run is a pure function of the seed and the step."""
 
 import copy
 import operator
@@ -15,15 +15,15 @@ class Batches:
 
     One item is one call of the model. With `accumulation=k` an update takes k items: item i holds the rows of
     micro-batch i % k of update i // k, and `batch_size` counts the rows of the whole update, so that the run is the
-    same for every k. Its x then has "loss_normalizer": the total weight of the update divided by its rows.
+    same for every k. Its x then has "loss_normalizer": the total weight of the update divided by its number of rows.
 
-    Subclasses give `_rows(update, first, last)`: rows [first, last) of an update.
+    Subclasses implement `_rows(update, first, last)`: rows [first, last) of an update.
 
     Args:
-        batch_size: rows of an update.
+        batch_size: rows per update.
         updates: number of updates in the run.
-        seed: of everything that is random, at least 0.
-        accumulation: items that make up an update.
+        seed: determines everything that is random; at least 0.
+        accumulation: number of items per update.
     """
 
     length: int
@@ -59,7 +59,7 @@ class Batches:
         if self.accumulation == 1:
             return self._rows(update, first, first + self.rows)
         latest = self._latest  # read once: other threads may ask for other updates
-        if latest[0] != update:  # the items of an update come one after the other
+        if latest[0] != update:  # the items of an update are consecutive
             latest = self._latest = (update, self._rows(update, 0, self.batch_size))
         x, y, weight = latest[1]
         normalizer = _map(lambda w: np.full(self.rows, w.sum(dtype=np.float64) / self.batch_size, np.float32), weight)
@@ -67,7 +67,7 @@ class Batches:
         return {**x, "loss_normalizer": normalizer}, y, weight
 
     def _counted(self, step: int) -> int:
-        """A step of this run, counted from its beginning; negative ones count from the end."""
+        """The number of a step in this run; negative ones count from the end."""
         step = operator.index(step)
         if not -len(self) <= step < len(self):
             raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
@@ -78,12 +78,12 @@ class Batches:
 
     @property
     def rows(self) -> int:
-        """Rows of one item."""
+        """Number of rows in one item."""
         return self.batch_size // self.accumulation // self._parts
 
     @property
     def tokens_per_step(self) -> int:
-        """Slots of one item, padding included."""
+        """Token slots of one item, including padding."""
         return self.rows * self.length
 
     def starting_at(self, step: int) -> "Batches":
@@ -95,14 +95,14 @@ class Batches:
         return rest
 
     def shape_steps(self) -> list[int]:
-        """Steps whose batches have, between them, every shape of the run; here the first two."""
+        """Steps whose batches together have every shape of the run; here the first two."""
         return list(range(min(2, len(self))))
 
     def shard(self, index: int, count: int) -> "Batches":
         """One host's part: rows [index, index + 1) / count of every item."""
         if not 0 <= index < count or self.rows % count:
             raise ValueError(
-                f"`count` must divide the {self.rows} rows of a step, and `index` be below it. Received: "
+                f"`count` must divide the {self.rows} rows of a step, and `index` must be below `count`. Received: "
                 f"index={index}, count={count}."
             )
         part = copy.copy(self)
@@ -110,7 +110,7 @@ class Batches:
         return part
 
     def recipe(self) -> dict:
-        """What decides every row of every step, JSON-able; how long the run is does not."""
+        """The settings that determine every row of every step, JSON-serialisable; the length of the run is excluded."""
         return {
             "batches": type(self).__name__,
             "batch_size": self.batch_size,
@@ -124,17 +124,17 @@ class Batches:
 
 
 class ExampleBatches(Batches):
-    """Ready arrays in batches, for fine-tuning; a new order in every pass.
+    """In-memory arrays in batches, for fine-tuning; in a new order in every pass.
 
-    The last batch of a pass is filled up with rows of padding that weigh nothing.
+    The last batch of a pass is filled up with padding rows of weight 0.
 
     Args:
         x: dict of arrays, or one array, with examples along the first axis.
         y: targets, or a dict of them, or None.
-        sample_weight: of the form of y, or one array for all targets. Default: 1 for every example.
-        batch_size: rows of a step.
-        epochs: passes over the examples.
-        seed: of the orders.
+        sample_weight: with the structure of y, or one array for all targets. Default: 1 for every example.
+        batch_size: rows per step.
+        epochs: number of passes over the examples.
+        seed: determines the orders.
         shuffle: False keeps the given order.
     """
 
@@ -180,7 +180,7 @@ class ExampleBatches(Batches):
         return self._taken(chosen, len(places))
 
     def _taken(self, examples: np.ndarray, rows: int) -> tuple:
-        """x, y and weights of some examples, filled up to a number of rows."""
+        """x, y and weights of the given examples, filled up to `rows` rows."""
 
         def pick(array: np.ndarray, name: str) -> np.ndarray:
             return _filled(array[examples], rows, name)
@@ -189,7 +189,7 @@ class ExampleBatches(Batches):
 
 
 def _filled(array: np.ndarray, rows: int, name: str) -> np.ndarray:
-    """Adds rows of padding: -1 where it means an unused slot, otherwise 0."""
+    """Adds padding rows: -1 where that means an unused slot, otherwise 0."""
     if len(array) == rows:
         return array
     value = -1 if name in ("masked_positions", "span_left", "span_right", "span_offset") else 0
@@ -202,7 +202,7 @@ def _map(function: Callable, structure: Any) -> Any:
 
 
 def _map_named(function: Callable, structure: Any) -> Any:
-    """Applies to the arrays of a dict, or to the one array, or to nothing; with the key, or ""."""
+    """Applies a function to the arrays of a dict with their keys, or to one array with the key ""; None stays None."""
     if structure is None:
         return None
     if isinstance(structure, dict):

@@ -1,4 +1,4 @@
-"""Sentences for bidirectional language models: words as the numbers of their bytes, and targets on both sides."""
+"""Batches for bidirectional language models: words as the ids of their bytes, and targets on both sides."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,21 @@ from ..corpus.corpus import Corpus
 from .causal_lm import CausalLMBatches
 
 SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, FILLER = 256, 257, 258, 259, 260
-SLOTS = 50  # of a word, its marks included
+SLOTS = 50  # per word, including its start and end marks
 
 
 def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None, marks: bool = False) -> dict:
     """int32 "character_ids" (b, s, 50) and "lengths" (b,) of sentences of words; 0 where there is no word.
 
-    A word is its UTF-8 bytes, at most 48, between two marks, filled up; all numbers are moved by one: 0 is padding.
+    A word consists of its UTF-8 bytes, at most 48, between two marks, followed by filler; all ids are shifted by one,
+    as 0 is padding.
 
     "cat" -> 259 100 98 117 260 261 261 ...
 
     Args:
         sentences: lists of words.
-        length: words to which sentences are cut. Default: those of the longest.
-        marks: put the words that mark the start and the end of a sentence around each.
+        length: number of words to which sentences are cut. Default: that of the longest.
+        marks: add the words that mark the start and the end of a sentence to each.
     """
     rows = [[_slots(list(word.encode("utf-8"))) for word in sentence] for sentence in sentences]
     if marks:
@@ -35,7 +36,7 @@ def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None,
 
 
 def bidirectional_targets(token_ids, lengths):
-    """(y, weights) for `BidirectionalLM`, of rows padded on the right; the ends of a row predict nothing beyond it.
+    """(y, weights) for `BidirectionalLM`, for rows padded on the right; no targets lie beyond the ends of a row.
 
     row 5 6 7 -> forward 6 7 ., backward . 5 6
 
@@ -52,29 +53,29 @@ def bidirectional_targets(token_ids, lengths):
 
 
 class BidirectionalLMBatches(CausalLMBatches):
-    """Contiguous chunks of all text, each token with the one that follows it and the one in front of it.
+    """Contiguous chunks of all text; the targets of each token are the next token and the previous one.
 
     x: "token_ids" (b, s), "lengths" (b,), and with `characters` "character_ids" (b, s, 50). y and weights: dicts of
-    "forward" and "backward" (b, s). The first token of a row has nothing in front of it; what follows the last one is
-    the first of the next row. Rows are those of `CausalLMBatches`; no state goes from one to the next.
+    "forward" and "backward" (b, s). The first token of a row has no previous token; the next token of the last one is
+    the first of the next row. Rows are those of `CausalLMBatches`; no state is carried from one to the next.
 
     rows [5 6 2] [7 8 9], end 2 -> forward [6 2 7] [8 9 2], backward [. 5 6] [. 7 8]
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
-        batch_size: rows of an update.
-        length: tokens of a row.
-        characters: also give every token as its bytes, the end token as the mark of a sentence's end.
-        **options: of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
+        batch_size: rows per update.
+        length: tokens per row.
+        characters: also return the bytes of every token, with the end token as the mark of a sentence's end.
+        **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, length: int, characters: bool = False, **options):
         super().__init__(corpus, batch_size, length, **options)
         self.characters = characters
         if characters:
-            facts = self.corpus.facts
+            info = self.corpus.tokenizer_info
             words = character_ids([[token] for token in corpus.tokenizer().tokens])["character_ids"][:, 0]
-            end = facts["sep_id"] if facts["eos_id"] is None else facts["eos_id"]
+            end = info["sep_id"] if info["eos_id"] is None else info["eos_id"]
             if end is not None:
                 words[end] = _slots([SENTENCE_END])
             self._words = words

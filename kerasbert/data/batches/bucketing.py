@@ -1,4 +1,4 @@
-"""Rows of like length together, in batches of a few fixed widths: little padding, and few programs to compile."""
+"""Batches of rows of similar length, in a few fixed widths: little padding, and few programs to compile."""
 
 import collections
 import copy
@@ -12,17 +12,17 @@ import numpy as np
 from ..sampling import shuffled
 from .batches import ExampleBatches
 
-WIDTHS = (16, 32, 64, 128, 256, 512)  # wider rows: multiples of the last
+WIDTHS = (16, 32, 64, 128, 256, 512)  # wider rows use multiples of the last one
 FINE_WIDTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
-MOST_WIDTHS = 12  # of a run of training
-PADDING = 0.12  # share of slots that may be padding, where more widths can make it less
-# Of predictions: whatever the texts, a model needs no more programs than these.
+MOST_WIDTHS = 12  # maximum number of widths in a training run
+PADDING = 0.12  # more widths are added only while more than this share of slots is padding
+# Widths for prediction: whatever the texts, a model compiles no more programs than these.
 PREDICTED_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-TEXT = 64  # tokens of a text by which the size of a batch is reckoned, so that all batches are equally large
+TEXT = 64  # nominal tokens per text: all batches have about batch_size * TEXT tokens
 
 
 def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = WIDTHS) -> int:
-    """The width of the bucket for rows of `length` tokens: the next of `widths`, and no more than `limit`.
+    """The width of the bucket for rows of `length` tokens: the smallest of `widths` that fits, and at most `limit`.
 
     70 -> 128, or 100 with a limit of 100
     """
@@ -33,17 +33,17 @@ def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = 
 def batches_by_length(
     lengths: np.ndarray, batch_size: int, limit: int | None = None, exact: bool = False
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Which examples go together, and in how many rows of what width; the longest come first.
+    """Groups examples into batches: (examples, number of rows, width), with the longest examples first.
 
-    All batches have about as many tokens: wide ones have fewer rows. Only the last batch has rows of padding, to a
-    power of two. One of the `FINE_WIDTHS` is used where it has examples for a batch or more.
+    All batches have about as many tokens, so wide ones have fewer rows. Only the last batch has padding rows, up to a
+    power of two. One of the `FINE_WIDTHS` is used only if it has enough examples for at least one batch.
 
     lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
 
     Args:
         lengths: int (n,), tokens of each example.
-        batch_size: rows of a batch that is `TEXT` wide.
-        limit: no row is made wider than this, but for those that are longer.
+        batch_size: number of rows in a batch of width `TEXT`.
+        limit: maximum width of a row, except for longer examples.
         exact: every batch is as wide as its longest example.
     """
     order = np.argsort(-lengths, kind="stable")
@@ -62,7 +62,7 @@ def batches_by_length(
 
 
 def row_lengths(x: dict) -> np.ndarray:
-    """Tokens of every row, int32 (n,): of a row of choices, those of the longest choice."""
+    """Number of tokens in every row, int32 (n,); for a row of choices, that of the longest choice."""
     if "lengths" in x:
         lengths = np.asarray(x["lengths"])
     elif "padding_mask" in x:
@@ -73,14 +73,14 @@ def row_lengths(x: dict) -> np.ndarray:
 
 
 def token_count(x: dict) -> int:
-    """Tokens of all rows together, padding left out."""
+    """Total number of tokens in all rows, without padding."""
     if "lengths" in x:
         return int(np.asarray(x["lengths"]).sum())
     return int(np.asarray(x["padding_mask"]).sum()) if "padding_mask" in x else int(np.size(x["token_ids"]))
 
 
 def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
-    """An array whose last axis, of columns, is cut or filled with zeros to be `width` long."""
+    """Cuts the last axis of an array, or fills it with zeros, so that it has `width` columns."""
     missing = width - array.shape[-1]
     if missing <= 0:
         return array[..., -width:] if left else array[..., :width]
@@ -88,7 +88,7 @@ def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
 
 
 def fine_width(length: int, limit: int | None = None) -> int:
-    """The width of a row for `length` tokens: at most one in sixteen more, and even; no more than `limit`.
+    """The width of a row for `length` tokens: even, at most about one sixteenth longer, and at most `limit`.
 
     13 -> 14, 33 -> 34, 70 -> 72, 201 -> 208
     """
@@ -98,15 +98,15 @@ def fine_width(length: int, limit: int | None = None) -> int:
 
 
 def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int]:
-    """The width of each batch of a run that repeats: of few different ones, with little padding.
+    """The width of each batch in a run with repeated passes: few different widths, with little padding.
 
-    The fewest widths, `most` at the most, with which no more than `PADDING` of the slots are padding; where that cannot
-    be reached, with which there are hardly more slots than with `most` of them.
+    Uses the fewest widths, up to `most`, with which at most `PADDING` of the slots are padding; if that is impossible,
+    the fewest that need hardly more slots than `most` widths do.
 
     Args:
-        needed: the least width of each batch, falling.
-        most: different widths.
-        tokens: of a batch, padding left out, divided by its rows: the mean.
+        needed: the minimum width of each batch, in descending order.
+        most: maximum number of different widths.
+        tokens: mean number of tokens in a batch, without padding, divided by its rows.
     """
     plans = _cheapest_plans(needed, most)
     bound = max(tokens * len(needed) / (1 - PADDING), 1.04 * min(total for total, _ in plans))
@@ -114,12 +114,12 @@ def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int
 
 
 def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int] = ()) -> list[int]:
-    """The width of each batch of a pass that is made once: fewest slots, with what new programs cost added.
+    """The width of each batch in a single pass: the fewest slots, including the cost of compiling new programs.
 
     Args:
-        needed: the least width of each batch, falling.
-        cost: of a new program, in slots of a row.
-        compiled: widths whose programs are there already.
+        needed: the minimum width of each batch, in descending order.
+        cost: cost of a new program, in slots of a row.
+        compiled: widths whose programs are already compiled.
     """
     return min(_cheapest_plans(needed, len(needed), cost, frozenset(compiled)))[1]
 
@@ -127,9 +127,9 @@ def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int
 def _cheapest_plans(
     needed: Sequence[int], most: int, cost: float = 0.0, compiled: Collection[int] = ()
 ) -> list[tuple[float, list[int]]]:
-    """(slots of a row with costs, the width of each batch) of the cheapest plan of 1, 2, ... `most` different widths.
+    """(slots of a row plus costs, width of each batch) of the cheapest plan with 1, 2, ... `most` different widths.
 
-    A width is that of the first of its batches, which come one after the other, or a wider one that is compiled.
+    The width of a group of consecutive batches is that of the first one, or a larger one that is already compiled.
     """
     groups = sorted(collections.Counter(needed).items(), reverse=True)
     ends = [0, *itertools.accumulate(count for _, count in groups)]
@@ -154,22 +154,22 @@ def _cheapest_plans(
 
 
 class BucketedBatches(ExampleBatches):
-    """Ready arrays in batches of like length, each cut to one of a few widths; a new order in every pass.
+    """In-memory arrays in batches of similar length, each cut to one of a few widths; in a new order in every pass.
 
-    The examples are sorted by length and cut into batches; batches next to each other share a width, so that few
-    programs are compiled and little is padding (see `training_widths`). In every pass the examples of one width are
-    shuffled among its batches. Only the last batch of the narrowest width has rows of padding. The widest batch and the
-    narrowest are the first two of a pass: what does not fit into memory shows at once.
+    The examples are sorted by length and cut into batches; neighbouring batches share a width, so that there are few
+    programs to compile and little padding (see `training_widths`). In every pass the examples of one width are shuffled
+    among its batches. Only the last batch of the narrowest width has padding rows. The widest and the narrowest batch
+    are the first two of a pass, so that running out of memory shows at once.
 
     Args:
         x: dict of arrays with "token_ids" (n, s) or (n, c, s), and "lengths" or "padding_mask"; all but "lengths" have
-            a column a token.
+            one column per token.
         y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. Without `shuffle` narrow batches
-            come first, and examples of one width in their order.
-        limit: no row is made wider than this, but for those that are longer.
-        tagged: y and the weights have a column a token as well, and are cut with x.
-        steps_per_width: how many steps of a pass there must be for each width, for the mean of them: compiling a
-            program must be worth it. Without `shuffle`, how many steps that are `TEXT` wide it costs. Default: 2.
+            come first, and examples of one width keep their order.
+        limit: maximum width of a row, except for longer examples.
+        tagged: y and the weights have one column per token as well, and are cut with x.
+        steps_per_width: minimum number of steps per width in a pass, on average, so that compiling a program is worth
+            it. Without `shuffle`, the cost of compiling a program, in steps of width `TEXT`. Default: 2.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class BucketedBatches(ExampleBatches):
         self._plan_buckets()
 
     def _plan_buckets(self, multiple: int = 1, cost: float | None = None, compiled: Iterable[int] = ()) -> None:
-        """Decides which examples have which width; the steps of a pass become a multiple of a number."""
+        """Assigns a width to each example; the number of steps per pass becomes a multiple of `multiple`."""
         order = np.argsort(-self._lengths, kind="stable")
         steps = -(-len(order) // self.batch_size)
         more = -steps % multiple
@@ -223,17 +223,17 @@ class BucketedBatches(ExampleBatches):
         self._items = epochs * self.steps_per_epoch
 
     def in_multiples_of(self, number: int) -> "BucketedBatches":
-        """The same run with passes of a multiple of `number` steps: the narrowest batches of each are smaller."""
+        """The same run with passes of a multiple of `number` steps, by making the narrowest batches smaller."""
         found = copy.copy(self)
         found._plan_buckets(number)
         return found
 
     def for_prediction(self, cost: float, compiled: Iterable[int] = ()) -> "BucketedBatches":
-        """The same examples in the widths that are the fastest for a model; without `shuffle` only.
+        """The same examples in the widths that are fastest for a model; only without `shuffle`.
 
         Args:
-            cost: of compiling a program, in slots.
-            compiled: widths whose programs the model has.
+            cost: cost of compiling a program, in slots.
+            compiled: widths whose programs are already compiled for the model.
         """
         found = copy.copy(self)
         slots = self.batch_size * int(np.prod(self.x["token_ids"].shape[1:-1], dtype=int))
@@ -242,16 +242,16 @@ class BucketedBatches(ExampleBatches):
 
     @property
     def widths(self) -> list[int]:
-        """The different ones, the narrowest first."""
+        """The different widths, narrowest first."""
         return [width for width, _, _ in self._buckets]
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a step, padding left out: the mean over a pass."""
+        """Mean number of tokens per step over a pass, without padding."""
         return max(1, round(self.tokens / self.steps_per_epoch / (self.batch_size / self.rows)))
 
     def _pass(self, number: int) -> tuple[list[np.ndarray], list[int]]:
-        """Of every step of a pass, the examples and the width."""
+        """The examples and the width of every step of a pass."""
         plan = self._plan  # read once: other threads may ask for other passes
         if plan[0] == number:
             return plan[1:]
@@ -280,14 +280,14 @@ class BucketedBatches(ExampleBatches):
 
     def shape_steps(self) -> list[int]:
         first: dict[int, int] = {}
-        # Two passes: a run that begins within one may meet a width in the later part of the next one only.
+        # Two passes: a run that begins within a pass may meet some widths only in the later part of the next one.
         for step in range(min(len(self), 2 * self.steps_per_epoch * self.accumulation)):
             number, place = divmod((self._start + step) // self.accumulation, self.steps_per_epoch)
             first.setdefault(self._pass(number)[1][place], step)
         return sorted(first.values())
 
     def parts(self) -> Iterator[tuple["BucketedBatches", np.ndarray]]:
-        """The batches of one width at a time, with the examples that their rows hold. Without `shuffle` only."""
+        """The batches of one width at a time, with the examples in their rows. Only without `shuffle`."""
         batches, widths = self._pass(0)
         for width in sorted(set(widths)):
             steps = [step for step, w in enumerate(widths) if w == width]

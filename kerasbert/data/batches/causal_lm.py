@@ -5,31 +5,32 @@ import numpy as np
 from ..corpus.corpus import Corpus
 from ..corpus.streams import TokenStream
 from .batches import Batches
-from .passes import PassBatches, facts_of
+from .passes import PassBatches, tokenizer_info_of
 
 
 class CausalLMBatches(PassBatches):
-    """Contiguous chunks of all text, each token with the one that follows it.
+    """Contiguous chunks of all text; the target of each token is the next token.
 
-    x: "token_ids" (b, s), and "language_ids" (b, s) if a language is given. y: the next tokens (b, s), weights 1 where
-    there is one. The documents stand one behind the other, each followed by the tokenizer's end (or separator) token,
-    if it has one; rows are full but for the last.
+    x: "token_ids" (b, s), and "language_ids" (b, s) if a language is given. y: the next tokens (b, s), with weight 1
+        where
+    there is one. Documents are concatenated, each followed by the tokenizer's end (or separator) token, if it has one;
+    all rows but the last are full.
 
     documents [5 6] and [7 8 9], end 2, length 3 -> rows [5 6 2] and [7 8 9], targets [6 2 7] and [8 9 2]
 
-    A run goes through the corpus pass by pass, each in its own order. Papers: Radford et al. 2018, section 4.1; with
+    A run makes passes over the corpus, each in a different order. Papers: Radford et al. 2018, section 4.1; with
     `lines` and `language` the CLM of Lample & Conneau 2019, 1901.07291, section 3.2.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
-        batch_size: rows of an update.
-        length: tokens of a row.
-        seed: decides the orders.
-        steps: updates in the run. Default: one pass over the text, each row once, the last batch filled up with
-            rows of padding that weigh nothing.
-        accumulation: items that make up an update.
-        lines: the end token stands behind every line, not behind every document.
-        language: number of the language, for XLM.
+        batch_size: rows per update.
+        length: tokens per row.
+        seed: determines the orders.
+        steps: number of updates in the run. Default: one pass over the text, each row once, with the last batch filled
+            up with padding rows of weight 0.
+        accumulation: number of items per update.
+        lines: put the end token after every line, not after every document.
+        language: language id, for XLM.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class CausalLMBatches(PassBatches):
         lines, _ = self._places(update, first, last)
         columns = lines[:, None] * self.length + np.arange(self.length + 1)
         there = (columns < len(self._stream)) & (lines >= 0)[:, None]
-        tokens, targets, weights = _aligned(self._stream, columns, there, self.corpus.facts["pad_id"])
+        tokens, targets, weights = _aligned(self._stream, columns, there, self.corpus.tokenizer_info["pad_id"])
         x = {"token_ids": tokens}
         if self.language is not None:
             x["language_ids"] = np.full_like(tokens, self.language)
@@ -66,22 +67,23 @@ class CausalLMBatches(PassBatches):
 
 
 class StreamBatches(Batches):
-    """Parallel streams of text for a model with a memory: a row goes on where the same row of the step before ended.
+    """Parallel streams of text for a model with a memory: a row continues where it ended in the previous step.
 
-    x: "token_ids" (b, s); "stream_start" (b,), True where a row has no past. y: the next tokens (b, s), weights 1 where
-    there is one. The documents stand one behind the other, as in `CausalLMBatches`; the stream is cut into as many
-    columns of equal length as there are rows, and step n reads segment n of all of them (Dai et al. 2019, 1901.02860).
+    x: "token_ids" (b, s); "stream_start" (b,), True where a row has no past. y: the next tokens (b, s), with weight 1
+        where
+    there is one. Documents are concatenated, as in `CausalLMBatches`; the stream is cut into as many columns of equal
+    length as there are rows, and step n reads segment n of all of them (Dai et al. 2019, 1901.02860).
 
     stream 1 2 3 4 5 6 7, 2 rows, length 2 -> [1 2] [4 5], targets [2 3] [5 6]; [3 4] [6 7], targets [4 .] [7 .]
 
-    Every token but the first is a target once a pass; the next pass begins anew, with "stream_start" True.
+    Every token but the first is a target once per pass; the next pass starts again, with "stream_start" True.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
-        batch_size: streams side by side.
-        length: tokens of a segment.
-        steps: updates in the run. Default: one pass over the text.
-        lines: the end token stands behind every line, not behind every document.
+        batch_size: number of parallel streams.
+        length: tokens per segment.
+        steps: number of updates in the run. Default: one pass over the text.
+        lines: put the end token after every line, not after every document.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, length: int, steps: int | None = None, lines: bool = False):
@@ -101,21 +103,21 @@ class StreamBatches(Batches):
         columns = rows[:, None] * self._column + places
         # The last target of a column is the first token of the next.
         there = (places <= self._column) & (columns < len(self._stream))
-        tokens, targets, weights = _aligned(self._stream, columns, there, self.corpus.facts["pad_id"])
+        tokens, targets, weights = _aligned(self._stream, columns, there, self.corpus.tokenizer_info["pad_id"])
         return {"token_ids": tokens, "stream_start": np.full(len(rows), segment == 0)}, targets, weights
 
 
 def _checked_stream(corpus: Corpus, length: int, lines: bool) -> TokenStream:
-    facts = facts_of(corpus)
+    info = tokenizer_info_of(corpus)
     if length < 1:
         raise ValueError(f"`length` must be at least 1. Received: {length}.")
-    stream = TokenStream(corpus, facts["eos_id"] if facts["eos_id"] is not None else facts["sep_id"], lines)
+    stream = TokenStream(corpus, info["eos_id"] if info["eos_id"] is not None else info["sep_id"], lines)
     if len(stream) < 2:
-        raise ValueError("A corpus needs two tokens, one to predict from and one to predict. Received: one.")
+        raise ValueError("A corpus needs at least two tokens: one to predict from and one to predict. Received: fewer.")
     return stream
 
 
 def _aligned(stream: TokenStream, columns: np.ndarray, there: np.ndarray, pad_id: int | None) -> tuple:
-    """Tokens (b, s), the next ones and their weights, from places (b, s + 1) of the stream, where they are `there`."""
+    """Tokens (b, s), the next ones and their weights, at positions (b, s + 1) of the stream, where `there` is True."""
     tokens = np.where(there, stream[np.where(there, columns, 0)], np.int32(pad_id or 0))
     return tokens[:, :-1], np.where(there[:, 1:], tokens[:, 1:], np.int32(0)), there[:, 1:].astype(np.float32)

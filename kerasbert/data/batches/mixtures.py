@@ -1,4 +1,4 @@
-"""Mixtures: batches out of several tasks or languages, in shares that a rule of the papers gives."""
+"""Mixtures: batches from several tasks or languages, with mixing rates as in the papers."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,34 +16,34 @@ _BLOCK = 256  # updates whose parts are shuffled together
 def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | None = None) -> np.ndarray:
     """Shares in proportion to min(size, limit) ** exponent.
 
-    mBERT's exponent is 0.7, XLM's 0.5, that of XLM-R and mT5 0.3; T5's temperature T is the exponent 1 / T, and its
-    examples-proportional mixing exponent 1 with a limit. Exponent 0 makes all shares equal.
+    The exponent of mBERT is 0.7, that of XLM 0.5, that of XLM-R and mT5 0.3; T5's temperature T is the exponent 1 / T,
+    and its examples-proportional mixing is exponent 1 with a limit. Exponent 0 makes all shares equal.
 
     sizes 900 90 10, exponent 0.7 -> 0.8049 0.1606 0.0345
     sizes 1,000,000 100,000 1,000, limit 65,536 -> 0.4962 0.4962 0.0076
 
     Raises:
-        ValueError: nothing to mix, or a size that is not above 0.
+        ValueError: if there are no sizes, or one is not above 0.
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     if not len(sizes) or not (sizes > 0).all() or not np.isfinite(sizes).all():
         raise ValueError(f"Every part of a mixture must have a size above 0. Received: {sizes.tolist()}.")
     if not 0 <= exponent < np.inf or (limit is not None and not limit > 0):
-        raise ValueError(f"`exponent` must be at least 0, `limit` above it. Received: {exponent}, {limit}.")
+        raise ValueError(f"`exponent` must be at least 0 and `limit` above 0. Received: {exponent}, {limit}.")
     weights = np.minimum(sizes, np.inf if limit is None else limit)
     weights = (weights / weights.max()) ** exponent
     return weights / weights.sum()
 
 
 def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, float], characters: int) -> Iterator[str]:
-    """Documents of several languages in given shares of the text, to learn a vocabulary on.
+    """Documents from several languages in given shares of the text, to train a vocabulary on.
 
-    The next document is always one of the source that is furthest behind its share; a source that ends starts again.
+    The next document always comes from the source that is furthest below its share; a source that ends starts again.
 
     Args:
-        sources: documents by name, lists or others that can be gone through more than once.
-        rates: share of each (see `mixing_rates`, with the exponent that training has).
-        characters: how much text.
+        sources: documents by name, as lists or other iterables that can be iterated more than once.
+        rates: share of each source (see `mixing_rates`, with the exponent used in training).
+        characters: amount of text.
     """
     if not sources or set(sources) != set(rates) or not all(rate > 0 for rate in rates.values()):
         raise ValueError(f"`rates` must give every source a number above 0. Received: {dict(rates)} for {[*sources]}.")
@@ -55,30 +55,30 @@ def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, fl
         if document is None:
             running[name] = iter(sources[name])
             document = next(running[name], None)
-            if document is None or done[name] == at_start[name]:  # nothing, or nothing but empty documents
-                raise ValueError(f"Every source must have documents to go through again. Received none from {name!r}.")
+            if document is None or done[name] == at_start[name]:  # no documents, or only empty ones
+                raise ValueError(f"Every source must have documents on every iteration. Received: none from {name!r}.")
             at_start[name] = done[name]
         done[name] += len(document)
         yield document
 
 
 class MixtureBatches(Batches):
-    """Rows of several `Batches`, each part with its share.
+    """Rows of several `Batches`, mixed with a given share of each part.
 
-    The shares are kept to the row, or with by="batches" to the update: after any number of them, every part has had
-    its share but for a fraction of one, in random order. Each part goes through its own text pass by pass.
+    After every update, or with by="batches" after every block of updates, each part has contributed its share up to
+    rounding; the order is random. Each part makes separate passes over its text.
 
     Args:
-        parts: by name. Their own `batch_size`, steps and accumulation do not count; where a pass of a part that is not
-            from a `Corpus` ends, its rows of padding come along.
-        rates: of each part, by name; they need not add up to 1 (see `mixing_rates`). Default: in proportion to the
-            rows of one pass.
-        batch_size: rows of an update.
-        steps: updates in the run.
-        seed: of the order.
-        by: "rows" mixes inside a batch, for which all parts must have the same keys and shapes; "batches" takes each
-            update from one part, as XLM does.
-        accumulation: items that make up an update.
+        parts: by name. Their `batch_size`, steps and accumulation are ignored; where a pass of a part that is not from
+            a `Corpus` ends, its padding rows are included.
+        rates: share of each part, by name; they need not add up to 1 (see `mixing_rates`). Default: in proportion to
+            the rows of one pass.
+        batch_size: rows per update.
+        steps: number of updates in the run.
+        seed: determines the order.
+        by: "rows" mixes within a batch, which requires all parts to have the same keys and shapes; "batches" takes each
+            update from one part, as in XLM.
+        accumulation: number of items per update.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class MixtureBatches(Batches):
         if set(rates) != set(parts) or not all(rate > 0 for rate in rates.values()):
             raise ValueError(
                 f"`rates` must give every part a number above 0. Received: {dict(rates)} for the parts "
-                f"{', '.join(parts)}. Leave parts out that are not to be used."
+                f"{', '.join(parts)}. Leave out parts that should not be used."
             )
         self.parts = {n: part.endless() if isinstance(part, PassBatches) else part for n, part in parts.items()}
         total = sum(rates.values())
@@ -113,7 +113,7 @@ class MixtureBatches(Batches):
 
     @property
     def tokens_per_step(self) -> int:
-        """Slots of one item, padding included: the mean over the parts."""
+        """Token slots of one item, including padding: the mean over the parts."""
         each = [part.tokens_per_step / part.rows for part in self.parts.values()]
         return round(self.rows * float(self._shares @ each))
 
@@ -133,7 +133,7 @@ class MixtureBatches(Batches):
         return sorted(first.values())
 
     def part_of(self, step: int) -> list[str]:
-        """Names of the parts that the rows of a step come from."""
+        """Names of the parts from which the rows of a step come."""
         names = list(self.parts)
         update, micro = divmod(self._start + step, self.accumulation)
         first = micro * (self.batch_size // self.accumulation) + self._part * self.rows
@@ -160,24 +160,24 @@ class MixtureBatches(Batches):
 
     @property
     def _period(self) -> int:
-        """Updates after which every part has had its turn, by="batches"."""
+        """Number of updates after which every part has been used, with by="batches"."""
         return _BLOCK + math.ceil(1 / float(self._shares.min()))
 
     def _turn(self, update: int) -> tuple[str, int]:
-        """Whose turn an update is, and how many updates that part had before."""
+        """The part that an update uses, and the number of updates of that part before it."""
         block, place = divmod(update, _BLOCK)
         counts, order = self._drawn(block, _BLOCK)
         number = order[place]
         return list(self.parts)[number], int(counts[number] + np.count_nonzero(order[:place] == number))
 
     def _drawn(self, block: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """How many rows (updates) of each part came before a block of them, and the parts of those in it, in order."""
+        """Number of rows (updates) of each part before a block, and the parts of those in the block, in order."""
         before, after = self._quotas(block * size), self._quotas((block + 1) * size)
         order = np.repeat(np.arange(len(before)), after - before)
         return before, order[np.argsort(raw_bits(self.seed, MIXTURE, size, step=block), kind="stable")]
 
     def _quotas(self, count: int) -> np.ndarray:
-        """How many of the first `count` belong to each part: Webster's method, so that no quota ever shrinks."""
+        """Number of the first `count` rows that belong to each part, by Webster's method: no quota ever shrinks."""
         quotas = np.floor(self._shares * count + 0.5).astype(np.int64)
         while (excess := quotas.sum() - count) != 0:
             times = (quotas + (0.5 if excess < 0 else -0.5)) / self._shares
@@ -193,15 +193,15 @@ class MixtureBatches(Batches):
         for name, shape in shapes.items():
             if "x.stream_start" in shape:
                 raise ValueError(
-                    "Rows of a stream must go on from step to step, which those of a mixture do not. Received: "
-                    f"{name!r}, rows for a memory. Write one corpus of all the text."
+                    "Rows of a stream must continue from step to step, which those of a mixture do not. Received: "
+                    f"{name!r}, whose rows are for a memory. Write all the text into one corpus."
                 )
             if self.by == "rows" and shape != shapes[first]:
                 different = sorted(key for key in {*shape, *shapes[first]} if shape.get(key) != shapes[first].get(key))
                 raise ValueError(
-                    f"Parts that are mixed inside a batch must have the same keys and shapes. {name!r} and {first!r} "
-                    f"differ in {', '.join(different)}. Give them the same lengths and options, or use "
-                    'by="batches".'
+                    "Parts that are mixed within a batch must have the same keys and shapes. Received: "
+                    f"{name!r} and {first!r}, which differ in {', '.join(different)}. Give them the same lengths and "
+                    'options, or use by="batches".'
                 )
 
 
@@ -221,7 +221,7 @@ def _running(part: Batches, start: int, stop: int) -> tuple:
 
 
 def _parts(batch: tuple) -> list[tuple[str, np.ndarray]]:
-    """The arrays of a batch, with their names."""
+    """The arrays of a batch with their names."""
     found = []
     for name, value in zip(("x", "y", "weights"), batch, strict=True):
         found += [(f"{name}.{key}", v) for key, v in value.items()] if isinstance(value, dict) else [(name, value)]

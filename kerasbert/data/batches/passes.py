@@ -1,4 +1,4 @@
-"""Batches that go through the rows of a plan pass by pass."""
+"""Batches that make passes over the rows of a plan."""
 
 import copy
 from collections.abc import Sequence
@@ -11,16 +11,17 @@ from .batches import Batches
 
 
 class PassBatches(Batches):
-    """Rows of a plan, each once a pass, every pass in its own order.
+    """Rows of a plan, each once per pass, in a different order in every pass.
 
-    Subclasses give `_rows(update, first, last)`, and ask `_places` which lines of their plan these rows are.
+    Subclasses implement `_rows(update, first, last)` and call `_places` to get the lines of their plan for these rows.
 
     Args:
-        batch_size: rows of an update.
-        bounds: int (passes + 1,): where each of the passes that differ begins in the plan; the end last.
-        seed: of the orders.
-        steps: updates in the run. Default: one pass, each row once, the last batch filled up with rows of padding.
-        accumulation: items that make up an update.
+        batch_size: rows per update.
+        bounds: int (passes + 1,): where each distinct pass begins in the plan, followed by the end.
+        seed: determines the orders.
+        steps: number of updates in the run. Default: one pass, each row once, with the last batch filled up with
+            padding rows.
+        accumulation: number of items per update.
     """
 
     def __init__(
@@ -28,24 +29,26 @@ class PassBatches(Batches):
     ):
         self._bounds = np.asarray(bounds, dtype=np.int64)
         if self.num_rows < 1:
-            raise ValueError("The text gives no row of this kind. Use more of it, or another `length`.")
+            raise ValueError(
+                "The text is too short to produce a row of this kind. Provide more text, or use another `length`."
+            )
         self._last_row = None if steps is not None else self.num_rows
         updates = -(-self.num_rows // max(1, batch_size)) if steps is None else steps
         super().__init__(batch_size, updates, seed, accumulation)
 
     @property
     def num_rows(self) -> int:
-        """Rows of one pass."""
+        """Number of rows in one pass."""
         return int(self._bounds[1])
 
     def endless(self) -> "PassBatches":
-        """The same rows with no last one, for a mixture."""
+        """The same rows without an end, for a mixture."""
         other = copy.copy(self)
         other._last_row = None
         return other
 
     def _places(self, update: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Plan lines of rows [first, last) of an update, -1 behind the run's end; and the numbers of their passes."""
+        """Plan lines of rows [first, last) of an update, -1 after the run's end; and the numbers of their passes."""
         bounds = self._bounds
         rows = update * self.batch_size + np.arange(first, last)
         cycle, place = np.divmod(rows, bounds[-1])
@@ -61,16 +64,18 @@ class PassBatches(Batches):
         return lines, passes
 
 
-def facts_of(corpus: Corpus, *roles: str) -> dict:
-    """What the corpus's tokenizer decides; an error if it lacks a token of one of the roles."""
+def tokenizer_info_of(corpus: Corpus, *roles: str) -> dict:
+    """The tokenizer info of a corpus; raises an error if the tokenizer lacks a token for one of the roles."""
     if not isinstance(corpus, Corpus):
         raise ValueError(
             f"`corpus` must be a Corpus. Received: {type(corpus).__name__}. Use Corpus.open(folder), or "
             "Corpus.write(folder, documents, tokenizer)."
         )
-    if corpus.facts is None:
-        raise ValueError("The corpus must know its tokenizer. Open it with Corpus.open(path, tokenizer=...).")
-    missing = [role for role in roles if corpus.facts[f"{role}_id"] is None]
+    if corpus.tokenizer_info is None:
+        raise ValueError(
+            "The corpus must know its tokenizer. Received: one without. Open it with Corpus.open(path, tokenizer=...)."
+        )
+    missing = [role for role in roles if corpus.tokenizer_info[f"{role}_id"] is None]
     if missing:
         raise ValueError(f"The tokenizer must have a token for: {', '.join(roles)}. It lacks: {', '.join(missing)}.")
-    return corpus.facts
+    return corpus.tokenizer_info

@@ -8,39 +8,41 @@ from ..corpus.streams import TokenStream
 from ..noise.permutations import SpanTargets, order_ranks, positions_of, random_order
 from ..sampling import DYNAMIC, row_draws
 from .batches import Batches
-from .passes import facts_of
+from .passes import tokenizer_info_of
 
 
 class PermutationLMBatches(Batches):
-    """XLNet's rows: what goes into the memory, then a pair of segments, each part in a random order of its own.
+    """Rows for XLNet: text that goes into the memory, then a pair of segments, each part in a separate random order.
 
-    A row is [text of `reuse_length`] [A SEP B SEP CLS], full to the last token. Nothing is hidden in "token_ids"
-    (b, s); "query_ranks" and "key_ranks" (b, s) say who sees whom: nobody in the first part the second, everybody in
-    the second the first. "segment_ids" (b, s) are 0 for text, A and its SEP, 1 for B and its SEP, 2 for CLS.
-    "masked_positions" (b, p) are the slots, ascending, -1 where unused, y the tokens there, weights 1 in used slots.
+    A row is [text of `reuse_length`] [A SEP B SEP CLS], without padding. No token is masked in "token_ids" (b, s);
+    "query_ranks" and "key_ranks" (b, s) determine who attends to whom: the first part never to the second, the second
+    to all of the first. "segment_ids" (b, s) are 0 for text, A and its SEP, 1 for B and its SEP, 2 for CLS.
+    "masked_positions" (b, p) are the positions to predict, ascending, -1 in unused slots, y the tokens there, with
+    weight 1 in used slots.
 
-    The text is cut into as many equal columns as there are rows, and row r of every step reads on in column r,
-    `reuse_length` further (so A becomes text of the next step). "stream_start" (b,) is True where it begins, in every
-    pass anew. Half of all B follow A, the others are from anywhere in the column, and both go to whole sentences before
-    they are cut at the right. Papers: Yang et al. 2019, 1906.08237, sections 2.3 to 2.5, and the official code.
+    The text is cut into as many equal columns as there are rows, and row r of every step continues in column r,
+    `reuse_length` further (so A becomes text of the next step). "stream_start" (b,) is True where the column begins, in
+    every pass. Half of all B follow A, the others are from anywhere in the column, and both are extended to whole
+    sentences before they are truncated on the right. Papers: Yang et al. 2019, 1906.08237, sections 2.3 to 2.5, and the
+    official code.
 
     Args:
-        corpus: a `Corpus` that knows its tokenizer, which has tokens for cls and sep; with a token "<eod>", it stands
-            behind every document.
-        batch_size: rows of a step; even with `bidirectional_data`.
-        length: tokens of a row.
-        seed: decides pairs, targets and orders.
-        steps: steps in the run. Default: one pass over the columns.
+        corpus: a `Corpus` that knows its tokenizer, which has tokens for cls and sep; if it has a token "<eod>", this
+            follows every document.
+        batch_size: rows per step; must be even with `bidirectional_data`.
+        length: tokens per row.
+        seed: determines pairs, targets and orders.
+        steps: number of steps in the run. Default: one pass over the columns.
         reuse_length: tokens of the first part; default: half of `length`. 0: no first part and no memory, so no
-            "stream_start"; rows then lie side by side in their column.
+            "stream_start"; rows then follow each other in their column without overlap.
         bidirectional_data: the second half of the rows reads the columns of the first half from right to left, which
             "backward" (b,) tells the backbone.
-        partial_prediction: K: one in so many tokens is predicted.
-        max_predictions: slots, in equal parts for both parts of a row; default: length // partial_prediction.
-        max_span: most pieces of a span to predict.
-        whole_words: spans are of words, as in the paper; the official code counts pieces.
-        permutation_size: tokens are permuted within chunks of so many; default: in all of a part.
-        accumulation: items that make up an update; without a memory only.
+        partial_prediction: K: one in K tokens is predicted.
+        max_predictions: slots, split equally between both parts of a row; default: length // partial_prediction.
+        max_span: maximum number of pieces in a span to predict.
+        whole_words: measure spans in words, as in the paper; the official code counts pieces.
+        permutation_size: tokens are permuted within chunks of this size; default: within the whole part.
+        accumulation: number of items per update; must be 1 with a memory.
     """
 
     def __init__(
@@ -59,12 +61,12 @@ class PermutationLMBatches(Batches):
         permutation_size: int | None = None,
         accumulation: int = 1,
     ):
-        facts = facts_of(corpus, "cls", "sep")
+        info = tokenizer_info_of(corpus, "cls", "sep")
         reuse = length // 2 if reuse_length is None else reuse_length
         if reuse < 0 or length - reuse < 5:
             raise ValueError(
-                "A row needs room for two segments and three special tokens behind `reuse_length`. Received: "
-                f"length={length}, reuse_length={reuse}. Leave 5 tokens or more."
+                "A row needs space for two segments and three special tokens after `reuse_length`. Received: "
+                f"length={length}, reuse_length={reuse}. Leave at least 5 tokens, and do not use a negative value."
             )
         if partial_prediction < 1 or max_span < 1 or (max_predictions or 1) < 1:
             raise ValueError(
@@ -82,25 +84,25 @@ class PermutationLMBatches(Batches):
             raise ValueError(f"With bidirectional_data, `batch_size` must be even. Received: {batch_size}.")
         if accumulation > 1 and reuse:
             raise ValueError(
-                "Rows of a stream must go on from step to step, so an update is one step. Received: "
-                f"accumulation={accumulation} with reuse_length={reuse}. Use 1, or reuse_length=0."
+                "Rows of a stream must continue from step to step, so an update must be one step. Received: "
+                f"accumulation={accumulation} with reuse_length={reuse}. Use accumulation=1 or reuse_length=0."
             )
         self.corpus, self.length, self.reuse_length = corpus, length, reuse
         self.bidirectional_data, self.partial_prediction = bidirectional_data, partial_prediction
         self.max_predictions = max_predictions or max(1, length // partial_prediction)
         self.max_span, self.whole_words, self.permutation_size = max_span, whole_words, permutation_size
-        self._sep, self._cls = np.int32(facts["sep_id"]), np.int32(facts["cls_id"])
+        self._sep, self._cls = np.int32(info["sep_id"]), np.int32(info["cls_id"])
         self._stream = TokenStream(corpus, corpus.tokenizer().backend.token_to_id("<eod>"))
         self._sentences = _sentence_bounds(corpus, self._stream)
         self._word_starts = corpus.word_starts
 
         self._columns = batch_size // 2 if bidirectional_data else batch_size
         self._size = len(self._stream) // max(1, self._columns)  # tokens of a column
-        self._room = length - reuse - 3  # tokens of A and B
-        self.steps_per_pass = -(-(self._size - reuse - self._room) // (reuse or self._room))
+        self._max_tokens = length - reuse - 3  # tokens of A and B
+        self.steps_per_pass = -(-(self._size - reuse - self._max_tokens) // (reuse or self._max_tokens))
         if self.steps_per_pass < 1:
             raise ValueError(
-                f"Each of the {self._columns} columns needs more than the {reuse + self._room} tokens of a row. "
+                f"Each of the {self._columns} columns needs more than the {reuse + self._max_tokens} tokens of a row. "
                 f"Received: a corpus of {len(self._stream)} tokens. Use fewer rows, or shorter ones."
             )
         second = self.max_predictions // 2 if reuse else self.max_predictions
@@ -131,14 +133,14 @@ class PermutationLMBatches(Batches):
         draws = row_draws(self.seed, update, DYNAMIC, first, len(rows), sum(counts))
         draws = np.split(draws[:, : sum(counts)], np.cumsum(counts)[:-1], axis=1)
 
-        begin = step * (self.reuse_length or self._room)
+        begin = step * (self.reuse_length or self._max_tokens)
         places, length_a = self._layout(column, backward, begin, draws[0])
         text = places >= 0
         tokens = self._stream[np.where(text, np.where(backward[:, None], len(self._stream) - 1 - places, places), 0)]
         tokens = np.where(text, tokens, self._sep)
         tokens[:, -1] = self._cls
-        behind_a = np.arange(self.length) > self.reuse_length + length_a[:, None]
-        segments = behind_a.astype(np.int32)
+        after_a = np.arange(self.length) > self.reuse_length + length_a[:, None]
+        segments = after_a.astype(np.int32)
         segments[:, -1] = 2
 
         x = {"token_ids": tokens, "segment_ids": segments}
@@ -146,13 +148,13 @@ class PermutationLMBatches(Batches):
         targets = np.empty(tokens.shape, dtype=bool)
         for (part, spans), raw in zip(self._blocks, draws[1:], strict=True):
             starts = self._word_starts[tokens[:, part]]
-            starts[backward] = starts[backward, ::-1]  # words begin where reading order says
+            starts[backward] = starts[backward, ::-1]  # word starts follow the reading order
             hidden = spans(starts, raw)
             hidden[backward] = hidden[backward, ::-1]
             size = part.stop - part.start
             order = random_order(size, self.permutation_size or size, raw[:, spans.num_draws(size) :])
             queries, keys = order_ranks(hidden, ~text[:, part], order)
-            # Above every rank of the part before: its tokens see nothing here, and are seen by all.
+            # Ranks lie above those of the previous part: its tokens see none of this part, which sees all of them.
             base = part.start + (part.start > 0)
             x["query_ranks"][:, part], x["key_ranks"][:, part] = queries + base, keys + base
             targets[:, part] = hidden & text[:, part]
@@ -166,22 +168,22 @@ class PermutationLMBatches(Batches):
         return x, y, used.astype(np.float32)
 
     def _layout(self, column: np.ndarray, backward: np.ndarray, begin: int, draws: np.ndarray) -> tuple:
-        """Places of a row's tokens in the stream as the row reads it, -1 at special tokens; and the length of A."""
-        total, size, room = len(self._stream), self._size, self._room
+        """Positions of a row's tokens in the stream in reading order, -1 at special tokens; and the length of A."""
+        total, size, max_tokens = len(self._stream), self._size, self._max_tokens
         start = np.where(backward, total - (column + 1) * size, column * size)
         stop, a = start + size, start + begin + self.reuse_length
         cuts, after, before = (np.empty_like(a) for _ in range(3))
         for way in (False, True):
             here, bounds = backward == way, self._bounds(way)
             cuts[here] = np.searchsorted(bounds, a[here], side="right")
-            after[here] = np.searchsorted(bounds, a[here] + room)
+            after[here] = np.searchsorted(bounds, a[here] + max_tokens)
         num_cuts = after - cuts
         cut = cuts + _below(draws[:, 1], num_cuts)
         end = np.minimum(self._at(backward, after), stop)
         random = (num_cuts == 0) | (draws[:, 0] < 2**31)
         end_a = np.where(num_cuts == 0, end, self._at(backward, cut))
-        # B goes on where A ends, or begins anywhere and is widened to whole sentences.
-        least = np.maximum(1, room - (end_a - a))
+        # B begins where A ends, or at a random position and is extended to whole sentences.
+        least = np.maximum(1, max_tokens - (end_a - a))
         begin_b = start + _below(draws[:, 2], size - least + 1)
         end_b = begin_b + least
         for way in (False, True):
@@ -190,17 +192,17 @@ class PermutationLMBatches(Batches):
             after[here] = bounds[np.searchsorted(bounds, end_b[here])]
         begin_b = np.where(random, np.maximum(before, start), end_a)
         end_b = np.where(random, np.minimum(after, stop), end)
-        drops_a, _ = truncation(end_a - a, end_b - begin_b, room)
+        drops_a, _ = truncation(end_a - a, end_b - begin_b, max_tokens)
         length_a = end_a - a - drops_a
 
         columns = np.arange(self.length) - self.reuse_length
-        places = a[:, None] + columns  # the first part, and A behind it
+        places = a[:, None] + columns  # the first part, followed by A
         places = np.where(columns > length_a[:, None], begin_b[:, None] + columns - length_a[:, None] - 1, places)
-        places[(columns == length_a[:, None]) | (columns >= room + 1)] = -1
+        places[(columns == length_a[:, None]) | (columns >= max_tokens + 1)] = -1
         return places, length_a
 
     def _bounds(self, backward: bool) -> np.ndarray:
-        """Where sentences begin in the stream, read in one of both directions; its end last."""
+        """Where sentences begin in the stream when read in the given direction, followed by the end of the stream."""
         return len(self._stream) - self._sentences[::-1] if backward else self._sentences
 
     def _at(self, backward: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -208,12 +210,15 @@ class PermutationLMBatches(Batches):
 
 
 def _sentence_bounds(corpus: Corpus, stream: TokenStream) -> np.ndarray:
-    """int64 (sentences + 1,): where each begins in the stream, in which documents may have an end token; its end."""
+    """Where sentences begin in the stream, followed by its end, int64 (sentences + 1,).
+
+    In the stream, documents may be followed by an end token.
+    """
     documents = np.searchsorted(corpus.document_starts, np.arange(corpus.num_sequences), side="right") - 1
     ends = stream.starts[documents] - corpus.sequence_starts[corpus.document_starts[documents]]
     return np.append(corpus.sequence_starts + ends, len(stream)).astype(np.int64)
 
 
 def _below(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Integers from [0, limit), 0 where that is empty."""
+    """Random integers in [0, limit), 0 where that range is empty."""
     return (draws.astype(np.int64) * np.asarray(limits, dtype=np.int64)) >> 32

@@ -11,9 +11,10 @@ from .masked_lm import MaskedLMBatches
 
 
 def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray) -> np.ndarray:
-    """Positions of candidates drawn with replacement, `counts` a row, in the order drawn; -1 in unused slots.
+    """Positions of `counts` candidates per row, drawn with replacement, in the order drawn; -1 in unused slots.
 
-    ELECTRA's official code: a position may come twice, and then counts twice. A row without candidates gives none.
+    As in ELECTRA's official code, a position may be drawn twice, and then counts twice. For a row without candidates,
+    all slots are unused.
 
     Args:
         candidates, counts, slots: as in `choose_tokens`.
@@ -31,7 +32,7 @@ def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: n
 
 @dataclasses.dataclass(frozen=True)
 class DrawnMasking:
-    """A `TokenMasking` whose slots are drawn with replacement. A position shows the mask if any of its slots does."""
+    """A `TokenMasking` whose slots are drawn with replacement. A position is masked if any of its slots is."""
 
     rule: TokenMasking
 
@@ -51,19 +52,20 @@ class DrawnMasking:
 
 
 class ReplacedTokenBatches(MaskedLMBatches):
-    """Rows whose masked slots a generator is to fill, as in ELECTRA (Clark et al. 2020, arXiv 2003.10555).
+    """Rows whose masked slots are filled by a generator, as in ELECTRA (Clark et al. 2020, arXiv 2003.10555).
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots.
-    y: "tokens", what was there (b, p). Weights: "tokens", 1 in used slots; "replaced" (b, s), 1 at real tokens.
+    y: "tokens", the original tokens (b, p). Weights: "tokens", 1 in used slots; "replaced" (b, s), 1 at real tokens.
 
     Args:
         corpus, batch_size, length: as in `MaskedLMBatches`.
-        mask_rate: share of tokens to fill, special tokens counted. The paper: 0.15, and 0.25 for the large model.
-        max_predictions: most slots a row. Default: as in the official code, (`mask_rate` + 0.005) * `length`.
-        mask_share: of the slots, how many show the mask; the others show their token. ELECTRA 0.85, DeBERTa-v3 1.
+        mask_rate: share of tokens to fill, counting special tokens. The paper uses 0.15, and 0.25 for the large model.
+        max_predictions: maximum number of slots per row. Default: (`mask_rate` + 0.005) * `length`, as in the official
+            code.
+        mask_share: share of slots that show the mask; the others show their token. ELECTRA uses 0.85, DeBERTa-v3 1.
         with_replacement: draw slots one by one, as the official code does, so that a position may have two; otherwise
             slots are at different positions.
-        **options: of `MaskedLMBatches`, such as `seed`, `steps`, `static_masks` and `accumulation`.
+        **options: arguments of `MaskedLMBatches`, such as `seed`, `steps`, `static_masks` and `accumulation`.
     """
 
     def __init__(
@@ -80,12 +82,12 @@ class ReplacedTokenBatches(MaskedLMBatches):
         if not 0 <= mask_share <= 1:
             raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")
         if "shares" in options:
-            raise ValueError("Slots show the mask or their token: `mask_share` says how many. Received: shares.")
+            raise ValueError("Slots show the mask or their token. Received: shares. Use `mask_share` instead.")
         others = [name for name in ("whole_words", "ngrams", "rare_exponent") if options.get(name)]
         others += ["rule"] if options.get("rule", "bert") != "bert" else []
         if with_replacement and others:
             raise ValueError(
-                "Slots drawn with replacement are pieces, all as likely, by BERT's rule. Received: "
+                "With replacement, slots are pieces drawn uniformly by BERT's rule. Received: "
                 f"{', '.join(others)}, too. Choose one."
             )
         self.mask_share, self.with_replacement = mask_share, with_replacement

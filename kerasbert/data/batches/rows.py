@@ -1,6 +1,6 @@
-"""How text is laid out in rows: chunks, pairs, whole lines, a stream, or several sequences in a row.
+"""Row layouts: chunks, pairs, whole lines, a stream, or several sequences per row.
 
-Each layout has a plan, `bounds` of its passes that differ, and fills rows from lines of the plan.
+Each layout has a plan, and `bounds` with the start of each distinct pass in it; it fills rows from lines of the plan.
 """
 
 import functools
@@ -18,7 +18,7 @@ from ..tasks.examples import fill_rows
 
 
 class ChunkRows:
-    """Contiguous chunks of documents in the tokenizer's template for one text."""
+    """Contiguous chunks of documents in the tokenizer's template for single texts."""
 
     labelled = False
     texts = ("single", 1)
@@ -27,55 +27,55 @@ class ChunkRows:
         if not hasattr(length, "__index__"):
             raise ValueError(f"`length` must be an integer. Received: {length!r}.")
         self.corpus, self.length = corpus, length
-        self.template = corpus.facts[self.texts[0]]
-        self.room = length - sum(item not in ("A", "B") for item, _ in self.template)
-        if self.room < self.texts[1]:
+        self.template = corpus.tokenizer_info[self.texts[0]]
+        self.max_tokens = length - sum(item not in ("A", "B") for item, _ in self.template)
+        if self.max_tokens < self.texts[1]:
             raise ValueError(
-                f"`length` must leave room for text beside the special tokens. Received: {length}. Use at least "
+                f"`length` must leave space for text besides the special tokens. Received: {length}. Use at least "
                 f"{len(self.template)}."
             )
         self.plan, self.bounds = None, None
 
     @property
     def document_starts(self) -> np.ndarray:
-        """Where each document begins, in tokens; the end last."""
+        """Where each document begins, in tokens, followed by the end."""
         return np.append(self.corpus.sequence_starts, self.corpus.num_tokens)[self.corpus.document_starts]
 
     def make_plan(self, name: str, settings: dict, build) -> None:
-        self.plan = self.corpus.plan(f"{name}_{self.length}", {"tokens": self.room, **settings}, build)
+        self.plan = self.corpus.plan(f"{name}_{self.length}", {"tokens": self.max_tokens, **settings}, build)
         self.bounds = (0, len(self.plan))
 
     def fill(self, lines: np.ndarray) -> dict:
-        """x of some lines of the plan; -1 is a row of padding."""
+        """x for the given lines of the plan; -1 is a padding row."""
         plan, tokens = np.asarray(self.plan[np.maximum(lines, 0)]), self.corpus.tokens
         columns = ((0, 1), (2, 3))[: self.texts[1]]
         rows = [
             tuple(tokens[line[start] : line[start] + line[size]] for start, size in columns) if there else ()
             for line, there in zip(plan.tolist(), (lines >= 0).tolist(), strict=True)
         ]
-        return fill_rows(self.corpus.facts, rows, self.length, segments=self.texts[1] == 2)
+        return fill_rows(self.corpus.tokenizer_info, rows, self.length, segments=self.texts[1] == 2)
 
 
 class DocumentRows(ChunkRows):
     def __init__(self, corpus: Corpus, length: int, **_):
         super().__init__(corpus, length)
-        self.make_plan("chunks", {}, lambda: [document_chunks(self.document_starts, self.room)])
+        self.make_plan("chunks", {}, lambda: [document_chunks(self.document_starts, self.max_tokens)])
 
 
 class KnownRows(ChunkRows):
-    """The chunks of `DocumentRows` without those of up to 11 tokens and those of which half or more are unknown.
+    """The chunks of `DocumentRows`, except those of up to 11 tokens and those with at least half unknown tokens.
 
-    Special tokens are counted. The rule is that of DistilBERT's code.
+    Special tokens are counted. The rule is from DistilBERT's code.
     """
 
     def __init__(self, corpus: Corpus, length: int, **_):
         super().__init__(corpus, length)
 
         def build() -> list[np.ndarray]:
-            chunks = document_chunks(self.document_starts, self.room)
+            chunks = document_chunks(self.document_starts, self.max_tokens)
             texts = (corpus.tokens[start : start + size] for start, size in chunks.tolist())
-            unknown = np.array([np.count_nonzero(text == corpus.facts["unk_id"]) for text in texts])
-            sizes = chunks[:, 1] + length - self.room
+            unknown = np.array([np.count_nonzero(text == corpus.tokenizer_info["unk_id"]) for text in texts])
+            sizes = chunks[:, 1] + length - self.max_tokens
             return [chunks[(sizes > 11) & (2 * unknown < sizes)]]
 
         self.make_plan("known_chunks", {"shortest": 12, "unknown": 0.5}, build)
@@ -90,21 +90,21 @@ class PairRows(ChunkRows):
 
     def __init__(self, corpus: Corpus, length: int, seed: int, passes: int, short_rate: float, lone: str, **_):
         super().__init__(corpus, length)
-        documents = np.unique(corpus.document_starts)  # other writers may have documents without sentences
+        documents = np.unique(corpus.document_starts)  # corpora from other writers may have documents without sentences
         if np.diff(documents).max() < 2:
             raise ValueError(
-                "Pairs need documents of two sentences or more, one a line. In this corpus every document has one. "
-                "Put a line end behind each sentence, and write the corpus again."
+                "Pairs need documents of at least two sentences, one per line. Received: a corpus with only one in "
+                "each document. Put a line break after each sentence, and write the corpus again."
             )
         if self.kind != "order" and len(documents) < 3:
             raise ValueError(
-                f"A random second segment comes from another document. The corpus {corpus.folder} has only one. "
-                "Separate documents by a blank line, or use rows without pairs or with sentence order."
+                "A random second segment must come from another document. Received: only one document, in the corpus "
+                f"{corpus.folder}. Separate documents by a blank line, or use sentence order or rows without pairs."
             )
 
         def build() -> Iterator[np.ndarray]:
             sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-            return segment_pairs(sentences, documents, self.room, passes, seed, short_rate, self.kind, lone)
+            return segment_pairs(sentences, documents, self.max_tokens, passes, seed, short_rate, self.kind, lone)
 
         settings = {"passes": passes, "seed": seed, "short_rate": short_rate}
         if self.kind != "next":
@@ -127,13 +127,15 @@ class SentenceOrderRows(PairRows):
 
 
 class SegmentRows(ChunkRows):
-    """Whole sentences of a document in one segment or two, without a label; the end of what is too long is lost."""
+    """Whole sentences of a document in one or two segments, without a label; text that does not fit is cut off."""
 
     texts = ("pair", 2)
 
     def __init__(self, corpus: Corpus, length: int, seed: int, **_):
         super().__init__(corpus, length)
-        special = tuple(sum(item not in ("A", "B") for item, _ in corpus.facts[kind]) for kind in ("single", "pair"))
+        special = tuple(
+            sum(item not in ("A", "B") for item, _ in corpus.tokenizer_info[kind]) for kind in ("single", "pair")
+        )
 
         @functools.cache
         def segments() -> tuple[np.ndarray, np.ndarray]:
@@ -154,13 +156,13 @@ class SegmentRows(ChunkRows):
                 row += [np.concatenate([tokens[start : start + size] for start, size in runs])] if runs else []
                 first += count
             rows.append(tuple(row))
-        return fill_rows(self.corpus.facts, rows, self.length, segments=True)
+        return fill_rows(self.corpus.tokenizer_info, rows, self.length, segments=True)
 
 
 class FullSentenceRows(ChunkRows):
-    """As many whole lines as fit, across documents, each with the end token behind it, and one more after a document.
+    """As many whole lines as fit, across documents, each followed by the end token, with one more after each document.
 
-    <s> line </s> line </s> </s> line </s>. A line longer than a row is cut into lines.
+    <s> line </s> line </s> </s> line </s>. A line longer than a row is split into several lines.
     """
 
     within_documents = False
@@ -170,7 +172,7 @@ class FullSentenceRows(ChunkRows):
         place = [item for item, _ in self.template].index("A")
         self._lead = [item for item, _ in self.template[:place]]
         if len(self.template) != place + 2:
-            raise ValueError("Rows of whole lines need a tokenizer whose rows end in one special token.")
+            raise ValueError("Rows of whole lines need a tokenizer whose rows end with one special token.")
         self._end = self.template[-1][0]
         limit = length - len(self._lead)
         self._lines = corpus.plan(f"lines_{length}", {"lines": limit - 1}, lambda: [self._cut_lines(limit - 1)])
@@ -184,19 +186,19 @@ class FullSentenceRows(ChunkRows):
         self.make_plan(name, {"limit": limit, "within_documents": self.within_documents}, build)
 
     def _cut_lines(self, longest: int) -> np.ndarray:
-        """Start and length of every line, and a line of length 0 behind each document."""
+        """Start and length of every line, and a line of length 0 after each document."""
         corpus = self.corpus
         pieces = document_chunks(np.append(corpus.sequence_starts, corpus.num_tokens), longest)
         ends = np.unique(self.document_starts)[1:]
         lines = np.concatenate([pieces, np.stack([ends, np.zeros_like(ends)], axis=1)])
-        # A separator stands before the piece that begins where it does.
+        # A separator is sorted before the piece that begins at the same position.
         return lines[np.lexsort((lines[:, 1], lines[:, 0]))]
 
     def fill(self, lines: np.ndarray) -> dict:
-        facts, lead = self.corpus.facts, len(self._lead)
-        token_ids = np.full((len(lines), self.length), facts["pad_id"] or 0, dtype=np.int32)
+        info, lead = self.corpus.tokenizer_info, len(self._lead)
+        token_ids = np.full((len(lines), self.length), info["pad_id"] or 0, dtype=np.int32)
         totals = np.zeros(len(lines), dtype=np.int32)
-        left = facts["padding_side"] == "left"
+        left = info["padding_side"] == "left"
         for number, line in enumerate(lines.tolist()):
             if line < 0:
                 continue
@@ -216,36 +218,36 @@ class FullSentenceRows(ChunkRows):
 
 
 class DocSentenceRows(FullSentenceRows):
-    """As `FullSentenceRows`, but a document ends the row."""
+    """Like `FullSentenceRows`, but a row ends with its document."""
 
     within_documents = True
 
 
 class StreamRows:
-    """Contiguous chunks of all text with the end token behind every line; no template."""
+    """Contiguous chunks of all text with the end token after every line; no template."""
 
     labelled = False
 
     def __init__(self, corpus: Corpus, length: int, **_):
         if length < 2:
             raise ValueError(f"`length` must be at least 2: the first token is never predicted. Received: {length}.")
-        facts = corpus.facts
+        info = corpus.tokenizer_info
         self.corpus, self.length, self.template = corpus, length, ()
-        self._stream = TokenStream(corpus, facts["eos_id"] if facts["eos_id"] is not None else facts["sep_id"], True)
+        self._stream = TokenStream(corpus, info["eos_id"] if info["eos_id"] is not None else info["sep_id"], True)
         self.bounds = (0, -(-len(self._stream) // length))
 
     def fill(self, lines: np.ndarray) -> dict:
         places = lines[:, None] * self.length + np.arange(self.length)
         there = (places < len(self._stream)) & (lines >= 0)[:, None]
         tokens = self._stream[np.where(there, places, 0)]
-        pad = np.int32(self.corpus.facts["pad_id"] or 0)
+        pad = np.int32(self.corpus.tokenizer_info["pad_id"] or 0)
         return {"token_ids": np.where(there, tokens, pad), "lengths": there.sum(axis=1, dtype=np.int32)}
 
 
 class PackedRows(ChunkRows):
-    """Chunks of documents, each in its template, several in a row: little padding, and nothing crosses.
+    """Chunks of documents, each in its template, several per row: little padding, and no attention between chunks.
 
-    "sequence_ids", "position_ids" and "first_positions" say where each begins.
+    "sequence_ids", "position_ids" and "first_positions" show where each chunk begins.
     """
 
     def __init__(self, corpus: Corpus, length: int, seed: int, **_):
@@ -254,18 +256,18 @@ class PackedRows(ChunkRows):
 
         @functools.cache
         def packing() -> tuple[np.ndarray, np.ndarray]:
-            chunks = document_chunks(self.document_starts, self.room)
+            chunks = document_chunks(self.document_starts, self.max_tokens)
             order, starts = pack(chunks[:, 1] + self._special, length, seed)
             return chunks[order], np.stack([starts[:-1], np.diff(starts)], axis=1)
 
-        settings = {"tokens": self.room, "seed": seed}
+        settings = {"tokens": self.max_tokens, "seed": seed}
         self._chunks = corpus.plan(f"packed_chunks_{length}", settings, lambda: [packing()[0]])
         self.make_plan("packed_rows", {"seed": seed}, lambda: [packing()[1]])
         self.most = int(self.plan[:, 1].max())
 
     def fill(self, lines: np.ndarray) -> dict:
-        facts, tokens = self.corpus.facts, self.corpus.tokens
-        token_ids = np.full((len(lines), self.length), facts["pad_id"] or 0, dtype=np.int32)
+        info, tokens = self.corpus.tokenizer_info, self.corpus.tokens
+        token_ids = np.full((len(lines), self.length), info["pad_id"] or 0, dtype=np.int32)
         lengths, counts = [], []
         for row, line in zip(token_ids, lines.tolist(), strict=True):
             first, count = self.plan[line].tolist() if line >= 0 else (0, 0)
@@ -296,7 +298,7 @@ ROWS = {
 
 
 def token_counts(x: dict) -> np.ndarray:
-    """int (b,): real tokens of each row of a batch."""
+    """Number of real tokens in each row of a batch, int (b,)."""
     if "lengths" in x:
         return x["lengths"]
     return (x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Batches of pairs of sequences, for encoder-decoders."""
+"""Batches of sources and targets, for encoder-decoders."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,33 +13,36 @@ from .batches import Batches
 
 
 class Seq2SeqBatches(Batches):
-    """Sources with their targets, in rows of a few fixed widths; a new order in every pass.
+    """Sources with their targets, in rows of a few fixed widths; in a new order in every pass.
 
-    x: "token_ids" (b, s), "lengths" (b,), "decoder_token_ids" (b, t), the targets moved by one behind the start token,
-    "decoder_lengths" (b,). y: the targets (b, t), weights 1 on their tokens, the end included.
+    x: "token_ids" (b, s), "lengths" (b,), "decoder_token_ids" (b, t), the targets shifted right by one after the start
+    token, "decoder_lengths" (b,). y: the targets (b, t), with weight 1 on their tokens, including the end token.
 
     source [5 6 1], target [7 8], start 0, end 1 -> reads [5 6 1] and [0 7 8], predicts [7 8 1]
 
-    Pairs of like length form a bucket with widths of its own, and a batch comes from one bucket; the last batch of a
-    bucket is filled up with rows of padding that weigh nothing. A pass begins with a batch of the widest bucket and one
-    of the narrowest: what does not fit into memory shows at once. What is too long loses its tail, but never its end.
+    Pairs of similar length form a bucket with separate widths, and a batch comes from one bucket; the last batch of a
+    bucket is filled up with padding rows of weight 0. A pass begins with a batch of the widest bucket and one of the
+    narrowest, so that running out of memory shows at once. Sequences that are too long lose their tail, but never their
+    end token.
 
     Args:
-        sources: texts, or lists of token ids, which are taken as they are.
+        sources: texts, or lists of token ids, to which no special tokens are added.
         targets: as many texts, or lists of token ids; the end token is added where it is not the last.
-        tokenizer: for texts. Sources have the special tokens of its template, targets their end alone.
-        batch_size: rows of an update.
-        length: most tokens of a source. Default: those of the longest, or what the tokenizer sets as its most.
-        target_length: most tokens of a target with its end. Default: the longest.
-        num_buckets: of how many different shapes batches are at most.
-        start_id: what a decoder starts with; the config's `decoder_start_id`. Default: the tokenizer's padding, or 0.
-        end_id: what a target ends with; None for nothing. Default: the tokenizer's end (or separator) token.
-        sample_weight: a number a pair.
-        epochs: passes over the pairs ...
-        steps: ... unless this says how many updates the run has.
-        seed: of the orders.
-        shuffle: False keeps the given order, in each bucket.
-        accumulation: items that make up an update.
+        tokenizer: for texts. Sources get the special tokens of its template, targets only the end token.
+        batch_size: rows per update.
+        length: maximum number of tokens in a source. Default: that of the longest, or the maximum length of the
+            tokenizer.
+        target_length: maximum number of tokens in a target with its end token. Default: that of the longest.
+        num_buckets: maximum number of different batch shapes.
+        start_id: token with which a decoder starts; the config's `decoder_start_id`. Default: the tokenizer's padding,
+            or 0.
+        end_id: token with which a target ends; None for no token. Default: the tokenizer's end (or separator) token.
+        sample_weight: one number per pair.
+        epochs: number of passes over the pairs, if `steps` is not given.
+        steps: number of updates in the run.
+        seed: determines the orders.
+        shuffle: False keeps the given order within each bucket.
+        accumulation: number of items per update.
     """
 
     def __init__(
@@ -63,15 +66,15 @@ class Seq2SeqBatches(Batches):
         sources, targets = list(sources), list(targets)
         if len(sources) != len(targets) or not len(sources):
             raise ValueError(
-                f"There must be a target for each source, and one pair at least. Received: {len(sources)} sources, "
+                f"There must be a target for each source, and at least one pair. Received: {len(sources)} sources, "
                 f"{len(targets)} targets."
             )
         if num_buckets < 1:
             raise ValueError(f"`num_buckets` must be at least 1. Received: {num_buckets}.")
-        facts = {} if tokenizer is None else tokenizer.facts
+        info = {} if tokenizer is None else tokenizer.info
         if end_id == "default":
-            end_id = facts.get("sep_id") if facts.get("eos_id") is None else facts["eos_id"]
-        self.pad_id = facts.get("pad_id") or 0
+            end_id = info.get("sep_id") if info.get("eos_id") is None else info["eos_id"]
+        self.pad_id = info.get("pad_id") or 0
         self.start_id = self.pad_id if start_id is None else start_id
         self._sources = sources = _Sequences(source_ids(sources, tokenizer, length), length, end_id)
         targets = [_ended(row, end_id) for row in _target_ids(targets, tokenizer)]
@@ -87,7 +90,7 @@ class Seq2SeqBatches(Batches):
         widths = np.array([[side.lengths[pairs].max() for side in (sources, targets)] for pairs in self._buckets])
         self.shapes = [tuple(map(int, shape)) for shape in np.maximum.accumulate(widths)]
         self.shuffle = shuffle
-        # Of every batch of a pass: its bucket, and which batch of the bucket it is.
+        # For every batch of a pass: its bucket, and its number within the bucket.
         batches = [-(-len(bucket) // max(1, batch_size)) for bucket in self._buckets]
         self._plan = np.array([(b, i) for b, count in enumerate(batches) for i in range(count)])
         self.steps_per_epoch = len(self._plan)
@@ -111,9 +114,9 @@ class Seq2SeqBatches(Batches):
         return sorted(first.values())
 
     def _place(self, update: int) -> tuple[int, int, int]:
-        """Of an update: the number of its first permutation, its bucket, and which batch of the bucket it is."""
+        """For an update: the number of its first permutation, its bucket, and its batch's number within the bucket."""
         number, step = divmod(update, self.steps_per_epoch)
-        number *= 1 + len(self._buckets)  # a pass has so many permutations: of its batches, and of each bucket's pairs
+        number *= 1 + len(self._buckets)  # permutations per pass: one of its batches, and one of each bucket's pairs
         if self.shuffle and self.steps_per_epoch > 2:
             inner = self.steps_per_epoch - 2
             step = 1 + int(shuffled(np.array([step - 2]), inner, self.seed, number)[0]) if step > 1 else step - 1
@@ -145,12 +148,12 @@ class Seq2SeqBatches(Batches):
 
 
 class _Sequences:
-    """Sequences of ids, one behind the other in one array.
+    """Sequences of token ids, concatenated in one array.
 
     Args:
         rows: int32 arrays.
-        length: where they are cut; None for nowhere.
-        end_id: the end token, which a cut keeps.
+        length: maximum length of a sequence; None for no limit.
+        end_id: the end token, which is kept when a sequence is cut.
     """
 
     def __init__(self, rows: list, length: int | None, end_id: int | None):
@@ -161,14 +164,14 @@ class _Sequences:
         self.lengths = np.array([len(row) for row in rows], dtype=np.int32)
         if not self.lengths.all():
             raise ValueError(
-                f"Sources and targets must have at least one token. Received: number {int(np.argmin(self.lengths))} "
-                "is empty."
+                "Sources and targets must have at least one token. Received: an empty sequence, number "
+                f"{int(np.argmin(self.lengths))}."
             )
         self.tokens = np.concatenate(rows).astype(np.int32)
         self.starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
 
     def rows(self, numbers: np.ndarray, width: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-        """int32 (b, width) of some sequences, padded on the right, and their lengths (b,); -1 is a row of padding."""
+        """The given sequences, int32 (b, width), padded on the right, and their lengths (b,); -1 is a padding row."""
         lengths = np.where(numbers < 0, 0, self.lengths[numbers]).astype(np.int32)
         columns = np.arange(width)
         there = columns < lengths[:, None]
@@ -190,7 +193,7 @@ def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:
 
 
 def source_ids(sources: Sequence, tokenizer: Tokenizer | None, length: int | None = None) -> list:
-    """Ids of every source. Texts that are too long are cut between the special tokens of the template."""
+    """Token ids of every source. Texts that are too long are truncated, but keep the special tokens of the template."""
     if not len(sources) or not isinstance(sources[0], str):
         return [np.asarray(row, dtype=np.int32) for row in sources]
     encoded = encode_texts(_required(tokenizer), sources, length)
@@ -207,16 +210,16 @@ def _target_ids(targets: Sequence, tokenizer: Tokenizer | None) -> list:
 
 def _required(tokenizer: Tokenizer | None) -> Tokenizer:
     if tokenizer is None:
-        raise ValueError("Text needs a tokenizer. Received: texts without one. Pass tokenizer, or give token ids.")
+        raise ValueError("Text needs a tokenizer. Received: texts without one. Pass a tokenizer, or token ids.")
     return tokenizer
 
 
 def _buckets(lengths: np.ndarray, target_lengths: np.ndarray, count: int) -> list[np.ndarray]:
-    """The pairs in `count` parts or fewer, of like longest side and of about as many tokens each."""
+    """Splits the pairs into at most `count` parts of similar length (the longer side) and about as many tokens each."""
     longest = np.maximum(lengths, target_lengths)
     order = np.argsort(longest, kind="stable")
     share = np.cumsum(longest[order]) / longest.sum()
     cuts = np.searchsorted(share, np.arange(1, count) / count)
-    # Pairs of one length stay together.
+    # Pairs of equal length stay together.
     cuts = np.unique(np.searchsorted(longest[order], longest[order][np.minimum(cuts, len(order) - 1)]))
     return [np.sort(part) for part in np.split(order, cuts) if len(part)]

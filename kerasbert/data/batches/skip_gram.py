@@ -1,4 +1,4 @@
-"""Words with the words around them, and words drawn at random, for skip-gram with negative sampling."""
+"""Batches of words with nearby words and random words, for skip-gram with negative sampling."""
 
 import numpy as np
 
@@ -8,25 +8,28 @@ from .batches import Batches
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float | None, rule: str = "paper") -> np.ndarray:
-    """With what probability an occurrence of each word stays in the text; frequent words lose most of theirs.
+    """Probability of keeping an occurrence of each word; most occurrences of frequent words are dropped.
 
     share 1e-3 of the text, threshold 1e-5, "paper" -> 0.1; share 0.01, threshold 1e-3, "code" -> 0.4162
 
     Args:
-        counts: of every word.
-        threshold: t; None keeps all.
-        rule: "paper" is sqrt(t / share) (Mikolov et al. 2013, section 2.3), "code" adds t / share, as the tool does.
+        counts: count of every word.
+        threshold: t; None keeps all occurrences.
+        rule: "paper" is sqrt(t / share) (Mikolov et al. 2013, section 2.3), "code" adds t / share, as the word2vec tool
+            does.
     """
     if threshold is None:
         return np.ones(len(counts))
     if not threshold > 0 or rule not in ("paper", "code"):
-        raise ValueError(f'`threshold` must be above 0, `rule` "paper" or "code". Received: {threshold}, {rule!r}.')
+        raise ValueError(
+            f'`threshold` must be above 0, and `rule` must be "paper" or "code". Received: {threshold}, {rule!r}.'
+        )
     ratios = threshold * counts.sum() / np.maximum(counts, 1)
     return np.minimum(np.sqrt(ratios) + (ratios if rule == "code" else 0), 1.0)
 
 
 def noise_probabilities(counts: np.ndarray, power: float = 0.75) -> np.ndarray:
-    """With what probability each word is drawn as noise: by its count to the power of 3/4.
+    """Probability of drawing each word as a negative: proportional to its count to the power of 3/4.
 
     counts 16, 1 -> 0.8889, 0.1111
     """
@@ -35,27 +38,28 @@ def noise_probabilities(counts: np.ndarray, power: float = 0.75) -> np.ndarray:
 
 
 class SkipGramBatches(Batches):
-    """Pairs of a word and one near it, each with words drawn at random.
+    """Pairs of a word and a nearby word, each with negatives: words drawn at random.
 
-    x: "token_ids" (b, 1), "context_ids" (b, 1 + negatives), the word near it first. y: int32 (b, 1 + negatives), 1 for
-    that one. Weights are 1, and 0 for drawn words that are the one near it.
+    x: "token_ids" (b, 1), "context_ids" (b, 1 + negatives), the nearby word first. y: int32 (b, 1 + negatives), 1 for
+        the
+    nearby word. Weights are 1, and 0 for negatives that equal the nearby word.
 
-    Every pass drops frequent words anew, before it looks for neighbours: windows reach over what was dropped. Each word
-    has a window of its own, from 1 to `window` words on both sides, within its line. Rows are all pairs of a pass in a
-    random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
+    Every pass drops occurrences of frequent words at random before it forms windows, so windows reach across dropped
+    words. A separate window is drawn for each word, from 1 to `window` words on both sides, within its line. Rows are
+    all pairs of a pass in random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
 
     line [5 6 7], window 1, nothing dropped -> pairs 5 6, 6 5, 6 7, 7 6
 
     Args:
         corpus: a `Corpus`.
-        batch_size: pairs of an update.
-        window: most words on each side.
-        negatives: words drawn for each pair: 5 to 20 for small corpora, 2 to 5 for large ones.
-        threshold: of `keep_probabilities`. The paper has 1e-5, the tool 1e-3.
-        rule: of `keep_probabilities`.
-        power: of `noise_probabilities`.
-        seed: decides everything that is random.
-        steps: updates in the run. Default: one pass.
+        batch_size: pairs per update.
+        window: maximum number of words on each side.
+        negatives: random words per pair: 5 to 20 for small corpora, 2 to 5 for large ones.
+        threshold: as in `keep_probabilities`. The paper uses 1e-5, the tool 1e-3.
+        rule: as in `keep_probabilities`.
+        power: as in `noise_probabilities`.
+        seed: determines everything that is random.
+        steps: number of updates in the run. Default: one pass.
     """
 
     length = 1
@@ -85,7 +89,9 @@ class SkipGramBatches(Batches):
         self._first_pairs = [0]  # where each pass begins, in pairs of the run
         pairs = self._first_pair(1)
         if pairs == 0:
-            raise ValueError("A corpus needs lines of two words that are kept. Use a larger `threshold`.")
+            raise ValueError(
+                "A corpus needs lines with at least two words that are kept. Received: none. Use a larger `threshold`."
+            )
         self._end = pairs if steps is None else None
         super().__init__(batch_size, -(-pairs // max(1, batch_size)) if steps is None else steps, seed)
 
@@ -113,20 +119,20 @@ class SkipGramBatches(Batches):
         return x, y, np.concatenate([there[:, None], weights], axis=1).astype(np.float32)
 
     def _passes(self, places: np.ndarray) -> np.ndarray:
-        """Which pass each pair of the run belongs to."""
+        """The pass to which each pair of the run belongs."""
         while self._end is None and self._first_pairs[-1] <= places.max(initial=0):
             self._first_pair(len(self._first_pairs))
         return np.searchsorted(self._first_pairs, places, side="right") - 1
 
     def _first_pair(self, number: int) -> int:
-        """Pairs of all passes before one."""
+        """Number of pairs in all passes before the given one."""
         while len(self._first_pairs) <= number:
             _, _, before = self._pass(len(self._first_pairs) - 1)
             self._first_pairs.append(self._first_pairs[-1] + int(before[-1]))
         return self._first_pairs[number]
 
     def _pass(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of one pass: the tokens that are kept; how many neighbours each has on its left; the pairs before each."""
+        """For one pass: the tokens that are kept, each one's number of left neighbours, and the pairs before each."""
         if number not in self._computed:
             draws = row_draws(self.seed, number, PLAN, 0, self.corpus.num_tokens, 2)[:, :2]
             kept = draws[:, 0] < self._keep[self.corpus.tokens] * 2.0**32

@@ -1,4 +1,4 @@
-"""Batches of masked spans, for the span boundary objective."""
+"""Batches with masked spans, for the span boundary objective."""
 
 import numpy as np
 
@@ -6,20 +6,20 @@ from ..corpus.corpus import Corpus
 from ..corpus.packing import whole_sentences
 from ..noise.span_masks import SCHEMES, SpanMasking, geometric_lengths, span_boundaries, spans_to_predict
 from ..sampling import DYNAMIC, row_draws
-from .passes import PassBatches, facts_of
+from .passes import PassBatches, tokenizer_info_of
 from .rows import ChunkRows, DocumentRows
 
 
 class SentenceRows(ChunkRows):
-    """As many whole sentences of one document as fit, in the template for one text."""
+    """As many whole sentences of one document as fit, in the template for single texts."""
 
     def __init__(self, corpus: Corpus, length: int):
         super().__init__(corpus, length)
         sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-        self.make_plan("sentences", {}, lambda: [whole_sentences(sentences, corpus.document_starts, self.room)])
+        self.make_plan("sentences", {}, lambda: [whole_sentences(sentences, corpus.document_starts, self.max_tokens)])
         if not len(self.plan):
             raise ValueError(
-                f"Rows hold whole sentences. Received: length={length}, and a corpus whose sentences are all longer. "
+                f"Rows must hold whole sentences. Received: length={length}, and a corpus with only longer ones. "
                 "Use a larger length, whole_sentences=False, or a corpus with shorter lines."
             )
 
@@ -29,26 +29,26 @@ class SpanMaskBatches(PassBatches):
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
     and "span_left", "span_right", "span_offset" (b, p), -1 where there is no boundary term. y and weights: dicts of
-    "tokens" and "boundary", the tokens that were there (b, p).
+    "tokens" and "boundary"; y has the original tokens (b, p) in both.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
-        batch_size: rows of an update.
-        length: tokens of a row, special tokens and padding included.
-        seed: decides order and masks.
-        steps: updates in the run. Default: one pass over the text.
-        whole_sentences: rows are whole lines, as many of one document as fit (SpanBERT's rule); a line longer than
-            a row is left out. False: contiguous chunks of documents.
-        scheme: "spans" of words, their lengths geometric; "words"; or "pieces", of which each is decided by itself.
-        mask_rate: share of the text to predict, special tokens not counted.
-        geometric: chance that a span ends with a word.
-        longest: words of the longest span.
-        phrases: int (n, 2), start and stop in `corpus.tokens` of spans that are to be masked whole, such as entities or
+        batch_size: rows per update.
+        length: tokens per row, including special tokens and padding.
+        seed: determines order and masks.
+        steps: number of updates in the run. Default: one pass over the text.
+        whole_sentences: rows are whole lines, as many of one document as fit (SpanBERT's rule); lines longer than a row
+            are left out. False: contiguous chunks of documents.
+        scheme: "spans" of words, with geometric lengths; "words"; or "pieces", each decided independently.
+        mask_rate: share of the text to predict, not counting special tokens.
+        geometric: probability that a span ends after a word.
+        longest: maximum number of words in a span.
+        phrases: int (n, 2), start and stop in `corpus.tokens` of spans that are masked as a whole, such as entities or
             noun phrases; in order, without overlaps.
-        phrase_share: probability of a phrase where there is one; otherwise `scheme` decides. The paper: 0.5.
-        boundary: False leaves out the boundary terms; y and weights are plain then, for `MaskedLM`.
-        max_targets: tokens of a span that have a boundary term.
-        accumulation: items that make up an update.
+        phrase_share: probability of a phrase where one is available; otherwise `scheme` decides. The paper uses 0.5.
+        boundary: False leaves out the boundary terms; y and weights are then single arrays, for `MaskedLM`.
+        max_targets: maximum number of tokens of a span that have a boundary term.
+        accumulation: number of items per update.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class SpanMaskBatches(PassBatches):
         max_targets: int = 15,
         accumulation: int = 1,
     ):
-        facts = facts_of(corpus, "mask", "pad")
+        info = tokenizer_info_of(corpus, "mask", "pad")
         if scheme not in SCHEMES:
             raise ValueError(f"`scheme` must be one of {', '.join(SCHEMES)}. Received: {scheme!r}.")
         if not (0 < mask_rate < 1 and 0 < geometric < 1 and 0 <= phrase_share <= 1):
             raise ValueError(
-                "`mask_rate` and `geometric` must be between 0 and 1, `phrase_share` may be either. Received: "
+                "`mask_rate` and `geometric` must be above 0 and below 1, and `phrase_share` from 0 to 1. Received: "
                 f"{mask_rate}, {geometric}, {phrase_share}."
             )
         if longest < 1 or max_targets < 1:
@@ -83,9 +83,9 @@ class SpanMaskBatches(PassBatches):
         self.phrases, self.phrase_share = None if phrases is None else _checked(phrases, corpus), phrase_share
         self._layout = (SentenceRows if whole_sentences else DocumentRows)(corpus, length)
         self._masking = SpanMasking(
-            mask_id=facts["mask_id"],
+            mask_id=info["mask_id"],
             special_ids=tuple(sorted({item for item, _ in self._layout.template if item != "A"})),
-            slots=int(spans_to_predict(np.array(self._layout.room), mask_rate)),
+            slots=int(spans_to_predict(np.array(self._layout.max_tokens), mask_rate)),
             noise=corpus.tokens,
             word_starts=None if scheme == "pieces" else corpus.word_starts,
             lengths=geometric_lengths(geometric, longest) if scheme == "spans" else (1.0,),
@@ -128,7 +128,7 @@ class SpanMaskBatches(PassBatches):
         return x, {"tokens": tokens, "boundary": tokens}, {"tokens": used, "boundary": bounded}
 
     def _phrases_of(self, lines: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """int (b, s): the number of the phrase that a token lies in, counted from 1; 0 for none."""
+        """int (b, s): the number of the phrase that contains each token, counted from 1; 0 for none."""
         plan = np.asarray(self._layout.plan[np.maximum(lines, 0)])
         lead = [item for item, _ in self._layout.template].index("A")
         within = np.arange(self.length) - np.argmax(real, axis=1)[:, None] - lead
@@ -151,7 +151,7 @@ def _checked(phrases: np.ndarray, corpus: Corpus) -> np.ndarray:
     in_order = (np.diff(ends) >= 0).all() and (phrases[:, 0] < phrases[:, 1]).all()
     if not in_order or ends[0] < 0 or ends[-1] > corpus.num_tokens:
         raise ValueError(
-            "`phrases` must be in order, without overlaps, none empty, and within the corpus of "
+            "`phrases` must be in order, without overlaps, not empty, and within the corpus of "
             f"{corpus.num_tokens} tokens. Received: {phrases[:5].tolist()}..."
         )
     return phrases

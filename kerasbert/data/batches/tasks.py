@@ -1,4 +1,4 @@
-"""Batches of several tasks, one task a step, for a model with a head for each."""
+"""Batches of several tasks, one task per step, for a model with a separate head for each task."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,15 +13,16 @@ class TaskBatches(MixtureBatches):
     """Steps of several tasks in random order, each with its share (Liu et al. 2019, arXiv 1901.11504, algorithm 1).
 
     x is {"task": int32 (b,), the number of the task, "tasks": {name: the x of each task}}; y and the weights are
-    {name: those of each task}. The tasks whose turn it is not are there with 0 rows: all steps have one structure.
+    {name: those of each task}. Tasks that are not used in a step are present with 0 rows: all steps have the same
+    structure.
 
     Args:
-        parts: of each task its `Batches`, with targets.
+        parts: the `Batches` of each task, with targets.
         rates: shares of the steps, by name (see `mixing_rates`). Default: in proportion to the steps of the parts, so
-            that a run of as many steps as they have together goes through each of them once.
-        batch_size: rows of a step, those of the parts.
-        steps: of the run. Default: as many as the parts have together.
-        seed: of the order of the tasks.
+            that a run with as many steps as all parts together goes through each of them once.
+        batch_size: rows per step, the same as in the parts.
+        steps: number of steps in the run. Default: as many as in all parts together.
+        seed: determines the order of the tasks.
     """
 
     def __init__(

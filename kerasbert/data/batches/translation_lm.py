@@ -1,4 +1,4 @@
-"""Batches for translation language modelling, and documents out of parallel text."""
+"""Batches for translation language modelling, and documents from parallel text."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.packing import truncation
 from ..noise.masking import masking_for
 from ..sampling import DYNAMIC, row_draws
-from .passes import PassBatches, facts_of
+from .passes import PassBatches, tokenizer_info_of
 
 
 def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterator[str]:
@@ -18,7 +18,7 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
     "a b" and "c" -> "a b\\nc"
 
     Raises:
-        ValueError: one side has more sentences than the other.
+        ValueError: if one side has more sentences than the other.
     """
     ends = object()
     sources, targets = iter(sources), iter(targets)
@@ -27,34 +27,36 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
         if source is ends and target is ends:
             return
         if source is ends or target is ends:
-            shorter = "sources" if source is ends else "targets"
-            raise ValueError(f"There must be a target for each source. Received: {number} {shorter}, and more others.")
+            shorter, longer = ("sources", "targets") if source is ends else ("targets", "sources")
+            raise ValueError(
+                f"There must be a target for each source. Received: {number} {shorter}, and more {longer} than that."
+            )
         pair = [" ".join(side.split()) for side in (source, target)]
         if all(pair):
             yield "\n".join(pair)
 
 
 class TranslationLMBatches(PassBatches):
-    """A sentence and its translation in one row, masked together, so that each can help with the other.
+    """A sentence and its translation in one row, masked together, so that each can help to predict the other.
 
-    </s> x1 </s> </s> x2 </s>, positions from 0 in each half, its language on each half.
+    </s> x1 </s> </s> x2 </s>, with positions from 0 and the respective language in each half.
 
-    x: "token_ids", "position_ids", "language_ids" (b, s), "lengths" (b,) or, of packed rows, "sequence_ids" (b, s) and
-    "first_positions" (b, n), and "masked_positions" (b, p) with -1 in unused slots. y: the tokens that were there
-    (b, p), weights 1 in used slots. The first token of a pair is never hidden. Pairs that are too long lose tokens from
-    the end of the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
+    x: "token_ids", "position_ids", "language_ids" (b, s), "lengths" (b,) or, for packed rows, "sequence_ids" (b, s) and
+    "first_positions" (b, n), and "masked_positions" (b, p) with -1 in unused slots. y: the original tokens (b, p), with
+    weight 1 in used slots. The first token of a pair is never masked. Pairs that are too long lose tokens from the end
+    of the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
 
     Args:
         corpus: documents of two lines, a sentence and its translation (see `parallel_documents`); others are left out.
-        batch_size: rows of an update.
-        length: tokens of a row, at least 6.
-        languages: numbers of the two languages.
-        seed: decides order and masks.
-        steps: updates in the run. Default: one pass over the pairs.
-        both_orders: every pair comes twice in a pass, once with the translation first.
-        packed: several pairs in a row, as many as fit; they do not see each other.
+        batch_size: rows per update.
+        length: tokens per row, at least 6.
+        languages: ids of the two languages.
+        seed: determines order and masks.
+        steps: number of updates in the run. Default: one pass over the pairs.
+        both_orders: every pair occurs twice in a pass, once with the translation first.
+        packed: put as many pairs into a row as fit; they do not attend to each other.
         mask_rate, max_predictions, rule: as in `MaskedLMBatches`.
-        accumulation: items that make up an update.
+        accumulation: number of items per update.
     """
 
     def __init__(
@@ -72,12 +74,12 @@ class TranslationLMBatches(PassBatches):
         rule: str = "xlm",
         accumulation: int = 1,
     ):
-        facts = facts_of(corpus, "mask", "pad")
-        self._end_id = facts["sep_id"] if facts["sep_id"] is not None else facts["eos_id"]
+        info = tokenizer_info_of(corpus, "mask", "pad")
+        self._end_id = info["sep_id"] if info["sep_id"] is not None else info["eos_id"]
         if self._end_id is None:
             raise ValueError("Pairs need a tokenizer with a separator or end token.")
         if length < 6:
-            raise ValueError(f"`length` must leave room for text beside four special tokens. Received: {length}.")
+            raise ValueError(f"`length` must leave space for text besides four special tokens. Received: {length}.")
         if not 0 < mask_rate < 1:
             raise ValueError(f"`mask_rate` must be between 0 and 1. Received: {mask_rate}.")
         if len(set(languages)) != 2:
@@ -107,8 +109,8 @@ class TranslationLMBatches(PassBatches):
             rule,
             length,
             max_predictions,
-            mask_id=facts["mask_id"],
-            vocabulary_size=facts["vocabulary_size"],
+            mask_id=info["mask_id"],
+            vocabulary_size=info["vocabulary_size"],
             special_ids=(self._end_id,),
             rate=mask_rate,
         )
@@ -117,13 +119,13 @@ class TranslationLMBatches(PassBatches):
 
     def recipe(self) -> dict:
         names = ("languages", "both_orders", "packed", "mask_rate", "max_predictions", "rule")
-        own = {name: getattr(self, name) for name in names}
-        return {**super().recipe(), "corpus": self.corpus.fingerprint, **own, "languages": list(self.languages)}
+        arguments = {name: getattr(self, name) for name in names}
+        return {**super().recipe(), "corpus": self.corpus.fingerprint, **arguments, "languages": list(self.languages)}
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         lines, _ = self._places(update, first, last)
         tokens, end, shape = self.corpus.tokens, self._end_id, (len(lines), self.length)
-        token_ids = np.full(shape, self.corpus.facts["pad_id"], dtype=np.int32)
+        token_ids = np.full(shape, self.corpus.tokenizer_info["pad_id"], dtype=np.int32)
         positions, languages = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         starts, sizes, counts = np.zeros(shape, bool), [], []
         for row, line in enumerate(lines.tolist()):

@@ -1,4 +1,4 @@
-"""Packing: several short sequences in one row, so that little is padding."""
+"""Packing: puts several short sequences in one row to reduce padding."""
 
 import numpy as np
 
@@ -6,30 +6,30 @@ from ..sampling import PLAN, raw_bits
 
 
 def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Fills rows with sequences, the longest first, each where it leaves the least room (best fit, decreasing).
+    """Packs sequences into rows by best-fit decreasing: longest first, each where it leaves the least space.
 
-    Works on how many sequences of each length there are, not on single ones, so that millions take a moment; which
-    sequences of a length go where is drawn by the seed.
+    It works on the number of sequences of each length, not on single sequences, so millions are packed quickly.
+    Sequences of the same length are assigned to rows at random, determined by the seed.
 
     lengths 5 3 4 2 6, capacity 10 -> rows of lengths [6, 4] and [5, 3, 2]
 
     Args:
         lengths: int (n,), each from 1 to `capacity`.
-        capacity: tokens of a row.
-        most: sequences of a row.
+        capacity: maximum number of tokens per row.
+        most: maximum number of sequences per row.
 
-    Returns: which sequences stand in the rows, int64 (n,), row after row; and where each row begins in that list, with
-        the end last, int64 (rows + 1,).
+    Returns: the indices of the sequences, row after row, int64 (n,); and where each row begins in that list, followed
+        by the end, int64 (rows + 1,).
     """
     lengths = np.asarray(lengths)
     if len(lengths) and (lengths.min() < 1 or lengths.max() > capacity):
         raise ValueError(
             f"Sequences to be packed must have 1 to {capacity} tokens. Received: {lengths.min()} to {lengths.max()}. "
-            "Cut longer ones into pieces, and leave empty ones out."
+            "Split longer ones, and leave empty ones out."
         )
     counts = np.bincount(lengths, minlength=capacity + 1)
     by_length = _shuffled_by_length(lengths, capacity, seed)
-    next_of = np.cumsum(counts) - counts  # the next sequence of each length, in `by_length`
+    next_of = np.cumsum(counts) - counts  # index in `by_length` of the next sequence of each length
     packed, sizes = [], []
     for contents, rows in _best_fit(counts, capacity, most or capacity):
         columns = []
@@ -44,8 +44,8 @@ def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = N
 
 
 def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int) -> np.ndarray:
-    """Numbers of the sequences, shorter ones first, those of one length in random order."""
-    # One key holds the length, random bits and the number: sorting plain integers is the fastest there is.
+    """Indices of the sequences, sorted by length, in random order within each length."""
+    # Each key holds the length, random bits and the index, because sorting plain integers is fastest.
     number_bits = np.uint64(max(1, len(lengths)).bit_length())
     random_bits = np.uint64(64 - capacity.bit_length()) - number_bits
     keys = raw_bits(seed, PLAN, len(lengths)) >> (np.uint64(64) - random_bits)
@@ -57,47 +57,47 @@ def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int) -> np.nda
 
 
 def _best_fit(counts: np.ndarray, capacity: int, most: int) -> list[tuple[tuple[int, ...], int]]:
-    """Contents of rows, as lengths, and how many rows have them."""
-    open_rows: list[list] = [[] for _ in range(capacity + 1)]  # by the room that is left: [contents, rows]
-    has_room = np.zeros(capacity + 1, dtype=bool)
+    """The distinct contents of rows, as lengths, each with the number of rows that have them."""
+    open_rows: list[list] = [[] for _ in range(capacity + 1)]  # by the space that is left: [contents, rows]
+    has_rows = np.zeros(capacity + 1, dtype=bool)
     done = []
 
-    def put(contents: tuple[int, ...], rows: int, room: int) -> None:
-        if room == 0 or len(contents) == most:
+    def put(contents: tuple[int, ...], rows: int, max_tokens: int) -> None:
+        if max_tokens == 0 or len(contents) == most:
             done.append((contents, rows))
         else:
-            open_rows[room].append((contents, rows))
-            has_room[room] = True
+            open_rows[max_tokens].append((contents, rows))
+            has_rows[max_tokens] = True
 
     for length in np.flatnonzero(counts)[::-1].tolist():
         left = int(counts[length])
         while left:
-            room = length + int(np.argmax(has_room[length:]))
-            if has_room[room]:
-                contents, rows = open_rows[room].pop()
-                has_room[room] = bool(open_rows[room])
+            max_tokens = length + int(np.argmax(has_rows[length:]))
+            if has_rows[max_tokens]:
+                contents, rows = open_rows[max_tokens].pop()
+                has_rows[max_tokens] = bool(open_rows[max_tokens])
             else:
-                contents, rows, room = (), left, capacity
-            # One more of this length leaves less room than before, so the same row is the best fit again.
-            each = min(room // length, most - len(contents))
+                contents, rows, max_tokens = (), left, capacity
+            # Each further sequence of this length leaves less space, so the same row remains the best fit.
+            each = min(max_tokens // length, most - len(contents))
             full = min(rows, left // each)
             rest = 0 if full == rows else min(each, left - full * each)
             if full:
-                put(contents + (length,) * each, full, room - each * length)
+                put(contents + (length,) * each, full, max_tokens - each * length)
             if rest:
-                put(contents + (length,) * rest, 1, room - rest * length)
+                put(contents + (length,) * rest, 1, max_tokens - rest * length)
             untouched = rows - full - (rest > 0)
             if untouched and contents:
-                open_rows[room].append((contents, untouched))
-                has_room[room] = True
+                open_rows[max_tokens].append((contents, untouched))
+                has_rows[max_tokens] = True
             left -= full * each + rest
-    for rows_of_room in open_rows:
-        done += rows_of_room
+    for rows_with_space in open_rows:
+        done += rows_with_space
     return done
 
 
 def lay_out(values: np.ndarray, sizes: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
-    """Cuts a line of values into rows, filled up at the end.
+    """Splits a flat array of values into rows, padded with `fill` at the end.
 
     values 1 2 3 4 5, sizes 2 3, width 4 -> [[1, 2, 0, 0], [3, 4, 5, 0]]
     """
@@ -114,9 +114,9 @@ def packed_keys(lengths: np.ndarray, row_sizes: np.ndarray, width: int, most: in
     first_positions [[0, 2], [0, -1]]
 
     Args:
-        lengths: int (n,), tokens of each sequence, row after row.
-        row_sizes: int (rows,), sequences of each row.
-        most: slots of "first_positions".
+        lengths: int (n,), number of tokens of each sequence, row after row.
+        row_sizes: int (rows,), number of sequences in each row.
+        most: number of slots per row in "first_positions".
     """
     ends = np.cumsum(lengths)
     rows = np.append(0, np.cumsum(row_sizes))

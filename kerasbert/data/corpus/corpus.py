@@ -1,17 +1,18 @@
-"""A corpus: documents as token ids in Megatron's `.bin` and `.idx`, memory-mapped, beside its plans and its tokenizer.
+"""A corpus: documents as token ids in Megatron's `.bin` and `.idx`, memory-mapped, with its plans and its tokenizer.
 
 corpus.bin    token ids, sequence after sequence, uint16 or int32
 corpus.idx    lengths of the sequences (a sentence or paragraph each) and where documents begin
 corpus.json   counts, sources, digest, and the tokenizer's hash, ids and templates; written last
-plans/        tables of rows, made when they are first asked for
-tokenizer.json and its companions
+plans/        tables of rows, built on first use
+tokenizer.json and the other tokenizer files
 """
 
 import contextlib
 import hashlib
 import json
 import os
-import struct
+import tempfile
+import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,40 +22,38 @@ import numpy as np
 from ..text.documents import checked_documents, lines_of
 from ..text.files import write_text, written_whole
 from ..tokenizers.tokenizer import Tokenizer
+from .megatron import read_index, write_index
 from .record import COUNTS, check_ids, read_record
 
-_MAGIC = b"MMIDIDX\x00\x00"
-_HEADER = struct.Struct("<9sQBQQ")  # magic, version 1, dtype code, sequences, entries of the document index
-_DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
-_CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items()}
 _BATCH_CHARACTERS = 1 << 18
-_CHECKED_AT_ONCE = 1 << 22  # bytes of an index, and of tokens, that are checked whenever they are opened
+_CHECKED_AT_ONCE = 1 << 22  # bytes of the index, and of the tokens, that are checked on every open
 
 
 class Corpus:
-    """Token ids of documents on disk. Made by `Corpus.write` or `Corpus.open`.
+    """Token ids of documents. Created by `Corpus.write`, `Corpus.open` or `Corpus.in_memory`.
 
     Attributes:
         tokens: all token ids, memory-mapped.
-        lengths: int32 (sequences,), tokens of each sequence.
-        sequence_starts: int64 (sequences,), where each begins in `tokens`.
-        document_starts: int64 (documents + 1,), where each begins, in sequences; the end last.
-        facts: what the tokenizer decides (see `Tokenizer.facts`), or None for a corpus of unknown origin.
+        lengths: int32 (sequences,), number of tokens of each sequence.
+        sequence_starts: int64 (sequences,), where each sequence begins in `tokens`.
+        document_starts: int64 (documents + 1,), index of each document's first sequence, followed by the end.
+        tokenizer_info: properties of the tokenizer (see `Tokenizer.info`), or None for a corpus of unknown origin.
     """
 
-    def __init__(self, prefix: Path, facts: dict | None, summary: dict):
+    def __init__(self, prefix: Path, info: dict | None, summary: dict):
         self.prefix = prefix
         self.folder = prefix.parent
-        self.facts = facts
+        self.tokenizer_info = info
         self.summary = summary
+        self._plans: dict | None = None  # of a corpus in memory
         self._tokenizer: Tokenizer | None = None
         index, binary = prefix.with_name(prefix.name + ".idx"), prefix.with_name(prefix.name + ".bin")
-        self.lengths, pointers, self.document_starts, dtype = _read_index(index)
+        self.lengths, pointers, self.document_starts, dtype = read_index(index)
         expected = int(pointers[-1]) + int(self.lengths[-1]) * dtype.itemsize
         if binary.stat().st_size != expected:
             raise ValueError(
-                f"{binary} must have {expected} bytes, as {index.name} says. It has {binary.stat().st_size}: it is "
-                "truncated or belongs to another index. Write the corpus again."
+                f"{binary} must have {expected} bytes, according to {index.name}. Received: {binary.stat().st_size} "
+                "bytes. It is truncated or belongs to another index. Write the corpus again."
             )
         self.tokens = np.asarray(np.memmap(binary, dtype=dtype, mode="r"))
         self._pointers = pointers
@@ -70,40 +69,40 @@ class Corpus:
                 )
         if index.stat().st_size <= _CHECKED_AT_ONCE:
             self._check_index()
-        if facts:
-            if facts["vocabulary_size"] - 1 > np.iinfo(dtype).max:
+        if info:
+            if info["vocabulary_size"] - 1 > np.iinfo(dtype).max:
                 raise ValueError(
-                    f"{index} must have a type for ids below {facts['vocabulary_size']}. Received: {dtype}. The files "
+                    f"{index} must have a dtype for ids below {info['vocabulary_size']}. Received: {dtype}. The files "
                     "belong to different corpora, or are damaged."
                 )
-            count = _CHECKED_AT_ONCE // 2 // dtype.itemsize  # those at both ends; `verify` looks at all
-            check_ids(binary, self.tokens[:count], 0, facts["vocabulary_size"])
+            count = _CHECKED_AT_ONCE // 2 // dtype.itemsize  # tokens at each end; `verify` checks all
+            check_ids(binary, self.tokens[:count], 0, info["vocabulary_size"])
             last = max(0, self.num_tokens - count)
-            check_ids(binary, self.tokens[last:], last, facts["vocabulary_size"])
+            check_ids(binary, self.tokens[last:], last, info["vocabulary_size"])
 
-    # ------------------------------------------------------------------ making
+    # ------------------------------------------------------------------ construction
 
     @classmethod
     def write(
         cls, folder: str | Path, documents: Iterable[str], tokenizer: Tokenizer, sources: Iterable[str] = ()
     ) -> "Corpus":
-        """Tokenizes documents into a new corpus, in memory that does not grow with the text.
+        """Tokenizes documents into a new corpus; memory use does not grow with the text.
 
-        Every line with text becomes a sequence, without special tokens; documents without tokens are left out.
-        Nothing appears in the folder before all of it is on disk, and a corpus that is there is never overwritten.
+        Every non-empty line becomes a sequence, without special tokens; documents without tokens are left out. The
+        files appear in the folder only once all tokens are on disk, and an existing corpus is never overwritten.
 
         Raises:
-            FileExistsError: the folder has a corpus, or another tokenizer.
+            FileExistsError: the folder already holds a corpus, or another tokenizer.
             ValueError: no document had tokens.
         """
         folder = Path(folder)
         for name in ("corpus.json", "corpus.idx", "corpus.bin"):
             if (folder / name).exists():
-                raise FileExistsError(f"{folder} holds a corpus ({name}). Remove it, or choose another folder.")
+                raise FileExistsError(f"{folder} already holds a corpus ({name}). Remove it, or choose another folder.")
         if (folder / "tokenizer.json").exists() and Tokenizer.load(folder).hash != tokenizer.hash:
             raise FileExistsError(f"{folder} holds another tokenizer. Choose another folder for the corpus.")
         folder.mkdir(parents=True, exist_ok=True)
-        # Megatron's own limit, below 2**16 for the sake of its extra tokens.
+        # Megatron's limit, below 2**16 to leave space for its extra tokens.
         dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size < 65500 else np.int32)
         counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
         digest = hashlib.sha256()
@@ -123,10 +122,10 @@ class Corpus:
                 lengths.append(len(ids))
             document_starts.append(len(lengths))
             if not lengths:
-                raise ValueError("A corpus must have text. No document was left after empty lines were removed.")
-            _write_index(index, lengths, document_starts, dtype)
+                raise ValueError("A corpus must have text. Received: no document with text. Check the source.")
+            write_index(index, lengths, document_starts, dtype)
         tokenizer.save(folder)
-        with contextlib.suppress(ValueError):  # XLM's pieces say where a word ends, not where one starts
+        with contextlib.suppress(ValueError):  # XLM's pieces mark where a word ends, not where it starts
             np.save(folder / "word_starts.npy", tokenizer.word_starts)
         summary = {
             "num_tokens": int(counts.sum()),
@@ -136,20 +135,35 @@ class Corpus:
             "unigram_entropy": _entropy(counts),
             "sha256": digest.hexdigest(),
             "sources": [str(source) for source in sources],
-            "tokenizer": tokenizer.facts,
+            "tokenizer": tokenizer.info,
         }
         write_text(folder / "corpus.json", json.dumps(summary, indent=1))
         return cls.open(folder)
 
     @classmethod
-    def open(cls, path: str | Path, tokenizer: Tokenizer | None = None) -> "Corpus":
-        """Opens a corpus folder, or any Megatron pair of files by the path of one of them.
-
-        Args:
-            tokenizer: which one wrote it, for files that do not say. With a corpus folder it is compared.
+    def in_memory(cls, documents: Iterable[str], tokenizer: Tokenizer) -> "Corpus":
+        """Tokenizes documents into a corpus that is held in memory, as are its plans: for texts that fit into it.
 
         Raises:
-            FileNotFoundError: no corpus there.
+            ValueError: no document had tokens.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = cls.write(folder, documents, tokenizer)
+            # Copies: a file that is still mapped could not be removed on Windows and on network disks.
+            corpus.tokens, corpus.lengths = np.array(corpus.tokens), np.array(corpus.lengths)
+            corpus.document_starts, corpus._pointers = np.array(corpus.document_starts), np.array(corpus._pointers)
+            corpus._tokenizer, corpus._plans = tokenizer, {}
+        return corpus
+
+    @classmethod
+    def open(cls, path: str | Path, tokenizer: Tokenizer | None = None) -> "Corpus":
+        """Opens a corpus folder, or any pair of Megatron files, given the path of one of them.
+
+        Args:
+            tokenizer: the one that wrote the corpus, for files that do not record it. A corpus folder must match it.
+
+        Raises:
+            FileNotFoundError: there is no corpus at `path`.
             ValueError: truncated or damaged files, or another tokenizer.
         """
         path = Path(path)
@@ -162,22 +176,28 @@ class Corpus:
             try:
                 summary = read_record(path / "corpus.json")
             except FileNotFoundError:
-                raise FileNotFoundError(f"{path} has no corpus.json: writing it was never finished.") from None
-            facts = summary["tokenizer"]
+                raise FileNotFoundError(f"{path} has no corpus.json: the corpus is incomplete.") from None
+            info = summary["tokenizer"]
         else:
-            facts = tokenizer.facts if tokenizer else None
-        corpus = cls(prefix, facts, summary)
+            info = tokenizer.info if tokenizer else None
+        corpus = cls(prefix, info, summary)
         if tokenizer is not None:
             if path.is_dir():
                 corpus.check_tokenizer(tokenizer)
             corpus._tokenizer = tokenizer
         return corpus
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ access
+
+    @property
+    def facts(self) -> dict | None:
+        """Deprecated name of `tokenizer_info`."""
+        warnings.warn("Corpus.facts is now Corpus.tokenizer_info.", DeprecationWarning, stacklevel=2)
+        return self.tokenizer_info
 
     @property
     def tokenizer_hash(self) -> str | None:
-        return self.facts and self.facts["hash"]
+        return self.tokenizer_info and self.tokenizer_info["hash"]
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that wrote the corpus."""
@@ -187,13 +207,13 @@ class Corpus:
 
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Raises ValueError unless the corpus was written by this tokenizer."""
-        # The stored hash may come from another version of `tokenizers`, so the stored tokenizer has the last word.
+        # The stored hash may come from another version of `tokenizers`, so compare the stored tokenizer, too.
         if tokenizer.hash not in (self.tokenizer_hash, self.tokenizer().hash):
             raise ValueError(
                 f"The corpus in {self.folder} must be read with the tokenizer that wrote it "
-                f"(hash {self.tokenizer_hash[:12]}, {self.facts['vocabulary_size']} tokens). Received: one with hash "
-                f"{tokenizer.hash[:12]}, {tokenizer.vocabulary_size} tokens. Use corpus.tokenizer(), or write the "
-                "corpus again."
+                f"(hash {self.tokenizer_hash[:12]}, {self.tokenizer_info['vocabulary_size']} tokens). Received: one "
+                f"with hash {tokenizer.hash[:12]}, {tokenizer.vocabulary_size} tokens. Use corpus.tokenizer(), or "
+                "write the corpus again."
             )
 
     @property
@@ -213,22 +233,22 @@ class Corpus:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def unigram_entropy(self) -> float:
-        """Entropy of the token frequencies, in nats a token: the loss of a model that knows nothing else."""
+        """Entropy of the token frequencies, in nats per token: the loss of the best unigram model."""
         if "unigram_entropy" not in self.summary:
             self.summary["unigram_entropy"] = _entropy(self.counts())
         return self.summary["unigram_entropy"]
 
     def unigram_loss(self, held_out: "Corpus") -> float:
-        """Loss on another text of a model that knows the token frequencies of this one, in nats a token.
+        """Loss on another corpus of a unigram model with the token frequencies of this one, in nats per token.
 
-        Every token of the vocabulary counts once more than it occurs, so that none is impossible.
+        One is added to the count of every token in the vocabulary, so that no probability is zero.
         """
-        size = self.facts["vocabulary_size"]
+        size = self.tokenizer_info["vocabulary_size"]
         known, found = (np.pad(c, (0, size - len(c))) for c in (self.counts(), held_out.counts()))
         return float(-(found * np.log((known + 1) / (known.sum() + size))).sum() / found.sum())
 
     def counts(self) -> np.ndarray:
-        """How often each token occurs, int64, up to the largest that does."""
+        """How often each token id occurs, int64, up to the largest id that does."""
         counts = np.zeros(1, dtype=np.int64)
         for block in self._blocks():
             found = np.bincount(block)
@@ -237,61 +257,70 @@ class Corpus:
         return counts
 
     def verify(self) -> None:
-        """Reads everything once: the index is consistent, every token is in the vocabulary, and corpus.json is right.
+        """Reads everything and checks that index and corpus.json are consistent and all tokens are in the vocabulary.
 
         Raises:
-            ValueError: naming what is wrong and where.
+            ValueError: the corpus is damaged; the message states what is wrong and where.
         """
         self._check_index()
         digest = hashlib.sha256()
         start = 0
         for block in self._blocks():
             digest.update(block)
-            if self.facts:
-                check_ids(self.prefix.with_name(self.prefix.name + ".bin"), block, start, self.facts["vocabulary_size"])
+            if self.tokenizer_info:
+                check_ids(
+                    self.prefix.with_name(self.prefix.name + ".bin"),
+                    block,
+                    start,
+                    self.tokenizer_info["vocabulary_size"],
+                )
             start += len(block)
         if self.summary.get("sha256", digest.hexdigest()) != digest.hexdigest():
             raise ValueError(f"{self.prefix}.bin is damaged: its digest differs from corpus.json. Write it again.")
-        if not self.facts or not self.summary:
+        if not self.tokenizer_info or not self.summary:
             return
-        counts, known, unknown = self.counts(), self.tokenizer().facts, self.facts.get("unk_id")
+        counts, known, unknown = self.counts(), self.tokenizer().info, self.tokenizer_info.get("unk_id")
         found = {
             "unknown_tokens": int(counts[unknown]) if unknown is not None and unknown < len(counts) else 0,
             "unigram_entropy": _entropy(counts),
-            # The hash may be that of another version of `tokenizers`.
-            "tokenizer": {name: known[name] for name in self.facts if name in known and name != "hash"},
+            # The hash may come from another version of `tokenizers`.
+            "tokenizer": {name: known[name] for name in self.tokenizer_info if name in known and name != "hash"},
         }
-        said = {**self.summary, "tokenizer": {name: self.facts[name] for name in found["tokenizer"]}}
+        said = {**self.summary, "tokenizer": {name: self.tokenizer_info[name] for name in found["tokenizer"]}}
         for name, value in found.items():
             value = json.loads(json.dumps(value))
             near = isinstance(value, float) and value - 1e-9 < said.get(name, value) < value + 1e-9
             if said.get(name, value) != value and not near:
                 raise ValueError(
-                    f"{self.folder / 'corpus.json'} must say what the corpus has. Received: {name!r} of "
-                    f"{said[name]!r:.200}, where the files have {value!r:.200}. Write the corpus again."
+                    f"{self.folder / 'corpus.json'} must match the files. Received: {name!r} is "
+                    f"{said[name]!r:.200}, but the files have {value!r:.200}. Write the corpus again."
                 )
 
     def plan(self, name: str, settings: dict, build: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
-        """A table of rows, memory-mapped; built from blocks of lines and kept beside the corpus the first time.
+        """A memory-mapped table of rows, built from blocks of lines on first use and stored with the corpus.
 
         Args:
-            name: of the file, for people.
-            settings: all that the plan depends on beside the corpus.
-            build: gives blocks of integers with the same number of columns.
+            name: human-readable part of the file name.
+            settings: everything that the plan depends on besides the corpus.
+            build: returns blocks of integers that all have the same number of columns.
         """
         key = json.dumps([settings, self.fingerprint], sort_keys=True)
+        dtype = np.dtype(np.int32 if self.num_tokens < 2**31 else np.int64)
+        if self._plans is not None:
+            if key not in self._plans:
+                self._plans[key] = np.concatenate([block.astype(dtype) for block in build()])
+            return self._plans[key]
         path = self.folder / "plans" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npy"
         try:
             return np.asarray(np.load(path, mmap_mode="r"))
-        except (FileNotFoundError, ValueError, EOFError):  # not there, or cut short: it can be made again
+        except (FileNotFoundError, ValueError, EOFError):  # missing or truncated: build it again
             pass
         self.verify()
-        dtype = np.dtype(np.int32 if self.num_tokens < 2**31 else np.int64)
         try:
             path.parent.mkdir(exist_ok=True)
             with written_whole(path) as file:
                 _write_table(file, build(), dtype)
-        except PermissionError:  # a corpus that others own and that may only be read
+        except PermissionError:  # a read-only corpus of another user
             return np.concatenate([block.astype(dtype) for block in build()])
         return np.asarray(np.load(path, mmap_mode="r"))
 
@@ -303,7 +332,7 @@ class Corpus:
         steps = np.diff(self.document_starts)
         problems = {
             "a sequence without tokens": (sizes <= 0).any(),
-            "sequences that do not follow each other": (self._pointers != np.cumsum(sizes) - sizes).any(),
+            "sequences that are not contiguous": (self._pointers != np.cumsum(sizes) - sizes).any(),
             "documents out of order": (steps < 0).any() or self.document_starts[0] != 0,
             "documents beyond the last sequence": self.document_starts[-1] != len(sizes),
         }
@@ -313,7 +342,7 @@ class Corpus:
 
 
 def _encoded(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[tuple[int, np.ndarray]]:
-    """The document's number and the token ids of every line; tokenized many lines at a time."""
+    """The document index and the token ids of every line; many lines are tokenized at once."""
     waiting: list[tuple[int, str]] = []
     size = 0
     for number, document in enumerate(checked_documents(documents)):
@@ -331,42 +360,12 @@ def _encoded_lines(lines: list[tuple[int, str]], tokenizer: Tokenizer) -> Iterat
     return zip((number for number, _ in lines), ids, strict=True)
 
 
-def _write_index(file, lengths: array, document_starts: array, dtype: np.dtype) -> None:
-    sizes = np.frombuffer(lengths, dtype=np.int32).astype(np.int64) * dtype.itemsize
-    file.write(_HEADER.pack(_MAGIC, 1, _CODES[dtype], len(lengths), len(document_starts)))
-    file.write(np.frombuffer(lengths, dtype=np.int32).astype("<i4"))
-    file.write((np.cumsum(sizes) - sizes).astype("<i8"))
-    file.write(np.frombuffer(document_starts, dtype=np.int64).astype("<i8"))
-
-
-def _read_index(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.dtype]:
-    size = path.stat().st_size
-    data = np.memmap(path, mode="r") if size else np.zeros(0, np.uint8)
-    if size < _HEADER.size or bytes(data[:9]) != _MAGIC:
-        raise ValueError(f"{path} is not a Megatron index: it does not begin with {_MAGIC!r}.")
-    _, version, code, sequences, documents = _HEADER.unpack(bytes(data[: _HEADER.size]))
-    if version != 1 or code not in _DTYPES:
-        raise ValueError(f"{path} has version {version}, dtype code {code}. Known: version 1, codes {[*_DTYPES]}.")
-    if sequences == 0 or documents < 2:
-        raise ValueError(f"{path} is an index of an empty corpus.")
-    if size not in (_HEADER.size + 12 * sequences + 8 * documents, _HEADER.size + 13 * sequences + 8 * documents):
-        raise ValueError(
-            f"{path} must have {_HEADER.size + 12 * sequences + 8 * documents} bytes for {sequences} sequences and "
-            f"{documents - 1} documents. It has {size}: it is truncated or damaged. Write the corpus again."
-        )
-    offset, arrays = _HEADER.size, []
-    for dtype, count in (("<i4", sequences), ("<i8", sequences), ("<i8", documents)):
-        arrays.append(np.frombuffer(data, dtype=dtype, count=count, offset=offset))
-        offset += arrays[-1].nbytes
-    return (*arrays, np.dtype(_DTYPES[code]))
-
-
 def _write_table(file, blocks: Iterable[np.ndarray], dtype: np.dtype) -> None:
-    """An .npy file whose number of lines is only known at the end."""
+    """Writes an .npy file whose number of lines is known only at the end."""
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (0, 0)}
     lines = columns = 0
     for block in blocks:
-        if not columns:  # numpy leaves room in the header for the first axis to grow
+        if not columns:  # numpy leaves space in the header for the first axis to grow
             columns = block.shape[1]
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (0, columns)})
         file.write(np.ascontiguousarray(block, dtype=dtype))

@@ -1,6 +1,6 @@
-"""Plans: which tokens of a corpus make up which row. Tables of integers, built once and memory-mapped.
+"""Plans: tables that define which tokens of a corpus make up which row, built once and memory-mapped.
 
-A plan has one line an instance. All kinds keep tokens where they are: a line holds starts and lengths only.
+A plan has one line of integers per instance. No plan copies tokens: a line holds only starts and lengths.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ import numpy as np
 
 from ..sampling import PLAN, Uniform
 
-LANES = 1 << 16  # documents that are cut up side by side; decides memory, and the order of the draws
+LANES = 1 << 16  # documents that are split in parallel; determines memory use and the order of the draws
 
 
 def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Contiguous chunks of `max_tokens` inside documents, the last of a document shorter: (n, 2) start, length.
+    """Contiguous chunks of `max_tokens` within documents; the last of each may be shorter: (n, 2) start, length.
 
     documents [0, 5, 7], max_tokens 3 -> [[0, 3], [3, 2], [5, 2]]
 
     Args:
-        document_starts: int64 (documents + 1,): where each begins, in tokens; the end last.
+        document_starts: int64 (documents + 1,): where each begins, in tokens, followed by the end.
     """
     lengths = np.diff(document_starts)
     chunks = -(-lengths // max_tokens)
@@ -30,14 +30,14 @@ def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
 
 
 def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | None = None) -> np.ndarray:
-    """Blocks of whole lines, as many as fit: int64 (n, 2), first line and number of lines of each.
+    """Blocks of as many whole lines as fit: int64 (n, 2), first line and number of lines of each.
 
-    A line that exceeds the limit is a block of its own. sizes 5 4 1 6 3, limit 10 -> [[0, 3], [3, 2]]
+    A line that exceeds the limit becomes a separate block. sizes 5 4 1 6 3, limit 10 -> [[0, 3], [3, 2]]
 
     Args:
-        sizes: int (lines,).
-        limit: of the sum of a block's sizes.
-        document_ends: bool (lines,): the line ends a document; it closes the block and belongs to none.
+        sizes: int (lines,): the size of each line.
+        limit: maximum sum of the sizes in a block.
+        document_ends: bool (lines,): whether the line ends a document. Such a line closes a block and belongs to none.
     """
     ends = np.append(0, np.cumsum(sizes))
     lines = np.arange(len(sizes))
@@ -47,7 +47,7 @@ def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | N
         closes = np.flatnonzero(np.append(document_ends, True))
         close = closes[np.searchsorted(closes, lines)]
         following = np.minimum(following, np.maximum(close, lines))
-        # From the line that ends a document, go on with the first line of the next.
+        # From the line that ends a document, continue with the first line of the next.
         jumps = np.append(np.where(document_ends, lines + 1, following), len(sizes)).tolist()
     else:
         jumps = following.tolist()
@@ -61,14 +61,14 @@ def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | N
 
 
 def whole_sentences(sentence_starts: np.ndarray, document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
-    """As many whole sentences of one document as fit, again and again: (n, 2) start, length in tokens.
+    """Rows of as many whole sentences of one document as fit: (n, 2) start, length in tokens.
 
-    A sentence that alone is too long is left out, and ends what stands before it (SpanBERT's rule).
+    A single sentence that is too long is left out and ends the row before it (SpanBERT's rule).
     sentences [0, 4, 7, 20, 25], one document, max_tokens 8 -> [[0, 7], [20, 5]]
 
     Args:
-        sentence_starts: int64 (sentences + 1,): where each begins, in tokens; the end last.
-        document_starts: int64 (documents + 1,): where each begins, in sentences; the end last.
+        sentence_starts: int64 (sentences + 1,): where each begins, in tokens, followed by the end.
+        document_starts: int64 (documents + 1,): where each begins, in sentences, followed by the end.
     """
     here, end = document_starts[:-1], document_starts[1:]
     found = [np.zeros((0, 2), dtype=np.int64)]
@@ -95,22 +95,22 @@ def segment_pairs(
     kind: Literal["next", "sentences", "order"] = "next",
     lone: Literal["random", "skip"] = "random",
 ) -> Iterator[np.ndarray]:
-    """Pairs of segments with a label, in blocks of lines ordered by pass and document.
+    """Labelled pairs of segments, in blocks of lines ordered by pass and document.
 
-    All documents of a block are cut up side by side, one chunk each at a time (Devlin et al. 2018, appendix A.2, and
-    the reference code, whose rules are followed to the letter). Label 1 is, with "next", a B from another document;
-    with "sentences" the same, of single sentences (RoBERTa's SENTENCE-PAIR); with "order" A and B exchanged
-    (Lan et al. 2019, section 3.1).
+    All documents of a block are split in parallel, one chunk each at a time (Devlin et al. 2018, appendix A.2, and the
+    reference code, whose rules are followed exactly). With "next", label 1 means that B is from another document;
+    "sentences" is the same for single sentences (RoBERTa's SENTENCE-PAIR); with "order", label 1 means that A and B are
+    swapped (Lan et al. 2019, section 3.1).
 
     Args:
-        sentence_starts: int64 (sentences + 1,): where each begins, in tokens; the end last. No sentence is empty.
-        document_starts: int64 (documents + 1,): where each begins, in sentences; the end last. None is empty.
-        max_tokens: tokens of both segments, without special tokens.
-        passes: how often all documents are cut up, each time with other draws.
-        short_rate: share of documents of a pass that are cut to a random shorter length.
-        kind: of the pairs.
-        lone: what becomes of a chunk of one sentence with "order": a pair with a random B and label 1, as in ALBERT's
-            code, or nothing.
+        sentence_starts: int64 (sentences + 1,): where each begins, in tokens, followed by the end. None is empty.
+        document_starts: int64 (documents + 1,): where each begins, in sentences, followed by the end. None is empty.
+        max_tokens: maximum number of tokens in both segments, without special tokens.
+        passes: how many times all documents are split, each time with different random draws.
+        short_rate: share of documents in a pass that are split to a random shorter length.
+        kind: kind of the pairs.
+        lone: with "order", whether a chunk of one sentence becomes a pair with a "random" B and label 1, as in ALBERT's
+            code, or is skipped ("skip").
 
     Yields:
         int64 (n, 6): start and length of A, start and length of B, label (0: B follows A), pass.
@@ -137,7 +137,7 @@ def _cut_up(
     num_documents = len(documents) - 1
     document = lanes % num_documents
     here, end = documents[document], documents[document + 1]
-    # The short length holds for a whole document in a pass, not for a chunk.
+    # The short length applies to a whole document in a pass, not to a single chunk.
     short = draw(len(lanes)) < (0 if kind == "sentences" else short_rate)
     target = np.where(short, 2 + draw.below(np.full(len(lanes), max_tokens - 1)), max_tokens)
     found = []
@@ -171,7 +171,7 @@ def _cut_up(
             lines[:, 4] |= swapped
             lines = lines[~random] if lone == "skip" else lines
         found.append(lines)
-        here = np.where(random, middle, stop)  # sentences that a random B left over come again
+        here = np.where(random, middle, stop)  # sentences that a random B replaced are used again
         going = here < end
         if not going.all():
             lanes, document, here, end, target = (v[going] for v in (lanes, document, here, end, target))
@@ -182,7 +182,7 @@ def _cut_up(
 
 
 def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
-    """Drops single tokens from the longer segment (B on a tie), front or back by a coin each, until the pair fits."""
+    """Drops one token at a time from the longer segment (B on a tie), at a random end, until the pair fits."""
     drops_a, drops_b = truncation(plan[:, 1], plan[:, 3], max_tokens)
     drops = np.concatenate([drops_a, drops_b])
     ends = np.cumsum(drops)
@@ -201,7 +201,7 @@ def truncation(length_a: np.ndarray, length_b: np.ndarray, max_tokens: int) -> t
     lengths 5 and 9, max_tokens 8 -> 1 and 5
     """
     excess = np.maximum(0, length_a + length_b - max_tokens)
-    lead = np.minimum(excess, np.abs(length_a - length_b))  # until they are even
-    rest = excess - lead  # then in turn, B first
+    lead = np.minimum(excess, np.abs(length_a - length_b))  # until both are equal
+    rest = excess - lead  # then alternately, B first
     drops_a = np.where(length_a > length_b, lead, 0) + rest // 2
     return drops_a, excess - drops_a

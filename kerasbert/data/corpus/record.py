@@ -1,4 +1,4 @@
-"""What corpus.json says of a corpus, checked before anything relies on it."""
+"""Reads corpus.json and validates it before use."""
 
 import json
 import math
@@ -12,10 +12,10 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 def read_record(path: Path) -> dict:
-    """The content of a corpus.json: counts, digest, sources and the facts of the tokenizer.
+    """The content of a corpus.json: counts, digest, sources and the tokenizer info.
 
     Raises:
-        ValueError: no JSON, something missing, or a value of the wrong type or out of its range.
+        ValueError: the file is not JSON, or a value is missing, of the wrong type, or out of range.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -29,7 +29,7 @@ def read_record(path: Path) -> dict:
 
 def _problem_of_record(record: object) -> str | None:
     if not isinstance(record, dict) or not isinstance(record.get("tokenizer"), dict):
-        return "it must be an object with the facts of the tokenizer under 'tokenizer'"
+        return "it must be an object with the tokenizer info under 'tokenizer'"
     for name in COUNTS:
         if not _is_count(record.get(name), 1):
             return f"{name!r} must be an integer of at least 1. Received: {record.get(name)!r}"
@@ -43,22 +43,22 @@ def _problem_of_record(record: object) -> str | None:
         return f"'sha256' must be 64 hexadecimal digits. Received: {digest!r:.80}"
     if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
         return f"'sources' must be a list of names. Received: {sources!r:.80}"
-    return _problem_of_facts(record["tokenizer"])
+    return _problem_of_tokenizer(record["tokenizer"])
 
 
-def _problem_of_facts(facts: dict) -> str | None:
-    size = facts.get("vocabulary_size")
+def _problem_of_tokenizer(info: dict) -> str | None:
+    size = info.get("vocabulary_size")
     if not _is_count(size, 1):
         return f"'vocabulary_size' must be an integer of at least 1. Received: {size!r}"
-    if not isinstance(facts.get("hash"), str) or not _HASH.fullmatch(facts["hash"]):
-        return f"the tokenizer's 'hash' must be 64 hexadecimal digits. Received: {facts.get('hash')!r:.80}"
-    if facts.get("padding_side") not in ("left", "right"):
-        return f"'padding_side' must be left or right. Received: {facts.get('padding_side')!r:.80}"
-    for name, value in facts.items():
+    if not isinstance(info.get("hash"), str) or not _HASH.fullmatch(info["hash"]):
+        return f"the tokenizer's 'hash' must be 64 hexadecimal digits. Received: {info.get('hash')!r:.80}"
+    if info.get("padding_side") not in ("left", "right"):
+        return f"'padding_side' must be left or right. Received: {info.get('padding_side')!r:.80}"
+    for name, value in info.items():
         if name.endswith("_id") and value is not None and not (_is_count(value, 0) and value < size):
             return f"{name!r} must be an id below {size}, or null. Received: {value!r:.80}"
     for name, parts in (("single", ["A"]), ("pair", ["A", "B"])):
-        template = facts.get(name)
+        template = info.get(name)
         right = isinstance(template, list) and all(
             isinstance(entry, list)
             and len(entry) == 2
@@ -77,17 +77,17 @@ def _is_count(value: object, least: int) -> bool:
 
 
 def check_ids(path: Path, tokens: np.ndarray, first: int, size: int) -> None:
-    """Raises a ValueError for the first of some tokens of a file that is not in a vocabulary of `size`.
+    """Raises a ValueError that names the first token outside the vocabulary, if there is one.
 
     Args:
-        path: of the file.
-        tokens: consecutive ones.
-        first: which token of the file the first of them is.
-        size: of the vocabulary.
+        path: path of the file that holds the tokens, for the message.
+        tokens: consecutive token ids from the file.
+        first: index in the file of the first of these tokens.
+        size: size of the vocabulary.
     """
     if len(tokens) and (tokens.min() < 0 or tokens.max() >= size):
         bad = int(np.argmax((tokens < 0) | (tokens >= size)))
         raise ValueError(
             f"{path} must hold ids below {size}. Received: {int(tokens[bad])} as token {first + bad}. The file is "
-            "damaged, or of another tokenizer; write the corpus again."
+            "damaged, or was written with another tokenizer. Write the corpus again."
         )

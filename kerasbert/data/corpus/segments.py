@@ -1,4 +1,4 @@
-"""One or two segments a row without a label: the plan of ELECTRA's builder (Clark et al. 2020, arXiv 2003.10555)."""
+"""Rows of one or two segments without a label, as in ELECTRA's builder (Clark et al. 2020, arXiv 2003.10555)."""
 
 import numpy as np
 
@@ -14,23 +14,24 @@ def joined_segments(
     short_rate: float = 0.05,
     single_rate: float = 0.1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Examples of whole sentences of a document, each split into a first and perhaps a second segment.
+    """Plans examples of whole sentences from one document, each split into one or two segments.
 
-    An example takes sentences until it has `length` tokens, at times fewer, or its document ends. A sentence joins the
-    first segment if that is empty, stays below half of the example with it, or, while the second one is empty, is
-    below half and a coin says so; otherwise the second. What is too long is cut off and does not come again.
+    An example takes sentences until it has `length` tokens (sometimes a random smaller number) or its document ends. A
+    sentence joins the first segment if that segment is empty, or stays below half of the example with the sentence, or,
+    while the second segment is empty and the first is below half, with probability 0.5. Otherwise it joins the second
+    segment. Tokens that do not fit are dropped and not used again.
 
     Args:
-        sentences: int64 (sentences + 1,): where each begins, in tokens; the end last. No sentence is empty.
-        documents: int64 (documents + 1,): where each begins, in sentences; the end last.
-        length: tokens of a row.
-        special: how many of them are special tokens, of a single segment and of a pair.
-        seed: of the draws.
-        short_rate: share of examples with a random length from 5 on.
-        single_rate: share of examples that are to be one segment.
+        sentences: int64 (sentences + 1,): where each begins, in tokens, followed by the end. No sentence is empty.
+        documents: int64 (documents + 1,): where each begins, in sentences, followed by the end.
+        length: maximum number of tokens per row.
+        special: number of special tokens in a row of a single segment and in a row of a pair.
+        seed: seed of the random draws.
+        short_rate: share of examples with a random target length of at least 5.
+        single_rate: share of examples with only one segment.
 
-    Returns: runs, int64 (n, 2), start and length of contiguous tokens; and rows, int64 (m, 3), the first run of each
-        row, and how many make up its first and its second segment.
+    Returns: spans, int64 (n, 2), start and length of contiguous tokens; and rows, int64 (m, 3), the index of the first
+        span of each row, and the number of spans in its first and in its second segment.
     """
     draw = Uniform(seed, PLAN)
     first, stop, target = _examples(sentences, documents, length, short_rate, draw)
@@ -49,24 +50,24 @@ def joined_segments(
         turn += 1
         lanes = lanes[first[lanes] + turn < stop[lanes]]
 
-    room = length - special[0] + np.zeros(len(first), dtype=np.int64)
-    rooms = np.stack([room, np.maximum(0, length - special[1] - np.minimum(filled[0], room))])
-    kept = np.clip(rooms[in_second.astype(np.int64), numbers] - before, 0, sizes)
+    max_tokens = length - special[0] + np.zeros(len(first), dtype=np.int64)
+    capacities = np.stack([max_tokens, np.maximum(0, length - special[1] - np.minimum(filled[0], max_tokens))])
+    kept = np.clip(capacities[in_second.astype(np.int64), numbers] - before, 0, sizes)
     group = 2 * numbers + in_second
     order = np.argsort(group, kind="stable")
     order = order[kept[order] > 0]
     group, starts, kept = group[order], sentences[:-1][order], kept[order]
-    # Sentences that follow each other in the text and in a segment are one run.
+    # Sentences that are adjacent both in the text and in a segment form one span.
     begins = np.ones(len(order), dtype=bool)
     begins[1:] = (group[1:] != group[:-1]) | (starts[1:] != starts[:-1] + kept[:-1])
-    runs = np.stack([starts[begins], np.add.reduceat(kept, np.flatnonzero(begins))], axis=1)
+    spans = np.stack([starts[begins], np.add.reduceat(kept, np.flatnonzero(begins))], axis=1)
     counts = np.bincount(group[begins], minlength=2 * len(first)).reshape(-1, 2)
     totals = counts.sum(axis=1)
-    return runs, np.column_stack([np.cumsum(totals) - totals, counts])
+    return spans, np.column_stack([np.cumsum(totals) - totals, counts])
 
 
 def _examples(sentences: np.ndarray, documents: np.ndarray, length: int, short_rate: float, draw: Uniform) -> tuple:
-    """First sentence, the one behind the last, and wanted tokens of every example, in the order of the text."""
+    """First sentence, end of the last sentence (exclusive) and target length of every example, in text order."""
     found = []
     here, end = documents[:-1], documents[1:]
     while len(here):  # the next example of every document

@@ -1,9 +1,9 @@
 """Corruption of token rows, vectorised over the batch.
 
-Three choices make an objective: a noise shape (`choose_tokens`, `choose_words`, `choose_ngrams`, ...), a rendering of
-the inputs (`replace_tokens`) and one of the targets (the original tokens at the chosen positions). Randomness comes in
-as raw 32-bit draws, a fixed number a row, so that rows can be made anywhere in any order. `masking.py` joins them to
-the rules of the papers; `noise.py` has the noise of encoder-decoders.
+A masking scheme combines a noise shape (`choose_tokens`, `choose_words`, `choose_ngrams`, ...), a rendering of the
+inputs (`replace_tokens`) and the targets (the original tokens at the chosen positions). Randomness is passed in as raw
+32-bit draws, a fixed number per row, so that rows can be made anywhere in any order. `masking.py` combines these
+functions into the masking rules of the papers; `denoising.py` has the noise of encoder-decoders.
 """
 
 from typing import NamedTuple
@@ -11,25 +11,25 @@ from typing import NamedTuple
 import numpy as np
 
 _LARGEST = np.uint32(0xFFFFFFFF)
-WINDOW = 6  # words for each one that a walk hides: int(1 / 0.15)
+WINDOW = 6  # words of a row per word that a walk masks: int(1 / 0.15)
 
 
 def num_to_predict(lengths: np.ndarray, rate: float, slots: int) -> np.ndarray:
-    """How many tokens a row predicts: min(slots, max(1, round(rate * length))), exact halves to the even side.
+    """Number of tokens to predict per row: min(slots, max(1, round(rate * length))), exact halves to even.
 
-    Length counts the special tokens. rate 0.15, slots 77: 3, 10, 20, 30, 128, 512 -> 1, 2, 3, 4, 19, 77
+    The length includes special tokens. rate 0.15, slots 77: 3, 10, 20, 30, 128, 512 -> 1, 2, 3, 4, 19, 77
     """
     return np.clip(np.rint(lengths * rate), 1, slots).astype(np.int32)
 
 
 def choose_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray) -> np.ndarray:
-    """Positions of `counts` candidates a row, every subset equally likely; ascending, -1 in unused slots.
+    """Positions of `counts` candidates per row, every subset equally likely; ascending, -1 in unused slots.
 
     candidates [[0, 1, 1, 0]], counts [2], slots 3 -> [[1, 2, -1]]
 
     Args:
         candidates: bool (b, s).
-        counts: int (b,), at most `slots`; a row with fewer candidates gives all of them.
+        counts: int (b,), at most `slots`; for a row with fewer candidates, all of them are chosen.
         slots: width of the result.
         draws: uint32 (b, at least s // 2 + 2).
     """
@@ -51,14 +51,14 @@ def choose_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws:
 def choose_words(
     candidates: np.ndarray, starts: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray
 ) -> np.ndarray:
-    """Positions of whole words in random order, at most `counts` a row; ascending, -1 in unused slots.
+    """Positions of randomly chosen whole words, at most `counts` tokens per row; ascending, -1 in unused slots.
 
-    A word is a candidate that starts one and the candidates up to the next start. A word that would exceed the count
-    is skipped, not cut, and the next one tried, so fewer may result.
+    A word is a candidate that starts a word and the candidates up to the next start. Words are tried in random order;
+    one that would exceed the count is skipped, not cut, so fewer tokens may be chosen.
 
     Args:
         candidates: bool (b, s).
-        starts: bool (b, s): a piece here begins a word; the first candidate of a row does in any case.
+        starts: bool (b, s), True where a piece begins a word; the first candidate of a row always does.
         counts, slots, draws: as in `choose_tokens`.
     """
     rows = len(candidates)
@@ -68,7 +68,7 @@ def choose_words(
     sizes, num_words = words.sizes, words.counts
     order = _shuffled_words(words, candidates.shape[1], draws)
 
-    # Words are taken while they fit, all rows at once; from the first that does not fit, one by one.
+    # Take words while they fit, for all rows at once; from the first one that does not fit, one by one.
     row = np.arange(rows)
     first = np.minimum(order[:, :slots], len(sizes) - 1)
     sums = np.cumsum(sizes[first], axis=1)
@@ -89,9 +89,10 @@ def choose_words(
 def choose_share_of_words(
     candidates: np.ndarray, starts: np.ndarray, rate: float, slots: int, draws: np.ndarray
 ) -> np.ndarray:
-    """Positions of int(rate * words + u) whole words a row, u uniform in [0, 1); ascending, -1 in unused slots.
+    """Positions of int(rate * words + u) whole words per row, u uniform in [0, 1); ascending, -1 in unused slots.
 
-    Words beyond the slots are left out. Draws: one more than `choose_tokens`; the others as in `choose_words`.
+    Words that do not fit into the slots are left out. This needs one draw more than `choose_tokens`; the other
+    arguments are as in `choose_words`.
     """
     if not candidates.any():
         return np.full((len(candidates), slots), -1, dtype=np.int32)
@@ -114,14 +115,14 @@ def choose_ngrams(
     shares: tuple[float, ...],
     draws: np.ndarray,
 ) -> np.ndarray:
-    """Positions of n whole words in a row, n drawn anew for every start; ascending, -1 in unused slots.
+    """Positions of n-grams of whole words, n drawn for each n-gram; ascending, -1 in unused slots.
 
-    Starts are words in random order. An n-gram that would exceed the row's count loses words from its end; one with a
-    word that is taken already is skipped, so n-grams may touch and never overlap (Lan et al. 2019, section 4.1, as
-    their code does it).
+    The first words of the n-grams are drawn in random order. An n-gram that would exceed the row's count loses words
+    from its end; one with an already chosen word is skipped, so n-grams may be adjacent but never overlap (Lan et al.
+    2019, section 4.1, as implemented in their code).
 
     Args:
-        shares: probability of n = 1, 2, ...; at the end of a row longer ones are what is left of it.
+        shares: probabilities of n = 1, 2, ...; an n-gram is cut at the end of its row.
         draws: uint32 (b, at least s // 2 + 2 + s).
         candidates, starts, counts, slots: as in `choose_words`.
     """
@@ -163,17 +164,17 @@ def choose_on_a_walk(
     draws: np.ndarray,
     anywhere: bool = False,
 ) -> np.ndarray:
-    """Positions of n-grams found on a walk from left to right, one in six words; ascending, -1 in unused slots.
+    """Positions of n-grams found by walking from left to right, one in six words; ascending, -1 in unused slots.
 
-    For every n-gram of n words there is a window of 6 n words, in which it begins at random; the next window comes
-    behind both. That finds more than `counts`: words are taken from the left until there are enough, the last one
-    whole, so that the end of a long row is never hidden (DeBERTa's official code).
+    An n-gram of n words begins at a random word of a window of 6 n words; the next window begins after both. This finds
+    more tokens than `counts`: words are taken from the left until there are enough, the last one whole, so that the end
+    of a long row is never masked (DeBERTa's official code).
 
     Args:
-        starts: as in `choose_words`; None makes every piece a word.
-        shares: probability of n = 1, 2, ....
+        starts: as in `choose_words`; None treats every piece as a word.
+        shares: probabilities of n = 1, 2, ....
         draws: uint32 (b, at least s // 2 + 2 + 2 * ceil(s / 6)).
-        anywhere: take the words that were found in random order.
+        anywhere: take the words that were found in random order instead of from the left.
         candidates, counts, slots: as in `choose_words`.
     """
     if not candidates.any():
@@ -202,7 +203,7 @@ def choose_on_a_walk(
         shuffled = _shuffled_words(words, length, draws)[np.arange(length) < words.counts[:, None]]
         ranks[shuffled] = np.arange(len(shuffled))
         order = order[np.argsort(ranks[order])]
-    # Words are taken while those before them are fewer than the count.
+    # A word is taken while the words before it have fewer tokens than the count.
     before = np.cumsum(words.sizes[order]) - words.sizes[order]
     first = np.searchsorted(rows[order], np.arange(len(candidates)))
     before -= np.append(before, 0)[first][rows[order]]
@@ -212,9 +213,9 @@ def choose_on_a_walk(
 
 
 def choose_independently(candidates: np.ndarray, rate: float, slots: int, draws: np.ndarray) -> np.ndarray:
-    """Positions of candidates, each chosen by itself with probability `rate`; ascending, -1 in unused slots.
+    """Positions of candidates, each chosen independently with probability `rate`; ascending, -1 in unused slots.
 
-    A row may have none. Of a row with more than `slots` the first are kept. Draws: uint32 (b, at least s).
+    A row may have none. If more than `slots` are chosen, the first ones are kept. Draws: uint32 (b, at least s).
     """
     return positions_of(candidates & (draws[:, : candidates.shape[1]] < round(rate * 2**32)), slots)
 
@@ -222,7 +223,7 @@ def choose_independently(candidates: np.ndarray, rate: float, slots: int, draws:
 def choose_by_weight(
     candidates: np.ndarray, weights: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray
 ) -> np.ndarray:
-    """Positions of `counts` candidates a row, drawn one after the other in proportion to their weights.
+    """Positions of `counts` candidates per row, drawn without replacement in proportion to their weights.
 
     Ascending, -1 in unused slots; candidates of weight 0 are never chosen. Draws: uint32 (b, at least s).
 
@@ -231,7 +232,7 @@ def choose_by_weight(
     """
     length = candidates.shape[1]
     candidates = candidates & (weights > 0)
-    # The smallest of exponential waiting times are a draw without replacement (Efraimidis & Spirakis 2006).
+    # The smallest exponential waiting times form a weighted sample without replacement (Efraimidis & Spirakis 2006).
     times = -np.log((draws[:, :length] + 0.5) * 2.0**-32)
     times = np.where(candidates, times / np.where(candidates, weights, 1), np.inf)
     order = np.argsort(times, axis=1)[:, :slots]
@@ -241,7 +242,7 @@ def choose_by_weight(
 
 
 def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
-    """Where bool (b, s) is True, the first `slots` of a row: int32 (b, slots), ascending, -1 in unused slots.
+    """Positions where bool (b, s) is True, the first `slots` per row: int32 (b, slots), ascending, -1 in unused slots.
 
     [[0, 1, 0, 1]], slots 3 -> [[1, 3, -1]]
     """
@@ -255,7 +256,7 @@ def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
 
 
 def drawn_count(sizes: np.ndarray, rate: float, draws: np.ndarray) -> np.ndarray:
-    """int(rate * size + u), u uniform in [0, 1): a whole number whose mean is rate * size.
+    """int(rate * size + u), u uniform in [0, 1): an integer whose mean is rate * size.
 
     rate 0.15, size 512 -> 76 or 77, the latter with probability 0.8
     """
@@ -263,12 +264,12 @@ def drawn_count(sizes: np.ndarray, rate: float, draws: np.ndarray) -> np.ndarray
 
 
 class _Words(NamedTuple):
-    """Words of all rows in one line: a row's k-th has number `offsets[row] + k`."""
+    """Words of all rows in one flat list: the k-th word of a row has the number `offsets[row] + k`."""
 
-    flat: np.ndarray  # candidates of all rows
-    sizes: np.ndarray  # candidates of each word
+    flat: np.ndarray  # flat positions of the candidates of all rows
+    sizes: np.ndarray  # number of candidates of each word
     offsets: np.ndarray  # (b,)
-    counts: np.ndarray  # (b,), words of each row
+    counts: np.ndarray  # (b,), number of words of each row
 
 
 def _words(candidates: np.ndarray, starts: np.ndarray) -> _Words:
@@ -282,7 +283,7 @@ def _words(candidates: np.ndarray, starts: np.ndarray) -> _Words:
 
 
 def _shuffled_words(words: _Words, length: int, draws: np.ndarray) -> np.ndarray:
-    """Numbers of each row's words in random order, (b, length); nonsense behind the last."""
+    """Numbers of each row's words in random order, (b, length); entries after a row's last word are meaningless."""
     keys, low, scramble = sort_keys(length, draws)
     keys[np.arange(length) >= words.counts[:, None]] = _LARGEST
     keys.sort(axis=1)
@@ -299,10 +300,10 @@ def _positions_of(words: _Words, taken: np.ndarray, shape: tuple[int, int], slot
 
 
 def sort_keys(length: int, draws: np.ndarray) -> tuple[np.ndarray, np.uint32, np.ndarray]:
-    """One key a place of a row to sort by, uint32: 16 random bits, and the place below them.
+    """One sort key per position of a row, uint32: 16 random bits, followed by the position.
 
-    The place is scrambled with a number of the row, so that of two places with equal random bits either may come
-    first. Returns the keys, and mask and scramble to read the places off: `(keys & mask) ^ scramble`.
+    The position is scrambled with a random number per row, so that ties between equal random bits are broken at random.
+    Returns the keys, and the mask and the scramble that recover the positions: `(keys & mask) ^ scramble`.
     """
     bits = max(1, (length - 1).bit_length())
     if bits > 15:
@@ -327,16 +328,17 @@ def replace_tokens(
     random_from: int = 0,
     random_draws: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Masks, keeps or swaps the tokens at `positions`, in place, and returns what was there; 0 in unused slots.
+    """Masks, keeps or replaces the tokens at `positions` in place, and returns the originals; 0 in unused slots.
 
-    Each token by itself becomes the mask with probability `shares[0]`, stays with `shares[1]`, and is otherwise
-    drawn from the vocabulary, the token itself and special tokens from `random_from` on included.
+    Each token independently becomes the mask with probability `shares[0]`, is kept with probability `shares[1]`, and is
+    otherwise replaced by a random id from `random_from` on, which may be the token itself or a special token.
 
     Args:
         token_ids: int32 (b, s), contiguous; changed in place.
         positions: int32 (b, p), -1 in unused slots.
         draws: uint32 (b, p).
-        random_draws: uint32 (b, p), which token it is, where equal draws decide for a whole word. Default: of `draws`.
+        random_draws: uint32 (b, p), which select the random tokens when `draws` are equal for all pieces of a word.
+            Default: derived from `draws`.
     """
     rows, length = token_ids.shape
     flat = positions + np.arange(0, rows * length, length)[:, None]
@@ -350,7 +352,7 @@ def replace_tokens(
     replaced = np.where(draws < keep_from, np.int32(mask_id), originals)
     swap = np.flatnonzero(draws >= swap_from)
     if random_draws is None:
-        # One draw decides, and what it exceeds the threshold by is uniform again: that picks the token.
+        # One draw decides; its excess over the threshold is uniform again and selects the token.
         excess, range_ = draws[swap].astype(np.uint64) - np.uint64(swap_from), max(1, 2**32 - swap_from)
     else:
         excess, range_ = random_draws[used][swap].astype(np.uint64), 2**32

@@ -1,7 +1,8 @@
-"""Noise for encoder-decoders: shapes (bool masks), and renderings of inputs and targets, vectorised over the batch.
+"""Noise for encoder-decoders: noise masks, and renderings of inputs and targets, vectorised over the batch.
 
-The eight unsupervised objectives of T5 (Raffel et al. 2019, arXiv 1910.10683, section 3.3) are a shape, a rendering of
-the inputs and one of the targets each: `OBJECTIVES`. Rows are padded on the right; results are, too.
+Each of the eight unsupervised objectives of T5 (Raffel et al. 2019, arXiv 1910.10683, section 3.3) combines a noise
+shape, a rendering of the inputs and a rendering of the targets: see `OBJECTIVES`. All rows, given and returned, are
+padded on the right.
 """
 
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ Rows = tuple[np.ndarray, np.ndarray]  # token ids, int32 (b, s), and lengths (b,
 
 
 def noise_counts(lengths: np.ndarray, rate: float, mean_span: float) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens of a row are noise, and in how many spans; both at least 1 and so that a token is kept.
+    """Number of noise tokens per row, and of spans that they form; both are at least 1, and at least one token is kept.
 
-    Rounded in single precision, exact halves to the even side, as the reference's masks are.
+    Rounded in single precision, exact halves to even, like the masks of the reference implementation.
     length 32, rate 0.25, mean_span 2 -> 8, 4
     """
     lengths = np.maximum(lengths, 2)
@@ -30,9 +31,9 @@ def noise_counts(lengths: np.ndarray, rate: float, mean_span: float) -> tuple[np
 
 
 def span_corruption_lengths(inputs_length: int, rate: float = 0.15, mean_span: float = 3.0) -> tuple[int, int]:
-    """Tokens of raw text whose corruption fills `inputs_length`, and the length of its targets, both with an end token.
+    """Number of text tokens whose corruption fills `inputs_length`, and the target length, both including an end token.
 
-    Rounded in double precision, as the reference's helper does. 512, 0.15, 3 -> 568, 114
+    Rounded in double precision, like the helper of the reference implementation. 512, 0.15, 3 -> 568, 114
     """
 
     def lengths_of(tokens: int) -> tuple[int, int]:
@@ -40,11 +41,11 @@ def span_corruption_lengths(inputs_length: int, rate: float = 0.15, mean_span: f
         spans = round(noise / mean_span)
         return tokens - noise + spans + 1, noise + spans + 1
 
-    tokens = inputs_length - 1  # fits whatever is noise: every span hides a token at least
+    tokens = inputs_length - 1  # always fits: every span hides at least one token
     while lengths_of(tokens + 1)[0] <= inputs_length:
         tokens += 1
     targets = lengths_of(tokens)[1]
-    if rate == 0.5 and targets > inputs_length:  # of inputs and targets alike, neither is to be the longer one
+    if rate == 0.5 and targets > inputs_length:  # with half the tokens as noise, targets must not be longer than inputs
         tokens, targets = tokens - 1, targets - 1
     return tokens, targets
 
@@ -55,17 +56,17 @@ def span_corruption_lengths(inputs_length: int, rate: float = 0.15, mean_span: f
 def random_spans(
     lengths: np.ndarray, width: int, rate: float, mean_span: float, draws: np.ndarray, roll: bool = False
 ) -> np.ndarray:
-    """Spans of noise, bool (b, width): a row begins with kept tokens and ends in noise.
+    """Spans of noise, bool (b, width): a row begins with kept tokens and ends with noise.
 
-    Noise and kept tokens are split into as many parts, every way to split them equally likely. A row of one token
+    Noise and kept tokens are split into the same number of parts, with every split equally likely. A row of one token
     has no noise.
 
     Args:
         lengths: int (b,).
-        rate: share of noise. 0 and 1 leave one noise token, and one kept.
+        rate: share of noise tokens. 0 still makes one token noise, and 1 still keeps one.
         mean_span: mean length of a span.
         draws: uint32 (b, at least `span_draws(width)`).
-        roll: turn the row by a random number of places, so that noise may stand anywhere.
+        roll: rotate the row by a random number of positions, so that noise can occur anywhere.
     """
     inner = max(width, 2)
     noise, spans = noise_counts(lengths, rate, mean_span)
@@ -90,12 +91,12 @@ def random_spans(
 
 
 def span_draws(width: int) -> int:
-    """32-bit draws that `random_spans` needs for a row."""
+    """Number of 32-bit draws that `random_spans` needs per row."""
     return 2 * (-(-max(width, 2) // 2) + 1) + 1
 
 
 def _random_parts(totals: np.ndarray, parts: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Sizes of non-empty parts that add up to the totals, int64 (b, most parts); 0 behind a row's last part."""
+    """Sizes of non-empty parts that add up to the totals, int64 (b, most parts); 0 after a row's last part."""
     most = int(parts.max(initial=1))
     ends = np.empty((len(totals), most + 1), dtype=np.int64)
     ends[:, 0], ends[:, 1:] = 0, totals[:, None]
@@ -107,12 +108,15 @@ def _random_parts(totals: np.ndarray, parts: np.ndarray, draws: np.ndarray) -> n
 
 
 def random_tokens(lengths: np.ndarray, width: int, rate: float, draws: np.ndarray) -> np.ndarray:
-    """Every token by itself with probability `rate`, bool (b, width); a row may have none. Draws: `width` a row."""
+    """Each token is noise independently with probability `rate`, bool (b, width). Draws: `width` per row.
+
+    A row may have no noise.
+    """
     return (draws[:, :width] < min(round(rate * 2**32), 2**32 - 1)) & (np.arange(width) < lengths[:, None])
 
 
 def random_ends(lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarray:
-    """All behind the first n tokens, n uniform in 1...length - 1, bool (b, width). Draws: one a row."""
+    """All tokens after the first n are noise, n uniform in 1...length - 1, bool (b, width). Draws: one per row."""
     split = 1 + (draws[:, 0].astype(np.uint64) * np.maximum(lengths - 1, 0).astype(np.uint64) >> np.uint64(32))
     columns = np.arange(width)
     return (columns >= split[:, None].astype(np.int64)) & (columns < lengths[:, None])
@@ -122,7 +126,7 @@ def random_ends(lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarra
 
 
 def kept(token_ids: np.ndarray, keep: np.ndarray) -> Rows:
-    """Without the other tokens.
+    """The tokens where `keep` is True, and their number per row.
 
     10...15, keep F F T T F T -> 12 13 15
     """
@@ -133,12 +137,12 @@ def kept(token_ids: np.ndarray, keep: np.ndarray) -> Rows:
 
 
 def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) -> Rows:
-    """Every run of noise becomes one sentinel: the first of them, the second, ... in a row.
+    """Replaces each run of noise by one sentinel: the first run of a row by the first sentinel, and so on.
 
     10...15, noise T T F F T F, sentinels 999 998 -> 999 12 13 998 15
 
     Args:
-        sentinels: int (n,). Runs beyond the last one go on with the ids below it, as in the reference.
+        sentinels: int (n,). Runs beyond the last sentinel use the ids below it, as in the reference implementation.
     """
     begins = noise.copy()
     begins[:, 1:] &= ~noise[:, :-1]
@@ -153,7 +157,7 @@ def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray
 
 
 def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Noise tokens among themselves in random order. Draws: half the width, and one."""
+    """Puts the noise tokens of each row in random order. Draws: half the width, plus one."""
     keys, low, scramble = sort_keys(token_ids.shape[1], draws)
     np.copyto(keys, np.uint32(2**32 - 1), where=~noise)
     keys.sort(axis=1)
@@ -168,7 +172,7 @@ def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) 
 def masked_or_random(
     token_ids: np.ndarray, noise: np.ndarray, mask_id: int, vocabulary: tuple[int, int], draws: np.ndarray, share=0.9
 ) -> np.ndarray:
-    """Noise tokens become the mask with probability `share`, or else any id of a range. Draws: the width."""
+    """Replaces noise by the mask with probability `share`, or else by a random id of a range. Draws: the width."""
     draws = draws[:, : token_ids.shape[1]]
     limit = round(share * 2**32)
     excess = np.maximum(draws, np.uint32(min(limit, 2**32 - 1))).astype(np.uint64) - np.uint64(limit)
@@ -182,12 +186,13 @@ def masked_or_random(
 
 @dataclass(frozen=True)
 class Objective:
-    """A shape of the noise and how it shows.
+    """A noise shape and how it is rendered.
 
     Args:
-        noise: "spans", "tokens" (each by itself), "end" (all behind a random place) or "all".
-        inputs: of the noise, "sentinels" (one a run), "mask" (one a token), "mask_or_random", "nothing" or "shuffled".
-        targets: "sentinels" (the noise, kept runs as sentinels), "noise" or "text".
+        noise: "spans", "tokens" (each independently), "end" (all tokens after a random position) or "all".
+        inputs: rendering of the noise: "sentinels" (one per run), "mask" (one per token), "mask_or_random", "nothing"
+            or "shuffled".
+        targets: "sentinels" (the noise, with kept runs replaced by sentinels), "noise" or "text".
     """
 
     noise: str
@@ -209,15 +214,15 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class Denoising:
-    """An objective with its numbers.
+    """A denoising objective with its parameters.
 
     Args:
-        objective: its shape and renderings.
-        sentinels: int (n,), first sentinel first; the first is the mask, too.
-        vocabulary: random tokens come from [first, last).
-        rate: share of noise.
+        objective: its noise shape and renderings.
+        sentinels: int (n,), first sentinel first; the first is also used as the mask.
+        vocabulary: random tokens are drawn from [first, last).
+        rate: share of noise tokens.
         mean_span: mean length of random spans.
-        roll: turn random spans, so that a text may begin in noise and end in kept tokens.
+        roll: rotate random spans, so that a text may begin with noise and end with kept tokens.
     """
 
     objective: Objective
@@ -228,11 +233,11 @@ class Denoising:
     roll: bool = False
 
     def num_draws(self, width: int) -> int:
-        """32-bit draws a row needs."""
+        """Number of 32-bit draws needed per row."""
         return self._shape_draws(width) + (width if self.objective.inputs in ("mask_or_random", "shuffled") else 0) + 2
 
     def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray) -> tuple[Rows, Rows]:
-        """Inputs and targets of int32 `token_ids` (b, s), without end tokens."""
+        """Inputs and targets for int32 `token_ids` (b, s), without end tokens."""
         width = token_ids.shape[1]
         real = np.arange(width) < lengths[:, None]
         noise = self._noise(lengths, width, draws)
@@ -264,9 +269,9 @@ class Denoising:
         return {"spans": span_draws(width), "tokens": width, "end": 1, "all": 0}[self.objective.noise]
 
     def most(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The most tokens that inputs, targets and both together can have, without end tokens.
+        """Maximum number of tokens in the inputs, in the targets and in both together, without end tokens.
 
-        Tokens that are noise or not by themselves could be anything; six standard deviations are allowed for.
+        Where each token is noise independently, any number is possible; the result allows for six standard deviations.
         """
         if self.objective.noise == "spans":
             noise, spans = noise_counts(lengths, self.rate, self.mean_span)
@@ -290,7 +295,7 @@ def sentinel_ids(tokenizer: Tokenizer) -> np.ndarray:
     """Ids of <extra_id_0>, <extra_id_1>, ..., int32.
 
     Raises:
-        ValueError: the vocabulary has none.
+        ValueError: if the vocabulary has no sentinels.
     """
     numbers = {token: number for number, token in enumerate(tokenizer.tokens) if token.startswith("<extra_id_")}
     ids = []
@@ -298,7 +303,7 @@ def sentinel_ids(tokenizer: Tokenizer) -> np.ndarray:
         ids.append(numbers[token])
     if not ids:
         raise ValueError(
-            "Span corruption needs sentinels in the vocabulary, <extra_id_0>, <extra_id_1>, .... There is none. Train "
-            'a tokenizer with family="t5", or say which tokens to use: sentinels=[id, ...].'
+            "Span corruption needs sentinels in the vocabulary: <extra_id_0>, <extra_id_1>, .... Received: a "
+            'vocabulary without any. Train a tokenizer with family="t5", or pass their ids: sentinels=[id, ...].'
         )
     return np.array(ids, dtype=np.int32)

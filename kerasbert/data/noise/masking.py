@@ -1,4 +1,4 @@
-"""The masking rules of the papers: who may be hidden, how many, by piece, word or n-gram, and what replaces them."""
+"""Masking rules of the papers: which tokens are masked, how many, by piece, word or n-gram, and what replaces them."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 
 from . import corruption
 
-# Where the families differ; what is not named is BERT's. First tokens and special tokens may be hidden or not, counts
-# are exact or come out of draws, and random tokens leave the leading special ids out or not. (ModernBERT's code draws
-# them below the largest id of the batch; rows that do not depend on each other take the whole vocabulary.)
+# Settings in which a family differs from BERT: whether the first token and special tokens may be masked, whether counts
+# are exact or random, and whether random tokens exclude the leading special ids. (ModernBERT's code draws random tokens
+# below the largest id of the batch; here rows do not depend on each other, so they come from the whole vocabulary.)
 RULES = {
     "bert": {},
     "roberta": {"special_ids": (), "count": "drawn", "random_from": 4, "by_word": True},
@@ -23,25 +23,25 @@ RULES = {
 
 @dataclass(frozen=True)
 class TokenMasking:
-    """Hides `rate` of a row's tokens, or of its words or n-grams of words.
+    """Masks a share `rate` of a row's tokens, or of its words or n-grams of words.
 
     Args:
-        mask_id: the token that hides others.
-        vocabulary_size: random tokens come from [random_from, vocabulary_size).
-        special_ids: tokens that are never hidden.
-        slots: most tokens to predict a row.
+        mask_id: id of the mask token.
+        vocabulary_size: random tokens are drawn from [random_from, vocabulary_size).
+        special_ids: tokens that are never masked.
+        slots: maximum number of tokens to predict per row.
         rate: share of the row's length to predict.
-        word_starts: bool (vocabulary,), to hide whole words; None hides pieces.
-        shares: of hidden tokens that become the mask, and that stay.
-        count: "rounded" (of rate * length), "drawn" (rounded up or down so that the mean is exact) or "independent"
-            (every token by itself).
-        random_from: first id that may take a token's place at random.
-        skip_first: never hide a row's first token.
-        by_word: of words, count and decide (mask, keep, random) by word, not by piece.
-        ngrams: probability of n = 1, 2, ..., to hide n-grams of words.
-        token_weights: float (vocabulary,): tokens are chosen in proportion to it.
-        walk: n-grams are those of a walk through the row (see `corruption.choose_on_a_walk`), taken from the "left", or
-            from "anywhere", until there are enough.
+        word_starts: bool (vocabulary,), to mask whole words; None masks pieces.
+        shares: shares of the chosen tokens that become the mask, and that are kept.
+        count: "rounded" (rate * length, rounded), "drawn" (rounded up or down at random so that the mean is exact) or
+            "independent" (each token independently).
+        random_from: smallest id that can be drawn as a random token.
+        skip_first: never mask a row's first token.
+        by_word: when masking words, count and decide (mask, keep, random) by word, not by piece.
+        ngrams: probabilities of n = 1, 2, ..., to mask n-grams of words.
+        token_weights: float (vocabulary,): tokens are chosen in proportion to these weights.
+        walk: find n-grams by walking through the row (see `corruption.choose_on_a_walk`), and take them from the "left"
+            or from "anywhere" until there are enough.
     """
 
     mask_id: int
@@ -60,7 +60,7 @@ class TokenMasking:
     walk: Literal["left", "anywhere"] | None = None
 
     def num_draws(self, length: int) -> int:
-        """32-bit draws a row needs: to choose places, then one or two for each slot."""
+        """Number of 32-bit draws needed per row: to choose positions, then one or two for each slot."""
         return self._place_draws(length) + self.slots * (1 + self._decides_by_word)
 
     def __call__(
@@ -74,10 +74,10 @@ class TokenMasking:
         """Corrupts int32 `token_ids` (b, s) in place.
 
         Args:
-            lengths: (b,), tokens of each row, special tokens included.
+            lengths: (b,), number of tokens in each row, including special tokens.
             draws: uint32 (b, at least `num_draws(s)`).
-            left_padding: rows end, rather than begin, with their tokens.
-            never: bool (b, s), tokens that are not to be hidden.
+            left_padding: rows are padded on the left.
+            never: bool (b, s), tokens that must not be masked.
 
         Returns: positions and targets, int32 (b, slots).
         """
@@ -85,7 +85,7 @@ class TokenMasking:
         positions = self._chosen(token_ids, candidates, lengths, draws)
         place = self._place_draws(token_ids.shape[1])
         choices, further = draws[:, place : place + self.slots], None
-        if self._decides_by_word:  # the draw of a word's first piece holds for all of it
+        if self._decides_by_word:  # the draw of a word's first piece decides for the whole word
             word = np.cumsum(self.word_starts.take(token_ids), axis=1)
             word = np.take_along_axis(word, np.maximum(positions, 0), axis=1)
             leads = np.diff(word, axis=1, prepend=-1) != 0
@@ -96,7 +96,7 @@ class TokenMasking:
         return positions, corruption.replace_tokens(token_ids, positions, choices, *kinds, further)
 
     def candidates(self, token_ids: np.ndarray, lengths: np.ndarray, left_padding: bool, never: np.ndarray | None):
-        """bool (b, s): the tokens that may be hidden. Arguments as those of a call."""
+        """bool (b, s): the tokens that may be masked. The arguments are those of `__call__`."""
         length = token_ids.shape[1]
         columns = np.arange(length, dtype=np.int32)
         candidates = columns >= length - lengths[:, None] if left_padding else columns < lengths[:, None]
@@ -140,7 +140,7 @@ class TokenMasking:
     def _place_draws(self, length: int) -> int:
         if self.token_weights is not None or (self.count == "independent" and self.word_starts is None):
             return length
-        # Half a draw for each place, one to scramble; whole draws for the n-grams, one for the count.
+        # Half a draw for each position and one to scramble; whole draws for the n-grams, one for the count.
         if self.walk is not None:
             return -(-length // 2) + 1 + 2 * -(-length // corruption.WINDOW)
         further = length * (self.ngrams is not None) + (self.count != "rounded" or self._decides_by_word)
@@ -148,14 +148,14 @@ class TokenMasking:
 
 
 def masking_for(rule: str, length: int, slots: int | None, **settings) -> TokenMasking:
-    """The masking of a family, with settings of a run.
+    """The masking rule of a model family, with the settings of a run.
 
     Args:
         rule: one of `RULES`.
-        length: tokens of a row.
-        slots: most tokens to predict a row. Default: what `rate` of the row needs; where the number is random, six
-            standard deviations more; where a last word is finished, 8 tokens more.
-        settings: of `TokenMasking`.
+        length: tokens per row.
+        slots: maximum number of tokens to predict per row. Default: `rate` of the row; six standard deviations more if
+            the number is random; 8 tokens more if the last word is always completed.
+        settings: arguments of `TokenMasking`.
     """
     if rule not in RULES:
         raise ValueError(f"`rule` must be one of {', '.join(RULES)}. Received: {rule!r}.")
@@ -185,20 +185,24 @@ def ngram_shares(longest: int) -> tuple[float, ...]:
 
 
 def albert_word_starts(tokens: list[str]) -> np.ndarray:
-    """bool (vocabulary,): pieces that begin a word by ALBERT's rule for SentencePiece.
+    """Pieces that begin a word by ALBERT's rule for SentencePiece, bool (vocabulary,).
 
-    A piece begins one if it begins with "▁" or "<", is a single sign, or holds anything but a-z and signs:
+    A piece begins a word if it starts with "▁" or "<", is a single punctuation mark, or contains anything but letters
+    a-z and punctuation, which excludes the apostrophe:
     "ing", "s", "..." -> False; ",", "9", "é", "'s" -> True
     """
-    signs = set('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
-    plain = signs | set("abcdefghijklmnopqrstuvwxyz") | set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    punctuation = set('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+    plain = punctuation | set("abcdefghijklmnopqrstuvwxyz") | set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     return np.array(
-        [token[:1] in ("▁", "<") or (len(token) == 1 and token in signs) or not plain >= set(token) for token in tokens]
+        [
+            token[:1] in ("▁", "<") or (len(token) == 1 and token in punctuation) or not plain >= set(token)
+            for token in tokens
+        ]
     )
 
 
 def rare_first_weights(counts: np.ndarray, exponent: float = 0.5) -> np.ndarray:
-    """Weights max(count, 1) ** -exponent for XLM's choice of tokens; tokens that never occur, specials, have 0.
+    """Weights max(count, 1) ** -exponent for XLM's choice of tokens; 0 for tokens that never occur (special tokens).
 
     counts 100, 4, 0, exponent 0.5 -> 0.1, 0.5, 0
     """

@@ -1,6 +1,6 @@
-"""What permutation language modelling predicts, and in which order (Yang et al. 2019, 1906.08237, and its code).
+"""Targets and factorisation orders for permutation language modelling (Yang et al. 2019, 1906.08237, and its code).
 
-Randomness comes in as raw 32-bit draws, a fixed number a row, as in `corruption`.
+Randomness is passed in as raw 32-bit draws, a fixed number per row, as in `corruption`.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,19 @@ from .corruption import choose_tokens, sort_keys
 
 @dataclass(frozen=True)
 class SpanTargets:
-    """Spans of one to `longest` pieces, those of n pieces 1 / n as often, each in a context of `partial` times n.
+    """Target spans of 1 to `longest` pieces, n pieces with probability proportional to 1 / n, each in a context.
 
-    A walk through the block: the context before a span is a random part of its context, the span begins at the next
-    word, and the rest of the context comes behind it. A span that would reach the end of the block is dropped, and
-    ends the walk. What is then missing to the goal is made up by single pieces anywhere.
+    The context of a span of n pieces has `partial` * n pieces. Spans are placed from left to right through the block: a
+    random part of the context comes first, the span begins at the next word, and the rest of the context follows. A
+    span that would reach the end of the block is dropped, and no more are placed. If fewer than `goal` pieces are
+    chosen, random single pieces are added.
 
     Args:
-        goal: pieces to predict a block.
+        goal: number of pieces to predict per block.
         partial: pieces of context for each piece of a span (K of section 2.3).
-        longest: most pieces of a span.
-        whole_words: count words, as the paper has it; the official code counts pieces. Only the goal cuts a word, after
-            the span has its context.
+        longest: maximum number of pieces in a span.
+        whole_words: measure spans in words, as in the paper; the official code counts pieces. A word is cut only where
+            the goal is reached, and its span keeps the full context.
     """
 
     goal: int
@@ -32,30 +33,30 @@ class SpanTargets:
     whole_words: bool = False
 
     def num_draws(self, length: int) -> int:
-        """32-bit draws a row needs: two for each span, and those of `choose_tokens`."""
+        """Number of 32-bit draws needed per row: two for each span, plus those of `choose_tokens`."""
         return 2 * self._turns(length) + length // 2 + 2
 
     def _turns(self, length: int) -> int:
         return min(self.goal, -(-length // (1 + self.partial)))
 
     def __call__(self, starts: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """bool (b, s), True at the pieces to predict; min(goal, s) a row.
+        """Selects the pieces to predict, bool (b, s): min(goal, s) per row.
 
         Args:
-            starts: bool (b, s): a word begins here.
+            starts: bool (b, s), True where a word begins.
             draws: uint32 (b, at least `num_draws(s)`).
         """
         rows, length = starts.shape
         turns = self._turns(length)
         shares = np.cumsum(1 / np.arange(1, self.longest + 1))
         sizes = 1 + np.searchsorted(shares[:-1] / shares[-1] * 2.0**32, draws[:, : 2 * turns : 2].T, side="right")
-        if not self.whole_words:  # what is left to the goal is known beforehand
+        if not self.whole_words:  # the number of pieces left to choose is known in advance
             sizes = np.clip(self.goal - (np.cumsum(sizes, axis=0) - sizes), 0, sizes)
         context = sizes * self.partial
         before = (draws[:, 1 : 2 * turns : 2].T * context) >> 32
         begins, ends = self._walk(starts, sizes, before, context - before)
 
-        # From the span that would reach the end on there are none, and none beyond the goal.
+        # Drop the first span that would reach the end and all later ones, and cut the spans at the goal.
         inside = np.logical_and.accumulate(ends < length, axis=0)
         begins, found = begins * inside, (ends - begins) * inside
         found = np.clip(self.goal - (np.cumsum(found, axis=0) - found), 0, found)
@@ -72,12 +73,12 @@ class SpanTargets:
         return chosen
 
     def _walk(
-        self, starts: np.ndarray, sizes: np.ndarray, before: np.ndarray, behind: np.ndarray
+        self, starts: np.ndarray, sizes: np.ndarray, before: np.ndarray, after: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where spans of these sizes begin and end, (turns, b), with so much context before and behind them."""
+        """Start and end of spans of the given sizes, (turns, b), with the given context before and after them."""
         rows, length = starts.shape
-        # Where the next word begins, seen from any piece and from as far behind the end as a span can lead, where none
-        # does: rows of `width` in one array, so that a place in it is a place in a row of the batch.
+        # The start of the next word for each position, up to the furthest one beyond the end that a span can reach,
+        # where there is none. Rows of `width` lie in one flat array, so that one index gives the row and the position.
         width = length + 2 + self.longest * (1 + 2 * self.partial)
         places = np.arange(0, rows * width, width)
         here = np.zeros((rows, width), dtype=bool)
@@ -85,7 +86,7 @@ class SpanTargets:
         words = np.flatnonzero(here)
         following = np.repeat(places + length, width)
         following[words] = words
-        following = np.minimum.accumulate(following[::-1])[::-1].copy()  # in one piece, which `take` needs
+        following = np.minimum.accumulate(following[::-1])[::-1].copy()  # contiguous, as `take` needs it
 
         begins, ends = np.empty((2, *sizes.shape), dtype=np.int64)
         cursor = places
@@ -97,14 +98,14 @@ class SpanTargets:
                 for word in range(self.longest):
                     end = np.where(word < size, following[end + 1], end)
             begins[turn], ends[turn] = begin, end
-            cursor = end + behind[turn]
+            cursor = end + after[turn]
         return begins - places, ends - places
 
 
 def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
-    """int32 (b, length), the place of every token in a random order.
+    """The rank of every token in a random order, int32 (b, length).
 
-    Tokens are permuted within chunks of `size`, all chunks of a row alike, and the chunks follow each other.
+    Tokens are permuted within chunks of `size`, in the same way in all chunks of a row, and the chunks stay in order.
 
     Args:
         size: divides `length`.
@@ -117,25 +118,26 @@ def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
 
 
 def order_ranks(hidden: np.ndarray, special: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks of tokens as queries and as keys: token i sees token j where query_ranks[i] > key_ranks[j].
+    """Ranks of tokens as queries and as keys: token i attends to token j where query_ranks[i] > key_ranks[j].
 
-    Plain tokens see one another. Hidden and special ones are seen by what comes after them in the order only; a hidden
-    one does not see itself, a special one does, and no plain one sees either (so the official code has it).
+    Plain tokens attend to one another. Hidden and special tokens are visible only to tokens that come after them in the
+    order; a hidden token does not attend to itself, a special token does, and no plain token attends to either kind (as
+    in the official code).
 
     tokens a b c SEP, hidden b c, order [2 0 3 1] -> query_ranks [0 0 3 2], key_ranks [-1 0 3 1]
 
     Args:
         hidden, special: bool (b, s).
-        order: int32 (b, s), of `random_order`.
+        order: int32 (b, s), from `random_order`.
 
-    Returns: query_ranks in [0, s], key_ranks in [-1, s), int32 (b, s).
+    Returns: query_ranks in [0, s] and key_ranks in [-1, s), int32 (b, s).
     """
     keys = np.where(hidden | special, order, np.int32(-1))
     return np.where(hidden & ~special, keys, keys + np.int32(1)), keys
 
 
 def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
-    """int32 (b, slots): where a row is True, ascending, -1 in unused slots.
+    """Positions where a row is True, int32 (b, slots): ascending, -1 in unused slots.
 
     [0 1 0 1], slots 3 -> [1 3 -1]
     """

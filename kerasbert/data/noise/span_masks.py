@@ -1,4 +1,4 @@
-"""Masks of whole spans, and the tokens at their boundaries: SpanBERT's data (Joshi et al. 2019, arXiv 1907.10529)."""
+"""Span masking, and the tokens at the boundaries of spans, as in SpanBERT (Joshi et al. 2019, arXiv 1907.10529)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ SCHEMES = ("spans", "words", "pieces")
 
 
 def geometric_lengths(chance: float = 0.2, longest: int = 10) -> tuple[float, ...]:
-    """Probabilities of 1, 2, ..., `longest`: geometric, cut off, and made to sum to 1.
+    """Probabilities of span lengths 1, 2, ..., `longest`: a truncated geometric distribution, normalised to sum to 1.
 
     0.2, 3 -> 0.41, 0.328, 0.262
     """
@@ -17,7 +17,7 @@ def geometric_lengths(chance: float = 0.2, longest: int = 10) -> tuple[float, ..
 
 
 def spans_to_predict(tokens: np.ndarray, rate: float) -> np.ndarray:
-    """How many tokens a row predicts: ceil(rate * tokens), special tokens not counted.
+    """Number of tokens to predict per row: ceil(rate * tokens), not counting special tokens.
 
     rate 0.15: 10, 100, 510 -> 2, 15, 77
     """
@@ -33,21 +33,21 @@ def choose_spans(
     phrases: np.ndarray | None = None,
     phrase_share: float = 0.5,
 ) -> np.ndarray:
-    """Tokens of random spans of whole words, exactly `counts` a row: bool (b, s).
+    """Tokens of random spans of whole words, exactly `counts` per row: bool (b, s).
 
-    Again and again a token that is free, each equally likely, gives the word where a span begins; the span goes on over
-    so many words, free or not, until the count is reached, which may cut its last word. Drawing among free tokens is
-    what rejecting taken ones comes to (section 3.1). With `phrases`, a span is with some probability one of those that
-    begin with a free token, each equally likely.
+    Spans are added until the count is reached. Each begins at the word of a random free token, all equally likely, and
+    covers the drawn number of words, free or not; the count may cut the last word. Drawing among free tokens is
+    equivalent to drawing among all and rejecting chosen ones (section 3.1). With `phrases`, a span is with some
+    probability one of the phrases that begin with a free token, all equally likely.
 
     Args:
         candidates: bool (b, s).
-        starts: bool (b, s): a piece here begins a word; the first candidate of a row does in any case.
-        counts: int (b,), at most the candidates of a row.
+        starts: bool (b, s), True where a piece begins a word; the first candidate of a row always does.
+        counts: int (b,), at most the number of candidates of a row.
         lengths: probabilities of spans of 1, 2, ... words.
         draws: uint32 (b, at least 3 * the largest count).
-        phrases: int (b, s): equal numbers above 0 are a phrase.
-        phrase_share: probability that a span is a phrase, where there is one.
+        phrases: int (b, s): tokens with the same number above 0 form a phrase.
+        phrase_share: probability that a span is a phrase, if one is available.
     """
     words = np.cumsum(starts & candidates, axis=1, dtype=np.int32)
     limits = np.rint(np.cumsum(lengths)[:-1] / np.sum(lengths) * 2**32)
@@ -77,7 +77,7 @@ def choose_spans(
 
 
 def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
-    """The columns of True in each row, int32 (b, slots), ascending; -1 in unused slots.
+    """Positions where each row is True, int32 (b, slots), ascending; -1 in unused slots.
 
     [[0, 1, 0, 1]], 3 -> [[1, 3, -1]]
     """
@@ -89,7 +89,7 @@ def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
 
 
 def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First and last position of the span, a run without a gap, that each slot lies in; nonsense in unused slots.
+    """First and last position of the span (a run without gaps) that contains each slot; meaningless in unused slots.
 
     [[2, 3, 4, 7]] -> [[2, 2, 2, 7]], [[4, 4, 4, 7]]
     """
@@ -102,15 +102,15 @@ def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: int) -> dict[str, np.ndarray]:
-    """The tokens around the span of each slot and the slot's place in it: what the boundary objective predicts from.
+    """Inputs of the boundary objective: the positions next to the span of each slot, and the slot's offset in the span.
 
     x of 10 tokens in [CLS] x [SEP], positions [[3, 4, 5, 8]] -> left [[2, 2, 2, 7]], right [[6, 6, 6, 9]],
     offset [[0, 1, 2, 0]]
 
     Args:
         positions: int32 (b, p), ascending, -1 in unused slots.
-        candidates: bool (b, s): tokens of the text. A span that begins or ends it has no boundary term.
-        max_targets: tokens of a span that have a boundary term, the first ones.
+        candidates: bool (b, s): tokens of the text. A span at either end of the text has no boundary term.
+        max_targets: maximum number of tokens of a span, from its first, that have a boundary term.
 
     Returns: `span_left`, `span_right`, `span_offset`, int32 (b, p), all -1 where there is no boundary term.
     """
@@ -127,20 +127,20 @@ def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: 
 
 @dataclass(frozen=True)
 class SpanMasking:
-    """Hides `rate` of a row's text in spans, and decides once a span: mask it, keep it, or put random tokens there.
+    """Masks a share `rate` of a row's text in spans; each span is masked, kept or replaced by random tokens as a whole.
 
-    Spans that touch are one span. Random tokens have the frequencies of `noise`.
+    Adjacent spans count as one span. Random tokens have the frequencies of `noise`.
 
     Args:
-        mask_id: the token that hides others.
-        special_ids: tokens that are never hidden.
-        slots: most tokens to predict a row.
+        mask_id: id of the mask token.
+        special_ids: tokens that are never masked.
+        slots: maximum number of tokens to predict per row.
         noise: int (n,): random tokens are drawn from these.
-        word_starts: bool (vocabulary,); None makes every piece a word.
+        word_starts: bool (vocabulary,); None treats every piece as a word.
         lengths: probabilities of spans of 1, 2, ... words.
         rate: share of the text to predict.
-        by_span: False decides for every token by itself.
-        shares: of spans that become the mask, and that stay.
+        by_span: False decides for each token independently.
+        shares: shares of the spans that become the mask, and that are kept.
     """
 
     mask_id: int
@@ -154,7 +154,7 @@ class SpanMasking:
     shares: tuple[float, float] = (0.8, 0.1)
 
     def num_draws(self) -> int:
-        """32-bit draws a row needs: three a span, one to decide and one for a random token."""
+        """Number of 32-bit draws needed per row: per slot, three for spans, one to decide, one for a random token."""
         return 5 * self.slots
 
     def candidates(self, token_ids: np.ndarray, real: np.ndarray) -> np.ndarray:

@@ -13,49 +13,55 @@ from .examples import fill_rows, never_empty
 def encode_choices(
     tokenizer: Tokenizer, examples: Sequence, max_length: int, max_choice_length: int = 128
 ) -> dict[str, np.ndarray]:
-    """Rows of (context, choice) for each choice of each example.
+    """One row (context, choice) for each choice of each example.
 
-    An example is (context, choices) as in SWAG and ARC, or (passage, question, choices) as in RACE: each choice is then
-    put behind the question, or in place of each "_" in it; of question and choice the last `max_choice_length` tokens
-    are kept, and the passage loses its end. A pair that is too long loses tokens from the end of the longer part.
+    An example is (context, choices) as in SWAG and ARC, or (passage, question, choices) as in RACE. In the latter, each
+    choice is appended to the question, or replaces each "_" in it; the last `max_choice_length` tokens of question and
+    choice are kept, and the passage loses its end. Other pairs that are too long lose tokens from the end of the longer
+    part.
 
     Args:
-        examples: see above; the numbers of choices may differ, rows of padding fill them up.
-        max_length: tokens of a row, special ones included.
+        examples: see above; examples with fewer choices than others are filled up with padding rows.
+        max_length: maximum number of tokens per row, including special tokens.
 
     Returns:
         int32 "token_ids" (b, c, s), "lengths" (b, c), "segment_ids" (b, c, s) if the tokenizer's pairs have segments;
-        or bool "padding_mask" (b, c, s) in place of lengths for a tokenizer that pads on the left.
+        or bool "padding_mask" (b, c, s) instead of lengths for a tokenizer that pads on the left.
     """
     parts = [_checked(example, number) for number, example in enumerate(examples)]
     most = max(len(endings) for _, endings, _ in parts)
     texts = [context for context, *_ in parts] + [ending for _, endings, _ in parts for ending in endings]
     ids = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
     endings = iter(ids[len(parts) :])
-    facts = tokenizer.facts
-    room = max_length - (len(facts["pair"]) - 2)
-    if room < 2:
-        raise ValueError(f"`max_length` must leave room for text beside the special tokens. Received: {max_length}.")
+    info = tokenizer.info
+    max_tokens = max_length - (len(info["pair"]) - 2)
+    if max_tokens < 2:
+        raise ValueError(
+            f"`max_length` must leave space for text besides the special tokens. Received: {max_length}. "
+            f"Use at least {len(info['pair'])}."
+        )
     rows: list[tuple] = []
     for context, (_, choices, is_reading) in zip(ids, parts, strict=False):
         for _ in choices:
-            fitted = _fitted(context, next(endings), room, min(max_choice_length, room) if is_reading else None)
-            rows.append(never_empty(facts, fitted))
+            fitted = _fitted(
+                context, next(endings), max_tokens, min(max_choice_length, max_tokens) if is_reading else None
+            )
+            rows.append(never_empty(info, fitted))
         rows += [()] * (most - len(choices))
-    x = fill_rows(facts, rows, segments=any(segment for _, segment in facts["pair"]))
+    x = fill_rows(info, rows, segments=any(segment for _, segment in info["pair"]))
     return {key: array.reshape(len(parts), most, *array.shape[1:]) for key, array in x.items()}
 
 
-def _fitted(context: np.ndarray, ending: np.ndarray, room: int, kept: int | None) -> tuple:
+def _fitted(context: np.ndarray, ending: np.ndarray, max_tokens: int, kept: int | None) -> tuple:
     if kept is not None:
         ending = ending[-kept:]
-        return context[: room - len(ending)], ending
-    drops = truncation(np.array(len(context)), np.array(len(ending)), room)
+        return context[: max_tokens - len(ending)], ending
+    drops = truncation(np.array(len(context)), np.array(len(ending)), max_tokens)
     return tuple(part[: len(part) - int(drop)] for part, drop in zip((context, ending), drops, strict=True))
 
 
 def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
-    """(context, the choices as they are read, whether there is a passage before a question)."""
+    """(context, the choices as second texts, whether the example has a passage and a question)."""
     right = isinstance(example, (tuple, list)) and len(example) in (2, 3)
     choices = example[-1] if right else ()
     right = right and isinstance(choices, (tuple, list)) and len(choices) > 1
@@ -74,17 +80,17 @@ def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
 def ranking_examples(
     pairs: Sequence[tuple[str, str]], labels: Sequence, seed: int = 0
 ) -> tuple[list[tuple[str, list[str]]], list[int]]:
-    """Pairs that follow each other with one question, as candidates to choose from; MT-DNN's QNLI.
+    """Multiple-choice examples from consecutive pairs that share a question, as in MT-DNN's QNLI.
 
-    Kept are questions with two or more candidates of which one is right; their order is random.
+    Questions with at least two candidates, exactly one of them right, are kept; the order of the candidates is random.
 
     (q, a) 1, (q, b) 0, (r, c) 1, (r, d) 1 -> (q, [b, a]) with the choice 1
 
     Args:
         pairs: (question, candidate).
-        labels: of each pair, true (or 1) for a right one.
+        labels: one per pair, true (or 1) for a right candidate.
 
-    Returns: the examples of a `MultipleChoice`, and the number of the right choice of each.
+    Returns: examples for a `MultipleChoice`, and the number of the right choice of each.
     """
     generator = np.random.Generator(np.random.Philox(seed))
     examples, right = [], []

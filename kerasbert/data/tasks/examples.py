@@ -1,4 +1,4 @@
-"""Texts into rows of ids, by the template of their tokenizer."""
+"""Encoding of texts as rows of token ids, with the template of the tokenizer."""
 
 from collections.abc import Sequence
 
@@ -15,23 +15,23 @@ def encode_texts(
     pad_to: int | None = None,
     plain_text: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Rows of a model's input: special tokens, segments and padding as the tokenizer's template says.
+    """Encodes texts as model inputs, with special tokens, segments and padding from the tokenizer's template.
 
     Pairs that are too long lose tokens from the end of the longer text (the second on a tie); single texts lose their
     end. BERT, max_length 8: ("a b c d", "e f") -> [CLS] a b c [SEP] e f [SEP]
 
     Args:
         texts: str, or (str, str) for pairs.
-        max_length: most tokens a row, special tokens included. Default: the tokenizer's, or no limit.
-        pad_to: width of the rows. Default: the longest row.
-        plain_text: read the names of special tokens in a text as text.
+        max_length: maximum number of tokens per row, including special tokens. Default: the tokenizer's, or no limit.
+        pad_to: width of the rows. Default: that of the longest row.
+        plain_text: treat the names of special tokens in a text as ordinary text.
 
     Returns:
         int32 "token_ids" (b, s); "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that pads on the
         left; "segment_ids" (b, s) if the tokenizer's pairs have segments.
     """
     if isinstance(texts, (str, bytes)):
-        raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received one str. Use [text].")
+        raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received: one str. Use [text].")
     pairs = [_checked(text, number) for number, text in enumerate(texts)]
     flat = tokenizer.encode([part for pair in pairs for part in pair], add_special_tokens=False, plain_text=plain_text)
     remaining = iter(flat)
@@ -39,36 +39,36 @@ def encode_texts(
     max_length = max_length or tokenizer.max_length
     if pad_to and (max_length is None or max_length > pad_to):
         max_length = pad_to
-    facts = tokenizer.facts
+    info = tokenizer.info
     if max_length is not None:
-        rows = [_shortened(row, max_length, facts["pair" if len(row) == 2 else "single"]) for row in rows]
-    rows = [never_empty(facts, row) for row in rows]
-    return fill_rows(facts, rows, pad_to, segments=any(segment for _, segment in facts["pair"]))
+        rows = [_shortened(row, max_length, info["pair" if len(row) == 2 else "single"]) for row in rows]
+    rows = [never_empty(info, row) for row in rows]
+    return fill_rows(info, rows, pad_to, segments=any(segment for _, segment in info["pair"]))
 
 
-def never_empty(facts: dict, row: tuple) -> tuple:
-    """A row of one or two id arrays; of no tokens at all, special ones included, with the end token in its place.
+def never_empty(info: dict, row: tuple) -> tuple:
+    """The row of one or two id arrays, with an end token added if it would otherwise have no tokens at all.
 
-    A row of padding alone would be read at some pad, with nothing that is seen: what comes out of it depends on the
-    widths of the others. Without an end token a pad stands for the text.
+    In a row of padding alone, no token would be visible and the output would be taken at a padding position, so that it
+    would depend on the widths of other rows. If there is no end token, a padding token is used as the text.
     """
-    if any(map(len, row)) or len(facts["pair" if len(row) == 2 else "single"]) > len(row):
+    if any(map(len, row)) or len(info["pair" if len(row) == 2 else "single"]) > len(row):
         return row
-    token = next((facts[name] for name in ("eos_id", "pad_id") if facts[name] is not None), 0)
+    token = next((info[name] for name in ("eos_id", "pad_id") if info[name] is not None), 0)
     return (np.array([token], dtype=np.int32), *row[1:])
 
 
-def fill_rows(facts: dict, rows: Sequence[tuple], width: int | None = None, segments: bool = False) -> dict:
-    """Lays rows of one or two id arrays out in a tokenizer's templates; an empty tuple is a row of padding."""
-    templates = [None, facts["single"], facts["pair"]]
+def fill_rows(info: dict, rows: Sequence[tuple], width: int | None = None, segments: bool = False) -> dict:
+    """Lays out rows of one or two id arrays in the tokenizer's templates; an empty tuple gives a padding row."""
+    templates = [None, info["single"], info["pair"]]
     totals = np.zeros(len(rows), dtype=np.int32)
     for number, row in enumerate(rows):
         if row:
             totals[number] = len(templates[len(row)]) - len(row) + sum(map(len, row))
     width = width or int(totals.max(initial=1))
-    token_ids = np.full((len(rows), width), facts["pad_id"] or 0, dtype=np.int32)
+    token_ids = np.full((len(rows), width), info["pad_id"] or 0, dtype=np.int32)
     segment_ids = np.zeros((len(rows), width), dtype=np.int32) if segments else None
-    left = facts["padding_side"] == "left"
+    left = info["padding_side"] == "left"
     for number, row in enumerate(rows):  # copying whole runs is faster than any gather by position
         place = width - int(totals[number]) if left else 0
         for item, segment in templates[len(row)] or ():
@@ -99,7 +99,7 @@ def _shortened(row: tuple, max_length: int, template: Sequence) -> tuple:
     budget = max_length - (len(template) - len(row))
     if budget < len(row):
         raise ValueError(
-            f"`max_length` must leave room for text beside the special tokens. Received: {max_length}. "
+            f"`max_length` must leave space for text besides the special tokens. Received: {max_length}. "
             f"Use at least {len(template)}."
         )
     if len(row) == 1:

@@ -1,4 +1,4 @@
-"""Extractive question answering: contexts as windows, answers as spans of characters (Devlin et al. 2018, code)."""
+"""Extractive question answering: contexts as windows, answers as character spans (Devlin et al. 2018, code)."""
 
 import dataclasses
 import re
@@ -16,9 +16,9 @@ class Answer:
 
     Args:
         text: context[start:stop]; "" when there is no answer.
-        start, stop: characters.
-        score: share of the probability among the spans that were kept.
-        logit: start plus end.
+        start, stop: character positions.
+        score: softmax probability among the spans that were kept.
+        logit: sum of the start and end logits.
     """
 
     text: str
@@ -29,21 +29,21 @@ class Answer:
 
 
 class QuestionRows:
-    """Questions with their contexts in rows for a span head: (question, window of the context).
+    """Questions with their contexts as rows for a span head: (question, window of the context).
 
-    Tokenizers that pad on the left (XLNet) put the context first; padding is on the right all the same. A window that
-    does not hold the whole answer has start and end at the [CLS] token, or at position 0 without one.
+    With tokenizers that pad on the left (XLNet) the context comes first, but padding is still on the right. In a window
+    that does not contain the whole answer, start and end are at the [CLS] token, or at position 0 if there is none.
 
     Args:
         tokenizer: its template for pairs is used.
         questions: pairs (question, context).
-        max_length: tokens of a window, question and special tokens included.
-        stride: tokens that the start of a window moves on.
-        max_question_length: tokens to which questions are cut.
+        max_length: maximum number of tokens per window, including the question and special tokens.
+        stride: number of tokens between the starts of consecutive windows.
+        max_question_length: number of tokens to which questions are cut.
 
     Attributes:
         x: int32 "token_ids" (windows, s), "lengths" (windows,) and "segment_ids" if the tokenizer's pairs have them.
-        question: int32 (windows,), which question the window is of.
+        question: int32 (windows,), the number of each window's question.
         null: int32 (windows,), the position that means "no answer here".
     """
 
@@ -56,59 +56,59 @@ class QuestionRows:
         max_question_length: int = 64,
     ):
         self.pairs = [_checked(pair, number) for number, pair in enumerate(questions)]
-        facts = tokenizer.facts
+        info = tokenizer.info
         asked = tokenizer.encode([pair[0] for pair in self.pairs], add_special_tokens=False, plain_text=True)
-        contexts = list(dict.fromkeys(pair[1] for pair in self.pairs))  # many questions share one
+        contexts = list(dict.fromkeys(pair[1] for pair in self.pairs))  # many questions share a context
         read = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
-        context_first = facts["padding_side"] == "left"
+        context_first = info["padding_side"] == "left"
         rows, self._windows = [], []
         for number, ((_, context), question) in enumerate(zip(self.pairs, asked, strict=True)):
             question = question[:max_question_length]
             ids, offsets = read[context]
-            room = max_length - len(question) - (len(facts["pair"]) - 2)
-            if room < 1:
+            max_tokens = max_length - len(question) - (len(info["pair"]) - 2)
+            if max_tokens < 1:
                 raise ValueError(
-                    f"`max_length` must leave room for the context. Received: max_length={max_length} for a question "
+                    f"`max_length` must leave space for the context. Received: max_length={max_length} for a question "
                     f"of {len(question)} tokens. Use a larger max_length or a smaller max_question_length."
                 )
-            starts = window_starts(len(ids), room, stride)
-            best = most_context(starts, room, len(ids))
+            starts = window_starts(len(ids), max_tokens, stride)
+            best = most_context(starts, max_tokens, len(ids))
             for window, start in enumerate(starts):
-                here = slice(start, start + room)
+                here = slice(start, start + max_tokens)
                 rows.append((ids[here], question) if context_first else (question, ids[here]))
                 self._windows.append((number, offsets[here], best[here] == window))
         self._offsets = [read[context][1] for _, context in self.pairs]
         self.question = np.array([number for number, *_ in self._windows], dtype=np.int32)
-        self.x, self._columns = right_padded_rows(facts, rows, "A" if context_first else "B")
+        self.x, self._columns = right_padded_rows(info, rows, "A" if context_first else "B")
         self.null = np.zeros(len(rows), dtype=np.int32)
-        if facts["cls_id"] is not None:
-            self.null = (self.x["token_ids"] == facts["cls_id"]).argmax(axis=1).astype(np.int32)
+        if info["cls_id"] is not None:
+            self.null = (self.x["token_ids"] == info["cls_id"]).argmax(axis=1).astype(np.int32)
 
     def targets(self, answers: Sequence[tuple[str, int] | None]) -> dict[str, np.ndarray]:
         """int32 "start" and "end" (windows,), the first and the last token of each answer.
 
         Args:
-            answers: of each question (text, first character in the context), or None where there is none.
+            answers: for each question (text, first character in the context), or None if it has no answer.
         """
         if len(answers) != len(self.pairs):
             raise ValueError(
                 "Every question must have an answer, or None. Received: "
                 f"{len(self.pairs)} questions, {len(answers)} answers."
             )
-        spans = [self._read_part(number, answer) for number, answer in enumerate(answers)]
+        spans = [self._tokenized_part(number, answer) for number, answer in enumerate(answers)]
         start, end = self.null.copy(), self.null.copy()
         for row, (number, offsets, _) in enumerate(self._windows):
             if spans[number] is None:
                 continue
-            first, behind = spans[number]
-            inside = np.flatnonzero((offsets[:, 1] > first) & (offsets[:, 0] < behind))
-            whole = len(inside) and offsets[inside[0], 0] <= first and offsets[inside[-1], 1] >= behind
+            first, stop = spans[number]
+            inside = np.flatnonzero((offsets[:, 1] > first) & (offsets[:, 0] < stop))
+            whole = len(inside) and offsets[inside[0], 0] <= first and offsets[inside[-1], 1] >= stop
             if whole:
                 start[row], end[row] = self._columns[row] + inside[[0, -1]]
         return {"start": start, "end": end}
 
-    def _read_part(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
-        """Characters of the answer without those at its ends that no piece stands for: signs that are dropped."""
+    def _tokenized_part(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
+        """Characters of the answer, without those at its ends that the tokenizer drops and no piece covers."""
         span = self._span(number, answer)
         if span is None:
             return None
@@ -117,7 +117,7 @@ class QuestionRows:
         return (max(span[0], pieces[:, 0].min()), min(span[1], pieces[:, 1].max())) if len(pieces) else None
 
     def _span(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
-        """Characters of the answer, found nearest to where it is said to be."""
+        """Characters of the answer: the occurrence in the context that is nearest to the given position."""
         if answer is None:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], str):
@@ -125,29 +125,29 @@ class QuestionRows:
                 "An answer must be (text, first character in the context), or None. Received for question "
                 f"{number}: {answer!r:.60}."
             )
-        text, said = answer
+        text, position = answer
         context = self.pairs[number][1]
         bare = text.strip()
         found = [match.start() for match in re.finditer(f"(?={re.escape(bare)})", context)] if bare else []
         if not found:
             raise ValueError(
                 f"An answer must be a part of its context. Received: {text!r:.60} for question {number}, "
-                f"{self.pairs[number][0]!r:.60}. Drop the question, or give None if it has no answer."
+                f"{self.pairs[number][0]!r:.60}. Drop the question, or pass None if it has no answer."
             )
-        start = min(found, key=lambda i: abs(i - said - (len(text) - len(text.lstrip()))))
+        start = min(found, key=lambda i: abs(i - position - (len(text) - len(text.lstrip()))))
         return start, start + len(bare)
 
     def answers(
         self, start: np.ndarray, end: np.ndarray, n_best: int = 20, max_answer_length: int = 30
     ) -> list[tuple[list[Answer], float]]:
-        """Of each question the best spans, best first, and the odds of none: its logit minus that of the best span.
+        """The spans of each question, best first, and its no-answer score: the null logit minus that of the best span.
 
-        Of every window the `n_best` starts and ends are paired where both are in the context, the start has most
-        context in this window, and the span is no longer than `max_answer_length` tokens. The logit of no answer is the
-        lowest of all windows. A text is kept once; scores are softmax over the spans that are kept.
+        In each window the `n_best` starts and ends are paired if both are in the context, the start has the most
+        context in this window, and the span is no longer than `max_answer_length` tokens. The null logit is the lowest
+        of all windows. Each text is kept only once; scores are a softmax over the spans that are kept.
 
         Args:
-            start, end: logits float (windows, s).
+            start, end: logits, float (windows, s).
         """
         found: list[list] = [[] for _ in self.pairs]
         nulls = np.full(len(self.pairs), np.inf)
@@ -169,7 +169,7 @@ class QuestionRows:
         kept: dict[str, tuple] = {}
         for logit, start, stop in sorted(found, key=lambda item: -item[0]):
             found_text = pair[1][start:stop]
-            text = found_text.strip()  # a piece may be nothing but white space
+            text = found_text.strip()  # a piece may be only whitespace
             if text and text not in kept:
                 start += len(found_text) - len(found_text.lstrip())
                 kept[text] = (start, start + len(text), logit)

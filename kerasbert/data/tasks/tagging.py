@@ -1,4 +1,4 @@
-"""Tags of words: entities in every scheme, and words into rows whose first pieces carry the tags."""
+"""Token classification: entities in all tagging schemes, and rows in which each word's first piece carries its tag."""
 
 import functools
 import re
@@ -13,8 +13,12 @@ from .windows import most_context, right_padded_rows, window_starts
 
 @functools.cache
 def _words() -> re.Pattern:
-    """Ideographs, kana and Thai are written without blanks: every character is a word. Then letters and digits, then
-    any other visible character; each with the marks that belong to it: vowel signs, points, accents, joiners."""
+    """A pattern that matches words and punctuation marks.
+
+    Ideographs, kana and Thai are written without spaces, so each character is a word. Otherwise a word is a run of
+    letters and digits, or any other visible character. Combining marks (vowel signs, points, accents, joiners) belong
+    to the character before them.
+    """
     marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c).startswith("M"))
     marks += "\u200c\u200d"
     alone = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u0e00-\u0e7f\U00020000-\U0003ffff"
@@ -22,7 +26,7 @@ def _words() -> re.Pattern:
 
 
 def words_of(text: str) -> list[tuple[int, int]]:
-    """The characters [start, stop) of every word and every mark of a text.
+    """Character spans [start, stop) of all words and punctuation marks of a text.
 
     "It's  5." -> (0, 2), (2, 3), (3, 4), (6, 7), (7, 8)
     """
@@ -30,15 +34,15 @@ def words_of(text: str) -> list[tuple[int, int]]:
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The entities of one sentence: (type, first word, word behind the last), by the rules of conlleval.
+    """Entities of one sentence as (type, first word, stop), where stop is exclusive, by the rules of conlleval.
 
-    Reads BIO (IOB2), IOB1, BIOES (IOBES, BILOU) and plain types without a prefix. A new entity begins at B, S, U, and
-    wherever an entity begins without one: behind O, behind E, S, L, U, or where the type changes.
+    Reads BIO (IOB2), IOB1, BIOES (IOBES, BILOU) and plain types without a prefix. A new entity begins at B, S and U,
+    and at any other tag of an entity that follows O, E, S, L or U or has a different type than the tag before.
 
     B-PER I-PER O I-LOC -> (PER, 0, 2), (LOC, 3, 4)
     """
     found: list[tuple[str, int, int]] = []
-    running = None  # (type, first word) of the entity that a word may go on
+    running = None  # (type, first word) of the entity that a word may continue
     for number, tag in enumerate([*tags, "O"]):
         prefix, kind = _parts(tag)
         if running is not None and (prefix in ("B", "S", "U", "O") or kind != running[0]):
@@ -55,10 +59,10 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "bio") -> list[str]:
     """The inverse of `entities` for a sentence of `length` words; the scheme is "bio", "bioes" or "iob1"."""
     tags = ["O"] * length
-    last = None  # the entity before, for iob1
+    last = None  # type and stop of the previous entity, for iob1
     for kind, start, stop in sorted(spans, key=lambda span: span[1]):
         if not 0 <= start < stop <= length or tags[start:stop] != ["O"] * (stop - start):
-            raise ValueError(f"Entities must lie in the {length} words of the sentence, apart. Received: {spans}.")
+            raise ValueError(f"Entities must lie within the {length} words and must not overlap. Received: {spans}.")
         tags[start:stop] = [f"I-{kind}"] * (stop - start)
         if scheme == "bioes" and stop - start == 1:
             tags[start] = f"S-{kind}"
@@ -73,7 +77,7 @@ def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "b
 
 
 def tags_within(tag: str, count: int) -> list[str]:
-    """The tags of so many words that are read as one: B-LOC of two is B-LOC I-LOC, S-LOC of two is B-LOC E-LOC."""
+    """Expands one tag to `count` words that are read as one: for two, B-LOC -> B-LOC I-LOC, S-LOC -> B-LOC E-LOC."""
     prefix, dash, kind = tag.partition("-")
     if count == 1 or not dash or prefix not in ("B", "I", "E", "L", "S", "U"):
         return [tag] * count
@@ -83,33 +87,33 @@ def tags_within(tag: str, count: int) -> list[str]:
 
 
 def _parts(tag: str) -> tuple[str, str]:
-    if tag in ("O", "B", "I"):  # corpora of one type name no type
+    if tag in ("O", "B", "I"):  # corpora with a single type do not name it
         return tag, ""
     prefix, dash, kind = tag.partition("-")
     return (prefix, kind) if dash and prefix in ("B", "I", "E", "S", "L", "U", "M") else ("I", tag)
 
 
 class TaggedRows:
-    """Sentences in rows for a tagger: the first piece of every word stands for the word.
+    """Sentences as rows for a tagger; the first piece of every word represents the word.
 
-    A sentence that is too long is cut into windows that overlap; a word is read in the window where it has more
-    context on both sides. A word of which no piece is left (control characters) is in no window; a word within a piece
-    of another, as the full stop of `).`, is read with that one.
+    A sentence that is too long is split into overlapping windows; a word is read in the window where it has the most
+    context on both sides. A word without any pieces (control characters) is in no window; a word inside a piece of
+    another word, such as the full stop of `).`, is read together with that word.
 
     Args:
         tokenizer: its template for single texts is used.
-        sentences: lists of words, or texts, whose words are those of `words_of`.
-        max_length: tokens of a window, special ones included.
-        stride: pieces that the start of a window moves on; default: half of what a window holds.
+        sentences: lists of words, or texts, which are split by `words_of`.
+        max_length: maximum number of tokens per window, including special tokens.
+        stride: number of pieces between the starts of consecutive windows; default: half of what a window holds.
 
     Attributes:
         x: int32 "token_ids" (windows, s) and "lengths" (windows,).
-        words: int32 (windows, s), the word whose first piece stands there; -1 elsewhere, and where another window has
-            more context.
-        sentence: int32 (windows,), which sentence the window is of.
-        texts, word_spans: each sentence as one text, and the characters of its words.
-        hosts: of each sentence int32 (words,), the word as which each one is read: itself, the word in whose piece it
-            is, or -1.
+        words: int32 (windows, s), the word whose first piece is at this position; -1 at all other positions, and where
+            another window has more context.
+        sentence: int32 (windows,), the number of each window's sentence.
+        texts, word_spans: each sentence as one text, and the character spans of its words.
+        hosts: for each sentence int32 (words,), the word with which each word is read: itself, the word whose piece
+            contains it, or -1.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: Sequence, max_length: int, stride: int | None = None):
@@ -117,31 +121,31 @@ class TaggedRows:
         self.texts = [text for text, _ in checked]
         self.word_spans = [spans for _, spans in checked]
         pieces, firsts, chosen, self.hosts = [], [], [], []
-        template = tokenizer.facts["single"]
-        room = max_length - (len(template) - 1)
-        if room < 1:
+        template = tokenizer.info["single"]
+        max_tokens = max_length - (len(template) - 1)
+        if max_tokens < 1:
             raise ValueError(
-                f"`max_length` must leave room for text beside the special tokens. Received: {max_length}."
+                f"`max_length` must leave space for text besides the special tokens. Received: {max_length}."
             )
-        stride = max(1, room // 2) if stride is None else stride
+        stride = max(1, max_tokens // 2) if stride is None else stride
         for number, (ids, offsets) in enumerate(tokenizer.encode_with_offsets(self.texts)):
             first, hosts = _first_pieces(offsets, self.word_spans[number])
             self.hosts.append(hosts)
-            starts = window_starts(len(ids), room, stride)
-            best = most_context(starts, room, len(ids))
+            starts = window_starts(len(ids), max_tokens, stride)
+            best = most_context(starts, max_tokens, len(ids))
             for window, start in enumerate(starts):
-                here = slice(start, start + room)
+                here = slice(start, start + max_tokens)
                 pieces.append(ids[here])
                 firsts.append(np.where(best[here] == window, first[here], -1))
                 chosen.append(number)
         self.sentence = np.array(chosen, dtype=np.int32)
-        self.x, columns = right_padded_rows(tokenizer.facts, [(ids,) for ids in pieces])
+        self.x, columns = right_padded_rows(tokenizer.info, [(ids,) for ids in pieces])
         self.words = np.full(self.x["token_ids"].shape, -1, dtype=np.int32)
         for row, (first, column) in enumerate(zip(firsts, columns, strict=True)):
             self.words[row, column : column + len(first)] = first
 
     def targets(self, tags: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Labels int32 (windows, s) and their weights float32, 1 where a word is read."""
+        """Labels int32 (windows, s) and their weights float32, 1 at positions where a word is read."""
         if len(tags) != len(self.texts):
             raise ValueError(
                 f"Every sentence must have labels. Received: {len(self.texts)} sentences, {len(tags)} labels."
@@ -159,7 +163,7 @@ class TaggedRows:
         return y, (self.words >= 0).astype(np.float32)
 
     def read(self, outputs: np.ndarray) -> Iterator[np.ndarray]:
-        """Of every sentence the outputs (words, ...) at its words; NaN for those that are in no window."""
+        """For every sentence, the outputs (words, ...) at its words; NaN for words that are in no window."""
         found = [np.full((len(spans), *outputs.shape[2:]), np.nan, dtype=np.float64) for spans in self.word_spans]
         for row, number in enumerate(self.sentence):
             here = self.words[row] >= 0
@@ -170,10 +174,10 @@ class TaggedRows:
 
 
 def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Of every piece the word that begins with it, int32 (n,), or -1; and the hosts of the words."""
+    """For every piece the word that begins there, int32 (n,), or -1; and the hosts of the words (see `TaggedRows`)."""
     starts = np.array([start for start, _ in spans], dtype=np.int32)
     words = np.searchsorted(starts, offsets[:, 0], side="right") - 1
-    words[offsets[:, 0] == offsets[:, 1]] = -1  # white space alone
+    words[offsets[:, 0] == offsets[:, 1]] = -1  # only whitespace
     _, first = np.unique(words, return_index=True)
     is_first = np.zeros(len(words), dtype=bool)
     is_first[first] = True
@@ -187,7 +191,7 @@ def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tupl
 
 
 def _checked(sentence: object, number: int) -> tuple[str, list[tuple[int, int]]]:
-    """(text, the characters of its words)."""
+    """(text, character spans of its words)."""
     if isinstance(sentence, str):
         return sentence, words_of(sentence)
     if not isinstance(sentence, (list, tuple)) or not all(isinstance(word, str) for word in sentence):

@@ -1,6 +1,6 @@
-"""Labelled examples as text in and text out, and answers back to labels: the formats of T5.
+"""The text-to-text formats of T5: labelled examples as input and target texts, and answers back to labels.
 
-Paper: Raffel et al. 2019, arXiv 1910.10683, appendix D; the order of features is that of the code.
+Paper: Raffel et al. 2019, arXiv 1910.10683, appendix D; features are ordered as in the official code.
 """
 
 import math
@@ -29,18 +29,20 @@ _DETERMINERS = frozenset(
 
 
 def classification_text(task: str, example: Mapping, labels: Sequence[str] | None = None) -> tuple[str, str]:
-    """The task's name and every feature behind its own name, in the order of the alphabet; the target is the label.
+    """The task name and all named features, in alphabetical order except for multirc and wic; and the label as target.
 
     "rte", {"sentence1": "A.", "sentence2": "B.", "label": 1} -> "rte sentence1: A. sentence2: B.", "not_entailment"
 
     Args:
-        task: name, which the text begins with.
-        example: features; "label" is the number of the label, -1 for an unknown one, and "idx" is left out.
-        labels: by number. Default: those of the task in `LABELS`.
+        task: name with which the text begins.
+        example: features; "label" is the number of the label, -1 if it is unknown, and "idx" is left out.
+        labels: names of the labels, by number. Default: those of the task in `LABELS`.
     """
     if labels is None:
         if task not in LABELS:
-            raise ValueError(f"The labels of {task!r} are not known. Pass labels; known are {', '.join(LABELS)}.")
+            raise ValueError(
+                f"Without `labels`, `task` must be one of {', '.join(LABELS)}. Received: {task!r}. Pass `labels`."
+            )
         labels = LABELS[task]
     names = _ORDERS.get(task) or sorted(name for name in example if name not in ("label", "idx"))
     text = " ".join([task, *(f"{name}: {example[name]}" for name in names)])
@@ -49,7 +51,7 @@ def classification_text(task: str, example: Mapping, labels: Sequence[str] | Non
 
 
 def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:
-    """A pair with a score from 0 to 5, written in steps of 0.2, exact halves to the even side.
+    """A sentence pair with a score from 0 to 5, rounded to steps of 0.2, exact halves to even.
 
     score 2.57 -> "2.6"; 2.5 -> "2.4"
     """
@@ -58,17 +60,17 @@ def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:
 
 
 def question_text(example: Mapping) -> tuple[str, str]:
-    """A question on a context, and its first answer ("answers": a list of str); signs are set apart.
+    """A question about a context, and its first answer ("answers": a list of str); punctuation is set off by spaces.
 
     "What's up?" -> "What ' s up ? "
     """
     parts = example["question"], example["context"], example["answers"][0]
-    question, context, answer = map(_signs_apart, parts)
+    question, context, answer = map(_space_punctuation, parts)
     return f"question: {question} context: {context}", answer
 
 
 def pronoun_text(text: str, pronoun: str, word: int, task: str = "wsc") -> str:
-    """A pronoun between asterisks, whose noun is asked for; `word` counts the words before it.
+    """Puts asterisks around the pronoun whose referent is asked for; `word` is the number of words before it.
 
     "The dog saw it .", "it", 3 -> "wsc: The dog saw *it* ."
     """
@@ -94,27 +96,27 @@ def summary_text(source: str) -> str:
 
 
 def label_of(answer: str, labels: Sequence[str]) -> int:
-    """The number of the label; -1 for any other text, which is wrong whatever is asked."""
+    """The number of the label; -1 for any other text, which always counts as wrong."""
     return labels.index(answer) if answer in labels else -1
 
 
 def score_of(answer: str, limits: tuple[float, float] | None = None) -> float:
-    """The number that the text is; -1 for any other text, as in the code.
+    """The number that the text represents; -1 for any other text, as in the code.
 
     Args:
-        limits: numbers outside are wrong, too; the paper has (1, 5).
+        limits: numbers outside this range also give -1; the paper uses (1, 5).
     """
     try:
         score = float(answer)
     except ValueError:
         return -1.0
-    if not math.isfinite(score):  # "nan" and "inf" are words, too
+    if not math.isfinite(score):  # `float` also accepts "nan" and "inf"
         return -1.0
     return score if limits is None or limits[0] <= score <= limits[1] else -1.0
 
 
 def same_noun(answer: str, noun: str) -> bool:
-    """Whether all words of one are among those of the other, but for upper case and determiners.
+    """Whether all words of one text are among those of the other, ignoring upper case and determiners.
 
     "the dog", "Dog" -> True
     """
@@ -123,7 +125,7 @@ def same_noun(answer: str, noun: str) -> bool:
 
 
 def span_of(answer: str, context: str) -> str:
-    """The first part of a context that is the answer but for white space; an answer that is nowhere stays as it is.
+    """The first part of the context that equals the answer up to whitespace; if there is none, the answer itself.
 
     "Ann ' s cat", "It was Ann's cat." -> "Ann's cat"
     """
@@ -132,5 +134,5 @@ def span_of(answer: str, context: str) -> str:
     return found.group() if found else answer
 
 
-def _signs_apart(text: str) -> str:
+def _space_punctuation(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(f"([{re.escape(string.punctuation)}])", r" \1 ", text))

@@ -1,4 +1,4 @@
-"""Long texts as windows that overlap, and what they have to be put together again."""
+"""Long texts as overlapping windows, and what is needed to merge the results of the windows."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from .examples import fill_rows
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
-    """Where windows of `size` tokens begin, up to the first one that reaches the end.
+    """Starts of windows of `size` tokens, up to the first window that reaches the end.
 
     length 300, size 100, stride 50 -> 0, 50, 100, 150, 200
     """
@@ -19,10 +19,10 @@ def window_starts(length: int, size: int, stride: int) -> list[int]:
 
 
 def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
-    """For every token the window in which it has most context, int32 (length,); the earlier one on a tie.
+    """For every token the window in which it has the most context, int32 (length,); the earlier window on a tie.
 
-    The score of a window is the smaller of the tokens to the left and to the right, and a hundredth of the window.
-    Devlin et al. 2018, official code.
+    The score of a window is the smaller of the numbers of tokens to the left and to the right, plus a hundredth of the
+    window's length. Devlin et al. 2018, official code.
     """
     best, best_score = np.zeros(length, np.int32), np.full(length, -np.inf)
     for window, start in enumerate(starts):
@@ -34,13 +34,13 @@ def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
     return best
 
 
-def right_padded_rows(facts: dict, rows: list[tuple], text: str = "A") -> tuple[dict, np.ndarray]:
-    """Rows in the tokenizer's template with padding on the right, and the column where their part `text` begins."""
-    facts = {**facts, "padding_side": "right"}
-    x = fill_rows(facts, rows, segments=any(segment for _, segment in facts["pair"]))
+def right_padded_rows(info: dict, rows: list[tuple], text: str = "A") -> tuple[dict, np.ndarray]:
+    """Rows in the tokenizer's template with padding on the right, and the column where the part `text` begins."""
+    info = {**info, "padding_side": "right"}
+    x = fill_rows(info, rows, segments=any(segment for _, segment in info["pair"]))
     columns = np.zeros(len(rows), dtype=np.int32)
     for number, row in enumerate(rows):
-        for item, _ in facts["pair" if len(row) == 2 else "single"]:
+        for item, _ in info["pair" if len(row) == 2 else "single"]:
             if item == text:
                 break
             columns[number] += 1 if item not in ("A", "B") else len(row["AB".index(item)])

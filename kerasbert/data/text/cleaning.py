@@ -1,8 +1,8 @@
 """C4's rules for cleaning web text, and deduplication: pure functions that any engine can call.
 
-In the order of the pipeline: pages of a Common Crawl file (`wet_pages`), one page a URL (`one_page_a_url`), the page
-cleaner (`C4Rules`), lines that occur once (`deduplicate_lines`), a language filter (`in_language`), bad words.
-Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2; where its code says otherwise, the code is followed.
+In the order of the pipeline: pages of a Common Crawl file (`wet_pages`), one page per URL (`one_page_a_url`), the page
+cleaner (`C4Rules`), line deduplication (`deduplicate_lines`), a language filter (`in_language`), a bad-word filter.
+Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2; where its code differs, the code is followed.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of a text: they end in . ! or ? before a blank and a capital, but not after an abbreviation.
+    """Splits a text into sentences, which end in . ! or ? before a blank and a capital, but not after an abbreviation.
 
     "Mr. Fox ran. Why? He was late." -> "Mr. Fox ran.", "Why?", "He was late."
     """
@@ -38,18 +38,18 @@ def split_sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class C4Rules:
-    """The page cleaner of C4; a call gives the cleaned page, or None where the page is dropped.
+    """The page cleaner of C4; a call returns the cleaned page, or None if the page is dropped.
 
-    The numbers are those of the code; the first printings of the paper have 3 words and 5 sentences.
+    The defaults are those of the code; the first versions of the paper have 3 words and 5 sentences.
 
     Args:
         max_page_characters: longer pages are dropped.
         max_word_characters: lines with a longer word are dropped.
         min_line_words: lines with fewer words are dropped.
-        min_sentences: pages with fewer sentences in the lines that are left are dropped.
+        min_sentences: pages with fewer sentences in the remaining lines are dropped.
         bad_words: pages with one of these words or phrases are dropped.
-        bad_words_by_line: look for them in each line, as older versions do, where a word at either end is missed.
-        sentences: splits a line into sentences. The original is Punkt's model of English, of NLTK.
+        bad_words_by_line: look for them in each line, as older versions do, which misses a word at either end.
+        sentences: splits a line into sentences. The original is NLTK's Punkt model of English.
     """
 
     max_page_characters: int = 190_000
@@ -65,7 +65,7 @@ class C4Rules:
         return None if page is None or self.has_bad_words(page) else page
 
     def without_deduplication(self, page: str) -> str | None:
-        """What comes before lines are deduplicated; bad words are looked for behind that."""
+        """Applies the rules that precede line deduplication; the bad-word filter follows it."""
         if len(page) > self.max_page_characters:
             return None
         lines, sentences = [], 0
@@ -79,7 +79,7 @@ class C4Rules:
         return "\n".join(lines) if lines and sentences >= self.min_sentences else None
 
     def clean_line(self, line: str) -> str | None:
-        """The line as it is kept, "" where it is dropped, None where it condemns the whole page.
+        """Returns the cleaned line, "" if the line is dropped, or None if the whole page is dropped.
 
         "He wrote it in 1999 [3] in Paris." -> "He wrote it in 1999  in Paris."
         """
@@ -105,7 +105,7 @@ class C4Rules:
         return line
 
     def has_bad_words(self, page: str) -> bool:
-        """One of the words, whole, anywhere on the page; upper and lower case are alike."""
+        """Whether the page contains any of the words as a whole word, ignoring case."""
         if not self.bad_words or self.bad_words_by_line:
             return False
         return re.search(rf"(?:\W|^)({self._words})(?:\W|$)", page.lower()) is not None
@@ -121,10 +121,10 @@ class C4Rules:
 def deduplicate_lines(
     documents: Iterable[str], min_sentences: int = 3, sentences: Callable[[str], list[str]] = split_sentences
 ) -> Iterator[str]:
-    """Every distinct line once, on the first document that has it; documents with too few sentences left are dropped.
+    """Keeps every distinct line once, in its first document; documents with too few sentences left are dropped.
 
-    Lines are alike when they are after lower-casing. Over the whole corpus: it remembers 8 bytes a line. C4 gives a
-    line to the page whose URL has the smallest md5: the first one behind `one_page_a_url`.
+    Lines are compared after lower-casing, over the whole corpus, by a stored hash of 8 bytes per line. C4 keeps a line
+    in the page whose URL has the smallest md5, which is the first page after `one_page_a_url`.
     """
     seen: set[bytes] = set()
     for document in documents:
@@ -140,7 +140,7 @@ def deduplicate_lines(
 
 
 def deduplicate_documents(documents: Iterable[str]) -> Iterator[str]:
-    """Every distinct document once; white space and case make no difference."""
+    """Keeps every distinct document once, ignoring white space and case."""
     seen: set[bytes] = set()
     for document in documents:
         mark = _mark(" ".join(document.lower().split()))
@@ -152,9 +152,9 @@ def deduplicate_documents(documents: Iterable[str]) -> Iterator[str]:
 def deduplicate_spans(
     documents: Iterable[str], span: int = 3, sentences: Callable[[str], list[str]] = split_sentences
 ) -> Iterator[str]:
-    """Of any three sentences in a row that occur more than once, all but the first occurrence is left out.
+    """Removes all but the first occurrence of any three consecutive sentences.
 
-    The rule of T5's paper. Spans may reach over lines, never over documents.
+    This is the rule in T5's paper. Spans may cross lines, but never documents.
     """
     seen: set[bytes] = set()
     for document in documents:
@@ -182,7 +182,7 @@ Detector = Callable[[str], tuple[str, float] | None]
 def in_language(
     documents: Iterable[str], detect: Detector, language: str = "en", threshold: float = 0.99
 ) -> Iterator[str]:
-    """Documents whose first prediction is the language, with at least that probability.
+    """Keeps documents whose first prediction is `language` with a probability of at least `threshold`.
 
     Args:
         detect: text -> (language, probability), or None. An exception counts as no prediction.
@@ -190,14 +190,14 @@ def in_language(
     for document in documents:
         try:
             found = detect(document)
-        except Exception:  # detectors raise all kinds of errors at text without letters
+        except Exception:  # detectors raise all kinds of errors for text without letters
             continue
         if found is not None and found[0] == language and found[1] >= threshold:
             yield document
 
 
 def langdetect_detector(seed: int = 0) -> Detector:
-    """C4's detector: the package langdetect, which is random unless it has a seed."""
+    """C4's detector: the package langdetect, which is random unless seeded."""
     try:
         import langdetect
     except ImportError:
@@ -232,7 +232,7 @@ def wet_pages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def normalized_url(url: str) -> str:
-    """Without scheme, "www.", tracking query and closing slash.
+    """The URL without scheme, "www.", tracking query and trailing slash.
 
     "https://www.example.com/a/?utm_source=x" -> "example.com/a"
     """
@@ -242,15 +242,15 @@ def normalized_url(url: str) -> str:
 
 
 def one_page_a_url(pages: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """One page for each URL, the last of them, in the order of the md5 of their normalised URLs.
+    """The last page of each URL, in the order of the md5 of the normalised URLs.
 
-    The order does not depend on that of the input, nor does, therefore, what is deduplicated behind it.
+    The order does not depend on the order of the input, so the result of deduplication does not, either.
     """
     by_url = {normalized_url(url): text for url, text in pages}
     return sorted(by_url.items(), key=lambda page: hashlib.md5(page[0].encode(), usedforsecurity=False).digest())
 
 
-# === All of it ===
+# === Pipeline ===
 
 
 def clean_documents(
@@ -260,13 +260,13 @@ def clean_documents(
     detect: Detector | None = None,
     language: str = "en",
 ) -> Iterator[str]:
-    """The pipeline over documents, in C4's order.
+    """Applies the pipeline to documents, in C4's order.
 
     Args:
-        rules: of the page cleaner; None leaves pages as they are.
+        rules: rules of the page cleaner; None leaves pages unchanged.
         deduplicate: "lines" (C4's code), "spans" (its paper), "documents", or None.
-        detect: of the language filter (see `in_language`); None: no filter.
-        language: what the filter keeps.
+        detect: detector of the language filter (see `in_language`), or None for no filter.
+        language: the language to keep.
     """
     if deduplicate is not None and deduplicate not in DEDUPLICATIONS:
         raise ValueError(f"`deduplicate` must be one of {', '.join(DEDUPLICATIONS)}. Received: {deduplicate!r}.")

@@ -1,7 +1,7 @@
-"""Documents out of files, folders, tables and the hub.
+"""Reads documents from files, folders, tables and the Hugging Face hub.
 
-A document is a str with one sentence or paragraph a line. In tables and JSON every row is one; in text files a blank
-line ends a document, or the file does.
+A document is a str with one sentence or paragraph per line. In tables and JSON, every row is a document; in text files,
+a blank line or the end of the file ends a document.
 """
 
 import itertools
@@ -13,12 +13,12 @@ from .cleaning import C4Rules, clean_documents, one_page_a_url, wet_pages
 from .tables import TABLES, hub_rows, json_values, jsonl_values, parquet_rows, suffix_of, table_rows, text_lines
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
-CRAWL_SUFFIX = ".wet"  # the text of web pages, of Common Crawl
+CRAWL_SUFFIX = ".wet"  # the text of web pages, from Common Crawl
 LONGEST_PIECE = 1 << 20  # characters of one line of a text file that are read at once
-LONGEST_LINE = 1 << 16  # characters that a tokenizer gets at once
+LONGEST_LINE = 1 << 16  # characters that are passed to a tokenizer at once
 LONGEST_DOCUMENT = 1 << 25  # characters of a document of a text file that are kept in memory
 BOUNDARIES = ("auto", "blank-line", "file")  # what ends a document of a text file
-SAMPLE = (20, 2_000)  # files, and lines of each, by which "auto" decides
+SAMPLE = (20, 2_000)  # number of files, and of lines of each, that "auto" looks at
 _REPLACE = " Or pass errors='replace' (--errors replace) to read such bytes as U+FFFD."
 
 
@@ -35,32 +35,32 @@ def read_documents(
     language: str = "en",
     documents: str = "blank-line",
 ) -> Iterator[str]:
-    """Reads documents, one str each, without holding more than one file's current document in memory.
+    """Reads documents, one str each, holding only the current document of a file in memory.
 
-    Lines of a text file beyond a million characters are cut at a blank, and a document ends after 32 million
-    characters, so that a file of any shape is read in bounded memory.
+    Lines of a text file with more than a million characters are split at a blank, and a document ends after 32 million
+    characters, so that any text file is read in bounded memory.
 
     Args:
         source: a file, a folder (searched in sorted order, hidden files left out), a list of them, or
             `"hf://name"` for a data set of the Hugging Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`,
-            `.jsonl`, `.parquet`, or `.wet` of Common Crawl, where every page is a document; all but `.parquet` also
-            with `.gz`. A `.wet` file is held in memory, and of pages with one URL the last is kept.
+            `.jsonl`, `.parquet`, or `.wet` of Common Crawl, where every page is a document; all but `.parquet` may
+            be compressed (`.gz`). A `.wet` file is held in memory, and of pages with the same URL the last is kept.
         column: which column of a table holds the text. Default: `"text"`, or the only column.
-        errors: `"strict"`, or `"replace"` to read bytes that are not text as U+FFFD.
-        encoding: of text, CSV, TSV and JSON files.
+        errors: `"strict"`, or `"replace"` to read invalid bytes as U+FFFD.
+        encoding: encoding of text, CSV, TSV and JSON files.
         subset: name of a hub data set's configuration.
         split: split of a hub data set.
         clean: `"c4"` to clean every document by C4's rules for web pages (see `cleaning.C4Rules`).
-        deduplicate: `"lines"` or `"documents"` to have each once, `"spans"` to have any three sentences in a row once.
-        detect: a language detector, text -> (language, probability), to keep only documents ...
-        language: ... in this language.
-        documents: what ends a document of a text file: a `"blank-line"`, or the end of the `"file"`; `"auto"` looks at
-            the text, see `document_boundary`.
+        deduplicate: `"lines"`, `"documents"` or `"spans"` (three consecutive sentences), to keep the first of each.
+        detect: a language detector, text -> (language, probability), to keep only documents in `language`.
+        language: the language to keep.
+        documents: what ends a document of a text file: a `"blank-line"`, or the end of the `"file"`; `"auto"` decides
+            from the text, see `document_boundary`.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: an empty file, bytes that are not text (position and line named), a column that does not exist,
-            rows of a table with more or fewer cells than the header, an open quote.
+        FileNotFoundError: a file or folder does not exist.
+        ValueError: an empty file, invalid bytes (the message gives position and line), a column that does not exist,
+            rows of a table with more or fewer cells than the header, or an unclosed quote.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise ValueError(f'`errors` must be "strict", "replace" or "ignore". Received: {errors!r}.')
@@ -83,11 +83,11 @@ def read_documents(
 
 
 def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf-8") -> tuple[str, str]:
-    """What ends a document of the text files in a source, "blank-line" or "file", and why.
+    """Returns what ends a document of the text files in a source, "blank-line" or "file", and the reason.
 
-    Files end documents where there are several text files and most of their blank lines stand between paragraphs: what
-    is between two of them is one line, or lines that end in the middle of a sentence. Blank lines end them otherwise.
-    The beginnings of the first files decide.
+    It is "file" if there are several text files and most of their blank lines separate paragraphs: the text between two
+    blank lines is one line, or lines that end in the middle of a sentence. Otherwise, it is "blank-line". Only the
+    beginnings of the first files are read.
     """
     sources = [item for item in _sources(source) if not str(item).startswith("hf://")]
     files = [path for item in sources for path in _files(Path(item)) if suffix_of(path) not in (CRAWL_SUFFIX, *TABLES)]
@@ -101,8 +101,8 @@ def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf
             count += 1
             paragraphs += sum(line.endswith(_SENTENCE_ENDS) for line in inner) * 2 <= len(inner)
     if paragraphs * 2 > count:
-        return "file", f"there are {len(files)} text files, and most blank lines stand between paragraphs"
-    return "blank-line", f"between blank lines stand several sentences, a line each, in most of {len(files)} text files"
+        return "file", f"there are {len(files)} text files, and most blank lines separate paragraphs"
+    return "blank-line", f"in the {len(files)} text files, blank lines mostly separate blocks of one sentence per line"
 
 
 _SENTENCE_ENDS = tuple(".!?:;\"'”’»…。！？")
@@ -116,7 +116,7 @@ def _sources(source: str | os.PathLike | Iterable) -> list:
 
 
 def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
-    """The lines of a document that hold text; a line longer than `longest` characters is cut at a blank.
+    """The non-empty lines of a document; a line longer than `longest` characters is split at a blank.
 
     "a b\\n\\n  c " -> "a b", "c"
     """
@@ -133,7 +133,7 @@ def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 
 def checked_documents(documents: Iterable[str]) -> Iterator[str]:
-    """Passes documents on and refuses what is easily mistaken for them."""
+    """Yields documents, and rejects values that are easily mistaken for them."""
     if isinstance(documents, (str, bytes, os.PathLike)):
         raise ValueError(
             f"`documents` must be an iterable of str, one document each. Received one {type(documents).__name__}. "
@@ -156,7 +156,7 @@ def _files(path: Path) -> list[Path]:
         if not files:
             found = sorted({p.suffix or p.name for p in inside})
             known = " ".join(known)
-            raise ValueError(f"The folder {path} has none of the files that can be read ({known}). Found: {found}.")
+            raise ValueError(f"The folder {path} must have files that can be read ({known}). Received: {found}.")
     for file in files:
         if file.stat().st_size == 0:
             raise ValueError(f"{file} is empty. Remove it, or leave it out of the source.")

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written under a temporary name, flushed, then renamed."""
+"""Atomic writes: a file is written under a temporary name, flushed, then renamed."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from typing import BinaryIO, TextIO
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that appears at `path` when the block ends well, and not at all when it does not."""
+    """Opens a binary file that appears at `path` only if the block ends without an error."""
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -27,10 +27,10 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def text_written_whole(path: str | Path) -> Iterator[TextIO]:
-    """A UTF-8 text file that replaces the one at `path` when the block ends well; otherwise the old one stays.
+    """Opens a UTF-8 text file that replaces the one at `path` only if the block ends without an error.
 
-    A link stays a link, and a file keeps its permissions. What is no file, such as a pipe or /dev/stdout, is written
-    as it comes.
+    A link stays a link, and an existing file keeps its permissions. A path that is not a regular file, such as a pipe
+    or /dev/stdout, is written to directly.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -56,7 +56,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes renames inside a folder survive a power cut, where the system can."""
+    """Makes renames inside a folder survive a power failure, where the system supports it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

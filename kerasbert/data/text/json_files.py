@@ -1,4 +1,4 @@
-"""JSON files from elsewhere: their size, their nesting and the types of their values are checked before use."""
+"""Reads untrusted JSON files: size, nesting and types of values are checked before use."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import types
 import typing
 from pathlib import Path
 
-SETTINGS_LIMIT = 4_000_000  # bytes of a config or an index; parsed, hostile JSON takes twenty times its size
+SETTINGS_LIMIT = 4_000_000  # bytes of a config or an index; malicious JSON takes twenty times its size once parsed
 VOCABULARY_LIMIT = 64_000_000  # bytes of a vocabulary: ten times the largest published one
 
 
@@ -14,11 +14,11 @@ def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typ
     """The content of a JSON file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         kind: type of the outermost value.
-        limit: bytes.
+        limit: maximum size in bytes.
 
-    Raises: FileNotFoundError; ValueError when it is too large, not JSON, nested too deeply, or of another kind.
+    Raises: FileNotFoundError; ValueError when the file is too large, not JSON, nested too deeply, or of another kind.
     """
     path = Path(path)
     size = path.stat().st_size
@@ -29,7 +29,7 @@ def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typ
     except RecursionError:
         raise ValueError(f"{path} must be json of reasonable depth. Received: a file nested too deeply.") from None
     except ValueError as error:
-        raise ValueError(f"{path} must be json. Received a file that is not: {error}.") from None
+        raise ValueError(f"{path} must be json. Received: invalid json ({error}).") from None
     if not isinstance(content, kind):
         raise ValueError(f"{path} must hold a json {_NAMES[kind]}. Received: {type(content).__name__}.")
     return content
@@ -42,9 +42,9 @@ def check_types(values: dict, annotations: dict, source: object) -> None:
     """Raises a ValueError that names the first value whose type is not the annotated one.
 
     Args:
-        values: {name: value}; names without an annotation are not looked at.
-        annotations: {name: type}, such as `typing.get_type_hints` gives for a dataclass. A tuple may come as a list, a
-            float as an int, and floats must be finite.
+        values: {name: value}; names without an annotation are not checked.
+        annotations: {name: type}, as `typing.get_type_hints` returns for a dataclass. A list is accepted for a tuple
+            and an int for a float; floats must be finite.
         source: where the values come from, for the message.
     """
     for name, value in values.items():
@@ -85,7 +85,7 @@ def _fits(value, annotation):
 
 
 def is_text(value: str) -> bool:
-    """Whether a str can be written as UTF-8: JSON may hold halves of surrogate pairs."""
+    """Whether a str can be encoded as UTF-8; JSON may contain unpaired surrogates."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -107,7 +107,7 @@ def _described(annotation):
 
 
 def shortened(value: object, length: int = 60) -> str:
-    """A value for an error message, whatever its size and depth."""
+    """A short text of a value of any size and depth, for error messages."""
     if isinstance(value, (dict, list, tuple, set)) and len(value) > 5:
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, int) and abs(value) >= 10**20:
@@ -122,10 +122,10 @@ def shortened(value: object, length: int = 60) -> str:
 
 
 def inside(folder: Path, name: object, source: object) -> Path:
-    """The path of a file or folder that `source`, a file of `folder`, names; it may not lie elsewhere.
+    """The path of a file or folder that `source`, a file in `folder`, names; it must be inside `folder`.
 
-    Symbolic links may not lead out of the folder either, except those by which the cache of the Hugging Face hub shares
-    its `blobs` between snapshots.
+    Symbolic links must not lead out of the folder either, except those that the cache of the Hugging Face hub uses to
+    share `blobs` between snapshots.
 
     Raises: ValueError when the name leaves the folder.
     """
@@ -133,7 +133,7 @@ def inside(folder: Path, name: object, source: object) -> Path:
     if not isinstance(name, str) or "\0" in name or not is_text(name):
         raise ValueError(f"{source} must name files by strings. Received: {shortened(name)}.")
     if len(name) > 255:
-        raise ValueError(f"{source} must name files of its folder. Received: a name of {len(name)} characters.")
+        raise ValueError(f"{source} must name files in its folder. Received: a name of {len(name)} characters.")
     path, root = folder / name, folder.resolve()
     homes = [root]
     if root.parent.name == "snapshots":

@@ -1,14 +1,15 @@
-"""The text preparation of XLM: Moses's punctuation rules and English tokenizer, then lower case without accents.
+"""The text preprocessing of XLM: Moses punctuation rules and English tokenizer, lower-casing and accent removal.
 
 Lample, Conneau 2019 (arXiv 1901.07291) trained on text that went through the Perl scripts of the Moses translation
 system: replace-unicode-punctuation, normalize-punctuation, remove-non-printing-char, tokenizer. The rules here are
-those of the scripts for English, which transformers applies as well, whatever the language, unless it is told one.
+those of the scripts for English, which transformers also applies to every language unless one is specified.
 """
 
 import re
 import unicodedata
 
-# What the scripts take for letters and for numbers: Unicode as Perl knew it then, Han and Hangul left out. Hexadecimal.
+# Hexadecimal code points that the scripts treat as letters and as numbers: those that Perl's Unicode version had at
+# the time, without Han and Hangul.
 _LETTERS = """
 41-5a 61-7a aa b5 ba c0-d6 d8-f6 f8-2c1 2c6-2d1 2e0-2e4 2ec 2ee 345 370-374 376-377 37a-37d 37f 386 388-38a 38c
 38e-3a1 3a3-3f5 3f7-481 48a-52f 531-556 559 561-587 5b0-5bd 5bf 5c1-5c2 5c4-5c5 5c7 5d0-5ea 5f0-5f2 610-61a
@@ -60,7 +61,7 @@ def _character_class(ranges):
 
 _A, _N = _character_class(_LETTERS), _character_class(_NUMBERS)
 _LETTER = re.compile(f"[{_A}]")
-# Letters and digits; the numbers beyond the digits (fractions, superscripts) are none.
+# Decimal digits only, without other numbers (fractions, superscripts).
 _DIGITS = _character_class(
     " ".join(
         f"{ord(c):x}"
@@ -76,7 +77,7 @@ _TO_ASCII = str.maketrans(
 )
 _TO_ASCII[ord("…")] = "..."
 
-_SPACE = "\u00a0"  # the one that does not break
+_SPACE = "\u00a0"  # no-break space
 
 _PUNCTUATION = [
     (re.compile(pattern), replacement)
@@ -118,22 +119,22 @@ _PUNCTUATION = [
     ]
 ]
 
-_APART = [
+_SEPARATION = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
-        (rf"([^{_A}{_DIGITS}\s.'`,\-])", r" \1 "),  # all other symbols stand alone
-        (r"\.{2,}", lambda dots: f" {_DOTS * len(dots[0])} "),  # dots that follow each other stay together
-        (rf"([^{_N}]),", r"\1 , "),  # a comma stands alone unless it is between numbers
+        (rf"([^{_A}{_DIGITS}\s.'`,\-])", r" \1 "),  # all other symbols are separate tokens
+        (r"\.{2,}", lambda dots: f" {_DOTS * len(dots[0])} "),  # consecutive dots stay together
+        (rf"([^{_N}]),", r"\1 , "),  # a comma is a separate token unless it is between numbers
         (rf",([^{_N}])", r" , \1"),
         (rf"([{_N}]),$", r"\1 , "),
-        (rf"([^{_A}])'([^{_A}])", r"\1 ' \2"),  # an apostrophe begins what follows it in a word: it 's
+        (rf"([^{_A}])'([^{_A}])", r"\1 ' \2"),  # within a word, an apostrophe is attached to what follows it: it 's
         (rf"([^{_A}{_N}])'([{_A}])", r"\1 ' \2"),
         (rf"([{_A}])'([^{_A}])", r"\1 ' \2"),
         (rf"([{_A}])'([{_A}])", r"\1 '\2"),
         (rf"([{_N}])'(s)", r"\1 '\2"),
     ]
 ]
-_DOTS = "\ue000"  # stands for one dot of several; private characters are gone by then
+_DOTS = "\ue000"  # placeholder for each of several consecutive dots; private-use characters have been removed by then
 
 _ABBREVIATIONS = set(
     "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z Adj Adm Adv Asst Bart Bldg Brig Bros Capt Cmdr Col Comdr Con "
@@ -141,11 +142,11 @@ _ABBREVIATIONS = set(
     "Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc Sgt Sr St Supt Surg v vs i.e rev e.g Rs Nos Nr Jan Feb Mar Apr Jun Jul "
     "Aug Sep Oct Nov Dec".split()
 )
-_BEFORE_NUMBERS = {"No", "Art", "pp"}  # abbreviations where a number follows
+_BEFORE_NUMBERS = {"No", "Art", "pp"}  # abbreviations only before a number
 
 
 def normalize_punctuation(text):
-    """Typographic marks as ASCII, spaces around brackets, no control characters (line breaks are such)."""
+    """Converts typographic marks to ASCII, spaces brackets, and removes control characters, including line breaks."""
     text = _FULL_STOPS[0].sub(_FULL_STOPS[1], text).translate(_TO_ASCII)
     for pattern, replacement in _PUNCTUATION:
         text = pattern.sub(replacement, text)
@@ -155,15 +156,15 @@ def normalize_punctuation(text):
 def tokenize(text):
     """`He said: "it's 5,300 U.S. dollars."` -> He said : " it 's 5,300 U.S. dollars . \""""
     text = re.sub(r"\s+", " ", text).strip()
-    for pattern, replacement in _APART:
+    for pattern, replacement in _SEPARATION:
         text = pattern.sub(replacement, text)
     words = text.split()
     following = [*words[1:], ""][: len(words)]
-    text = " ".join(_full_stop_apart(word, after) for word, after in zip(words, following, strict=True))
+    text = " ".join(_split_full_stop(word, after) for word, after in zip(words, following, strict=True))
     return re.sub(r"\.' ?$", " . ' ", text).replace(_DOTS, ".").split()
 
 
-def _full_stop_apart(word, after):
+def _split_full_stop(word, after):
     if len(word) < 2 or not word.endswith("."):
         return word
     stem = word[:-1]
@@ -175,7 +176,7 @@ def _full_stop_apart(word, after):
 
 
 def _is_lower(letter):
-    return letter.islower() and not "\u10d0" <= letter <= "\u10ff"  # Georgian had no case then
+    return letter.islower() and not "\u10d0" <= letter <= "\u10ff"  # Georgian had no case at the time
 
 
 def prepare(text, lowercase=True):

@@ -1,4 +1,4 @@
-"""Lines and rows out of files and of data sets of the hub: everything that reads text or tables goes through here.
+"""Reads lines and rows from files and from data sets of the hub; all text and tables are read through this module.
 
 Errors name the file and the line, the row or the byte.
 """
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# How the ending of a file names its format; `.gz` may follow it.
+# Format of a file by its suffix, which `.gz` may follow.
 TABLES = {
     ".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
 BLOCK = 1 << 20  # bytes that are decoded at once
-# The longer marks come first: that of UTF-32 begins with that of UTF-16.
+# Byte order marks, longer ones first, because that of UTF-32 begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -25,7 +25,7 @@ _MARKS = (
 
 
 def suffix_of(path: str | Path) -> str:
-    """The ending that says what a file holds, in lower case: ".csv" of a.csv and of a.CSV.gz."""
+    """The suffix that determines the format of a file, in lower case: ".csv" for a.csv and for a.CSV.gz."""
     path = Path(path)
     return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
 
@@ -36,17 +36,17 @@ def suffix_of(path: str | Path) -> str:
 def text_lines(
     path: str | Path, encoding: str = "utf-8", errors: str = "strict", longest: int | None = None, advice: str = ""
 ) -> Iterator[str]:
-    """The lines of a file with their ends, as they are read. A `.gz` file is decompressed.
+    """Yields the lines of a file with their line ends. A `.gz` file is decompressed.
 
     Args:
-        path: of the file.
-        encoding: any that Python knows. A byte order mark at the beginning is no part of the text.
-        errors: "strict", or "replace" or "ignore" for bytes that are not text.
-        longest: characters; a longer line is cut at a blank.
-        advice: what else a user can do about bytes that are not text.
+        path: path of the file.
+        encoding: any encoding that Python knows. A byte order mark at the beginning is removed.
+        errors: "strict", or "replace" or "ignore" for invalid bytes.
+        longest: maximum number of characters; a longer line is split at a blank.
+        advice: further advice for the error message about invalid bytes.
 
     Raises:
-        ValueError: bytes that are not text, an unknown encoding, or a damaged gzip file.
+        ValueError: invalid bytes, an unknown encoding, or a damaged gzip file.
     """
     path = Path(path)
     opened = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
@@ -54,7 +54,7 @@ def text_lines(
         try:
             yield from decoded_lines(file, path, encoding, errors, longest, advice)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file: {error}. Get or compress it again.") from None
+            raise ValueError(f"{path} is not a complete gzip file: {error}. Download or compress it again.") from None
 
 
 def decoded_lines(
@@ -65,7 +65,7 @@ def decoded_lines(
     longest: int | None = None,
     advice: str = "",
 ) -> Iterator[str]:
-    """As `text_lines`, of an open binary file or stream, which `name` stands for in errors."""
+    """Like `text_lines`, for an open binary file or stream, which errors refer to as `name`."""
     try:
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except LookupError:
@@ -77,7 +77,7 @@ def decoded_lines(
         try:
             text = decoder.decode(block, not block)
         except UnicodeDecodeError as error:
-            waiting = len(error.object) - len(block)  # bytes of a character that began in the block before
+            waiting = len(error.object) - len(block)  # bytes of a character that began in the previous block
             number += rest.count("\n") + decoder.decode(block[: max(0, error.start - waiting)]).count("\n")
             bad = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
             likely = likely_encoding(start + file.read1(8))
@@ -88,7 +88,7 @@ def decoded_lines(
             ) from None
         if not position:
             text = text.removeprefix("\ufeff")
-            if text.count("\0") * 4 > len(text):  # UTF-16 or UTF-32 without a mark is valid UTF-8
+            if text.count("\0") * 4 > len(text):  # UTF-16 or UTF-32 without a byte order mark is valid UTF-8
                 raise ValueError(
                     f"{name} is not text in {encoding}: many of its characters are NUL. It looks like UTF-16 or UTF-32 "
                     "without a byte order mark: name the encoding, such as --encoding utf-16-le."
@@ -108,7 +108,7 @@ def decoded_lines(
 
 
 def _pieces(line: str, longest: int | None) -> Iterator[str]:
-    """A line, cut behind a blank where it is longer than `longest` characters."""
+    """Yields a line, split after a blank if it is longer than `longest` characters."""
     while longest and len(line) > longest and line[longest:].strip("\r\n"):
         cut = line.rfind(" ", longest // 2, longest) + 1 or longest
         yield line[:cut]
@@ -117,7 +117,7 @@ def _pieces(line: str, longest: int | None) -> Iterator[str]:
 
 
 def likely_encoding(start: bytes) -> str:
-    """The encoding of a file that begins so and is not valid in the one that it was said to be in."""
+    """The likely encoding of a file that begins with `start` and is not valid in the encoding it was read with."""
     return next((name for mark, name in _MARKS if start.startswith(mark)), "latin-1")
 
 
@@ -137,10 +137,10 @@ def decodes(path: str | Path, encoding: str) -> bool:
 def cell_rows(
     lines: Iterable[str], path: str | Path, format: str = "csv", strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, cells) of every row of a CSV or TSV. A blank line has no cells.
+    """Yields (number of its last line, cells) for every row of a CSV or TSV. A blank line has no cells.
 
-    Cells of a TSV are never quoted. A quote that a CSV opens and does not close is an error; not `strict`, the rest of
-    the lines is the last cell.
+    Cells of a TSV are never quoted. An unclosed quote in a CSV is an error; unless `strict`, the remaining lines become
+    the last cell.
     """
     csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))  # the default refuses cells above 128 KiB
     dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
@@ -153,7 +153,7 @@ def cell_rows(
     except csv.Error as error:
         raise ValueError(
             f"{path} is not valid {format.upper()}: {error}, at line {reader.line_num}, in the row that begins at line "
-            f"{first}. A quote inside a cell that is quoted must be doubled, and a quote that opens a cell must be "
+            f"{first}. A quote inside a quoted cell must be doubled, and a quote that opens a cell must be "
             "closed."
         ) from None
 
@@ -166,18 +166,18 @@ def table_rows(
     header: bool = True,
     whole: bool = True,
 ) -> Iterator[dict]:
-    """The rows of a CSV or TSV as dicts, as they are read.
+    """Yields the rows of a CSV or TSV as dicts.
 
     Args:
-        lines: of the file.
-        path: of the file, for errors.
+        lines: lines of the file.
+        path: path of the file, for errors.
         format: "csv" or "tsv".
-        names: of the columns of a table without a header.
-        header: False: there is none, and without `names` the columns are called "0", "1", ...
-        whole: False allows rows that end early; their last cells are None.
+        names: column names of a table without a header.
+        header: False if there is no header; without `names`, the columns are then called "0", "1", ...
+        whole: False allows rows with too few cells; the missing ones are None.
 
     Raises:
-        ValueError: rows with more or fewer cells than there are columns, two columns of one name, an open quote.
+        ValueError: rows with more or fewer cells than there are columns, duplicate column names, or an unclosed quote.
     """
     names = None if names is None else list(names)
     number = 0
@@ -197,28 +197,28 @@ def table_rows(
         if len(cells) != len(names):
             inside = "tab inside must be written without it" if format == "tsv" else "comma inside must be quoted"
             raise ValueError(
-                f"{path} row {number} has {len(cells)} cells. The table has {len(names)}: {names}. The row ends at "
-                f"line {line}; a cell with a {inside}."
+                f"{path} row {number} has {len(cells)} cells. The table has {len(names)} columns: {names}. The row "
+                f"ends at line {line}; a cell with a {inside}."
             )
         yield dict(zip(names, cells, strict=True))
 
 
 def jsonl_values(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, object]]:
-    """(number, value) of every line that is not blank."""
+    """Yields (line number, value) for every line that is not blank."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, parsed_json(line, f"{path} line {number}")
 
 
 def json_values(lines: Iterable[str], path: str | Path) -> list:
-    """The values of a file that is one JSON value (the elements of a list), or one a line."""
+    """The values of a file that holds one JSON value (of a list, its elements), or one value per line."""
     text = "".join(lines)
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         if getattr(error, "msg", "") == "Extra data" or text.lstrip().startswith("{"):
             whole = [line for line in text.split("\n") if line.strip()]
-            if len(whole) > 1 and whole[0].rstrip().endswith(("}", "]")):  # one object a line
+            if len(whole) > 1 and whole[0].rstrip().endswith(("}", "]")):  # one object per line
                 return [value for _, value in jsonl_values(text.split("\n"), path)]
         raise ValueError(f"{path} is not valid JSON: {error}.") from None
     value = _without_surrogates(value) if "\\ud" in text.lower() else value
@@ -226,7 +226,7 @@ def json_values(lines: Iterable[str], path: str | Path) -> list:
 
 
 def parsed_json(text: str, where: str) -> object:
-    """A JSON value. Half a surrogate pair, which JSON can carry and no tokenizer takes, becomes a question mark."""
+    """Parses a JSON value. An unpaired surrogate, which JSON allows and tokenizers reject, becomes a question mark."""
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -245,11 +245,11 @@ def _without_surrogates(value):
 
 
 def parquet_rows(path: str | Path, choose=None) -> Iterator[dict]:
-    """The rows of a Parquet file, as they are read.
+    """Yields the rows of a Parquet file.
 
     Args:
-        path: of the file.
-        choose: names of all columns -> names of those to read. Default: all.
+        path: path of the file.
+        choose: function from the names of all columns to those to read. Default: all.
     """
     try:
         import pyarrow
@@ -264,30 +264,30 @@ def parquet_rows(path: str | Path, choose=None) -> Iterator[dict]:
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise ValueError(f"{path} is not a whole Parquet file: {error}. Get or write it again.") from None
+        raise ValueError(f"{path} is not a complete Parquet file: {error}. Download or write it again.") from None
 
 
 # === The hub ===
 
 
 def hub_rows(name: str, subset: str | None = None, split: str = "train") -> Iterator[dict]:
-    """The rows of a data set of the hub, as they are read; numbers of classes become their names, -1 becomes None.
+    """Yields the rows of a data set of the hub; class indices become class names, and -1 becomes None.
 
     Args:
         name: such as "nyu-mll/glue".
-        subset: its configuration.
-        split: which part.
+        subset: name of its configuration.
+        split: name of its split.
     """
     try:
         import datasets
     except ImportError:
         raise ImportError(
-            'Data sets of the hub need datasets. Install it with: pip install "kerasbert[data]"'
+            'Data sets of the hub need the package datasets. Install it with: pip install "kerasbert[data]"'
         ) from None
     found = datasets.load_dataset(name, *filter(None, [subset]), split=split, streaming=True)
     names = {}
     for key, feature in (getattr(found, "features", None) or {}).items():
-        feature = getattr(feature, "feature", feature)  # of a list, that of its elements
+        feature = getattr(feature, "feature", feature)  # for a list, the feature of its elements
         if hasattr(feature, "names"):
             names[key] = feature.names
 
@@ -297,7 +297,7 @@ def hub_rows(name: str, subset: str | None = None, split: str = "train") -> Iter
         known = names[key]
         if isinstance(value, (list, tuple)):
             return [known[number] if number >= 0 else None for number in value]
-        return known[value] if value >= 0 else None  # -1: hidden, or one that annotators did not agree on
+        return known[value] if value >= 0 else None  # -1: a hidden label, or one that annotators did not agree on
 
     for row in found:
         yield {key: named(key, value) for key, value in row.items()}

@@ -1,14 +1,14 @@
-"""What the Rust library of tokenizers does not check, or reports as what `except Exception` does not catch."""
+"""Checks that the Rust library of tokenizers lacks, and its panics, which `except Exception` does not catch."""
 
 import contextlib
 from collections.abc import Iterator
 
-SPARE_IDS = 65_536  # ids without a token, beyond as many as there are tokens
+SPARE_IDS = 65_536  # ids without a token that are allowed in addition to the number of tokens
 
 
 @contextlib.contextmanager
 def rust_errors(rule: str) -> Iterator[None]:
-    """Turns the library's errors into a ValueError that begins with `rule`; its panics are no `Exception`."""
+    """Turns the library's errors into a ValueError that begins with `rule`; its panics are not an `Exception`."""
     try:
         yield
     except BaseException as error:  # the library raises either of the two, and no other classes
@@ -28,4 +28,4 @@ def check_ids(vocabulary: dict[str, int]) -> None:
             f"{max(vocabulary, key=vocabulary.get)!r:.60}."
         )
     if len(set(vocabulary.values())) < len(vocabulary):
-        raise ValueError("Each token must have an id of its own. Received: a vocabulary with an id twice.")
+        raise ValueError("Each token must have a unique id. Received: a vocabulary with duplicate ids.")

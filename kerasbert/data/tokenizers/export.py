@@ -1,4 +1,4 @@
-"""Writing a tokenizer so that transformers, and the older readers of each kind of file, give the same ids."""
+"""Writes a tokenizer so that transformers, and older readers of each kind of file, give the same ids."""
 
 import base64
 import json
@@ -10,12 +10,12 @@ from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, Sentenc
 
 
 def write_files(tokenizer, folder: Path) -> None:
-    """Settings, `tokenizer.json`, and the vocabulary in the file of its kind.
+    """Writes the settings, `tokenizer.json`, and the vocabulary in the file of its kind.
 
-    The class in the settings is the one that takes `tokenizer.json` as it is: those of the families rebuild parts of
-    it. XLM's has no such form, since no normaliser can express Moses: its class reads the vocabulary itself.
+    The class in the settings is the one that uses `tokenizer.json` unchanged; the classes of the families rebuild parts
+    of it. XLM has no `tokenizer.json`, since no normaliser can express Moses; its class reads the vocabulary instead.
     """
-    special = {f"{role}_token": _stated(tokenizer, role) for role in tokenizer.roles}
+    special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
     typed = any(segment for _, segment in tokenizer.template(pair=True))
     settings = {
         "tokenizer_class": "XLMTokenizer" if tokenizer.preparation else "PreTrainedTokenizerFast",
@@ -38,8 +38,8 @@ def write_files(tokenizer, folder: Path) -> None:
         write_text(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True))
 
 
-def _stated(tokenizer, role: str) -> str | dict:
-    """A special token as settings state it: by its name, and with its flags where it takes the blank before it."""
+def _special_token_entry(tokenizer, role: str) -> str | dict:
+    """A special token in the settings: its name, or a dict with its flags if it absorbs the blank before it."""
     token = tokenizer.roles[role]
     added = tokenizer.backend.get_added_tokens_decoder().get(tokenizer.id(token))
     if added is None or not added.lstrip:
@@ -91,12 +91,12 @@ def _family(tokenizer) -> Family:
     return FAMILIES.get(tokenizer.family) or Family({})
 
 
-# What a SentencePiece model says, or a family's reader does, or SentencePiece does anyway.
+# Normalisers that a SentencePiece model stores, a family's reader adds, or SentencePiece always applies.
 _EXPRESSIBLE = {"Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase", "Strip"}
 
 
 def as_sentencepiece(tokenizer) -> SentencePieceModel | None:
-    """The tokenizer as a SentencePiece model; None when its normaliser is none that such a model can hold."""
+    """The tokenizer as a SentencePiece model, or None if such a model cannot express its normaliser."""
     content, family = tokenizer.content, _family(tokenizer)
     steps = _steps(content["normalizer"])
     of_family = {json.loads(step.__getstate__())["type"] for step in family.steps({})}

@@ -1,6 +1,7 @@
-"""What the tokenizer of each family adds to its vocabulary: special tokens, the layout of rows, where its ids start.
+"""What the tokenizer of each family adds to its vocabulary: special tokens, row layout, numbering of ids.
 
-One entry a family; model types that share a vocabulary's form share an entry. `tokenizer_files.py` reads by them.
+There is one entry per family; model types with the same form of vocabulary share an entry. `files.py` uses the entries
+to read tokenizer files.
 """
 
 import dataclasses
@@ -20,17 +21,18 @@ def _same(pieces: Pieces, settings: dict) -> Pieces:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """
+    """The tokenizer conventions of a family.
+
     Args:
         roles: the token of each role, in the order of their ids.
-        single, pair: rows, in roles and texts; `:1` is a segment id, 0 where there is none.
-        file: the vocabulary, as it was published.
+        single, pair: row layouts, as roles and texts (A, B); `:1` is a segment id, which defaults to 0.
+        file: name of the published vocabulary file.
         special: further special tokens.
         behind: special tokens whose ids follow those of the pieces.
         padding_side: "left" or "right".
-        to_ids: pieces of a SentencePiece model -> pieces in the order of the ids (fairseq put its own in front).
+        to_ids: pieces of a SentencePiece model -> pieces in the order of ids (fairseq has its special tokens first).
         to_model: the inverse.
-        steps: settings -> what is done to text before SentencePiece's own normaliser.
+        steps: settings -> normalisers that are applied before that of SentencePiece.
         split_whitespace: see `sentencepiece.build_backend`.
     """
 
@@ -48,13 +50,13 @@ class Family:
 
     @property
     def kind(self) -> str:
-        """How its vocabulary is trained."""
+        """The kind of vocabulary, as in `Tokenizer.train`."""
         if self.special and self.file == "vocab.json":
             return "bpe"
         return {"vocab.txt": "wordpiece", "vocab.json": "byte_bpe"}.get(self.file, "unigram")
 
     def template(self, roles: dict[str, str], ids: dict[str, int]) -> processors.PostProcessor | None:
-        """The layout of rows, or None when there is none, or the vocabulary lacks a token of it."""
+        """The layout of rows, or None if there is none or the vocabulary lacks one of its tokens."""
         used = {item.partition(":")[0] for item in f"{self.single} {self.pair}".split()} - {"A", "B"}
         if not used or not used <= set(roles):
             return None
@@ -75,7 +77,7 @@ def _extra_ids(settings: dict) -> list[str]:
 
 
 def _t5_to_ids(pieces: Pieces, settings: dict) -> Pieces:
-    """Sentinels behind the pieces, the first one last."""
+    """Appends the sentinels to the pieces in reverse order, so that the first one has the last id."""
     there = {text for text, _, _ in pieces}
     return pieces + [(token, 0.0, CONTROL) for token in _extra_ids(settings) if token not in there]
 
@@ -120,7 +122,7 @@ def _ends_in_number_and_comma(piece: tuple) -> bool:
 
 
 def _without_number_commas(pieces: Pieces, settings: dict) -> Pieces:
-    """ALBERT and XLNet cut "9," in two; pieces that would keep it whole become too dear to be chosen."""
+    """ALBERT and XLNet split "9," in two: pieces that would keep it whole get a score too low to be chosen."""
     return [(p[0], p[1] - 100.0, p[2]) if _ends_in_number_and_comma(p) else p for p in pieces]
 
 
@@ -128,7 +130,7 @@ def _with_number_commas(pieces: Pieces, settings: dict) -> Pieces:
     return [(p[0], p[1] + 100.0, p[2]) if _ends_in_number_and_comma(p) and p[1] < -100.0 else p for p in pieces]
 
 
-# === What families do to text ===
+# === How families normalise text ===
 
 
 def _quotes_accents_case(lowercase: bool) -> Callable:
@@ -228,19 +230,19 @@ FAMILIES = {
     ),
 }
 
-# Classes of transformers that are called otherwise than their family.
+# Classes of transformers whose name differs from that of the family.
 _CLASSES = {"xlmroberta": "xlm-roberta", "debertav2": "deberta-v2", "openaigpt": "openai-gpt"}
 
 
 def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
-    """The family by the class in tokenizer_config.json, else by the model type in config.json; None if neither says."""
+    """The family by the class in tokenizer_config.json, else by the model type in config.json; None if unknown."""
     name = (tokenizer_class or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     name = _CLASSES.get(name, name)
     return name if name in FAMILIES else model_type if model_type in FAMILIES else None
 
 
 def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
-    """The family of a SentencePiece model whose folder says nothing: by the special pieces that it holds."""
+    """The family of a SentencePiece model without settings, inferred from its special pieces and file name."""
     texts = [text for text, _, _ in pieces]
     if "<cls>" in texts:
         return "xlnet"
@@ -252,7 +254,7 @@ def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
 
 
 def mark_special(backend: hf.Tokenizer, tokens: Sequence[str], swallow: str | None = None) -> None:
-    """Makes tokens special; those that the vocabulary lacks get the next ids. `swallow` takes the blank before it."""
+    """Makes tokens special; those not in the vocabulary get the next ids. `swallow` absorbs the blank before it."""
     backend.add_special_tokens(
         [hf.AddedToken(token, lstrip=token == swallow, special=True, normalized=False) for token in tokens]
     )

@@ -1,4 +1,4 @@
-"""Tokenizer files of published models: one small function a kind of file."""
+"""Reads tokenizer files of published models, with one small function per kind of file."""
 
 import dataclasses
 import typing
@@ -16,7 +16,7 @@ from .sentencepiece import CONTROL, UNKNOWN, build_backend, read_model
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MAX_IDS = 2**31  # ids are int32
 
-# What the tokens of published files are called where their configuration does not say.
+# Usual names of the special tokens of published files, if their configuration does not name them.
 _USUAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -42,7 +42,7 @@ def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcess
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is read of `tokenizer_config.json` and `special_tokens_map.json`, beside a token for each of `ROLES`."""
+    """The settings read from `tokenizer_config.json` and `special_tokens_map.json`, besides a token for each role."""
 
     tokenizer_class: str | None = None
     tokenizer_family: str | None = None
@@ -64,9 +64,9 @@ _MAX_EXTRA_IDS = 10_000
 
 
 def read_settings(folder: Path) -> dict:
-    """What the folder says of its tokenizer, on top of what its family usually has; `family` may be None.
+    """The tokenizer settings in a folder, and its family as `family`, which may be None.
 
-    Settings that are null are left out, as those that are not there.
+    Settings that are null are left out, except for special tokens, where null means that there is none.
     """
     settings: dict = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -78,7 +78,7 @@ def read_settings(folder: Path) -> dict:
         for index, token in (found.get("added_tokens_decoder") or {}).items():
             _check_added(token, path)
             if not index.isdecimal() or len(index) > 9:
-                raise ValueError(f"`added_tokens_decoder` in {path} must be by ids. Received: {shortened(index)}.")
+                raise ValueError(f"`added_tokens_decoder` in {path} must have id keys. Received: {shortened(index)}.")
         if not 0 <= (found.get("extra_ids") or 0) <= _MAX_EXTRA_IDS:
             raise ValueError(
                 f"`extra_ids` in {path} must be from 0 to {_MAX_EXTRA_IDS}. Received: {shortened(found['extra_ids'])}."
@@ -87,8 +87,8 @@ def read_settings(folder: Path) -> dict:
             raise ValueError(
                 f"`model_max_length` in {path} must be at least 1. Received: {shortened(found['model_max_length'])}."
             )
-        said = set(_TYPES) - {f"{role}_token" for role in ROLES}
-        settings |= {key: value for key, value in found.items() if value is not None or key not in said}
+        known = set(_TYPES) - {f"{role}_token" for role in ROLES}
+        settings |= {key: value for key, value in found.items() if value is not None or key not in known}
     settings.setdefault("tokenizer_family", None)
     config = _read_json(folder / "config.json")
     check_types(config, {"model_type": str | None}, folder / "config.json")
@@ -107,15 +107,16 @@ def _read_json(path: Path, limit: int = SETTINGS_LIMIT) -> dict:
 
 
 def _read_ids(path: Path) -> dict[str, int]:
-    """A json object of tokens and their ids."""
+    """Reads a json object that maps tokens to ids."""
     vocabulary = _read_json(path, VOCABULARY_LIMIT)
     for token, index in vocabulary.items():
         if type(index) is not int or not 0 <= index < MAX_IDS or not is_text(token):
             raise ValueError(
-                f"{path} must map tokens to ids from 0 on. Received: {shortened(token)} with {shortened(index)}."
+                f"{path} must map tokens to non-negative integer ids. Received: {shortened(token)} with "
+                f"{shortened(index)}."
             )
     if len(set(vocabulary.values())) < len(vocabulary):
-        raise ValueError(f"{path} must give each token an id of its own. Received: ids that occur twice.")
+        raise ValueError(f"{path} must give each token a unique id. Received: duplicate ids.")
     return vocabulary
 
 
@@ -128,7 +129,7 @@ def _read_text(path: Path) -> str:
 
 
 def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
-    """The token of each role: as the settings say, else as the family has it, else by the usual names."""
+    """The token of each role: from the settings, else from the family, else by the usual names."""
     family = FAMILIES.get(settings.get("family"))
     usual = {} if family is None else family.roles
     roles = {}
@@ -146,10 +147,10 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
 
 
 def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = False) -> hf.Tokenizer:
-    """Marks the special tokens, adds those that lie beside the vocabulary, and lays out the rows.
+    """Marks the special tokens, adds those that are stored outside the vocabulary, and sets the layout of rows.
 
-    The mask takes the blank before it if the folder says so (`lstrip`), and else if `swallow`: so do the classes of
-    transformers 5 for the vocabulary of each kind.
+    The mask absorbs the blank before it if the folder says so (`lstrip`), otherwise if `swallow`, as in the classes of
+    transformers 5 for each kind of vocabulary.
     """
     stated = settings.get("mask_token")
     swallow = stated.get("lstrip", False) if isinstance(stated, dict) else swallow
@@ -170,7 +171,7 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
         if backend.token_to_id(token["content"]) != index:
             raise ValueError(
                 f"Added tokens must follow the vocabulary. Received: {path.parent} with {token['content']!r} as "
-                f"{index}, but its place is {backend.token_to_id(token['content'])}."
+                f"{index}, but its id is {backend.token_to_id(token['content'])}."
             )
     vocabulary = backend.get_vocab(with_added_tokens=True)
     roles = special_roles(settings, vocabulary)
@@ -200,7 +201,7 @@ def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict
         raise
 
 
-# KerasHub's presets have a tokenizer.json of their own, and the vocabulary apart: its class -> family, file.
+# KerasHub's presets have a different tokenizer.json and a separate vocabulary: tokenizer class -> family, file.
 _KERAS_HUB = {
     "BertTokenizer": ("bert", "vocabulary.txt"),
     "DistilBertTokenizer": ("distilbert", "vocabulary.txt"),
@@ -215,12 +216,12 @@ def _read_keras_hub(path: Path, settings: dict, stored: dict) -> tuple[hf.Tokeni
     check_types(stored, {"class_name": Literal[*_KERAS_HUB], "config": dict}, path)
     check_types(stored.get("config", {}), {"lowercase": bool}, path)
     if "class_name" not in stored:
-        raise ValueError(f"{path} must be a tokenizer of transformers, or name its `class_name`. It does not.")
+        raise ValueError(f"{path} must be a tokenizer of transformers, or have a `class_name`. Received: neither.")
     settings["family"], file = _KERAS_HUB[stored["class_name"]]
     settings["do_lower_case"] = stored.get("config", {}).get("lowercase", settings["family"] == "albert")
     vocabulary = path.parent / "assets" / "tokenizer" / file
     if not vocabulary.is_file():
-        raise FileNotFoundError(f"A KerasHub preset holds {vocabulary}. There is none.")
+        raise FileNotFoundError(f"A KerasHub preset must contain {vocabulary}. There is no such file.")
     readers = {".txt": _read_wordpiece, ".json": _read_bpe, ".spm": _read_sentencepiece}
     return readers[vocabulary.suffix](vocabulary, settings)
 
@@ -230,7 +231,7 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     vocabulary = {token.rstrip("\r"): index for index, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     roles = special_roles(settings, vocabulary)
     if "unk" not in roles:
-        raise ValueError(f"{path} must hold the token [UNK], or name it in tokenizer_config.json.")
+        raise ValueError(f"{path} must contain [UNK], or the unknown token that tokenizer_config.json names.")
     backend = hf.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token=roles["unk"]))
     backend.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case", True),
@@ -250,14 +251,14 @@ def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     lines = _read_text(merges).split("\n")
     pairs = [tuple(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
     if any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"Each line of {merges} must hold the two parts of a merge.")
+        raise ValueError(f"Each line of {merges} must contain the two parts of a merge.")
     if not vocabulary:
-        raise ValueError(f"{path} must hold tokens. Received: none.")
+        raise ValueError(f"{path} must contain tokens. Received: none.")
     if any(token.endswith("</w>") for token in vocabulary):
         return _read_bpe_of_words(path, settings, vocabulary, pairs)
     unknown = sorted({part for pair in pairs for part in (*pair, "".join(pair))} - set(vocabulary))
     if unknown:
-        raise ValueError(f"{merges} must be that of {path}, which lacks {', '.join(unknown[:5])}.")
+        raise ValueError(f"{merges} must match {path}, which lacks {', '.join(unknown[:5])}.")
     backend = hf.Tokenizer(models.BPE(vocabulary, pairs))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
     backend.decoder = decoders.ByteLevel()
@@ -283,7 +284,7 @@ def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list
 
 
 def bpe_of_words(vocabulary: dict[str, int], pairs: list[tuple[str, str]]) -> models.BPE:
-    """Steps on the way to a piece need not be pieces: those that are none get ids behind the vocabulary."""
+    """A BPE model of words; intermediate merges that are not in the vocabulary get ids after it."""
     parts = dict.fromkeys(part for pair in pairs for part in (*pair, "".join(pair)))
     first = max(vocabulary.values()) + 1
     steps = {part: first + i for i, part in enumerate(part for part in parts if part not in vocabulary)}
@@ -310,7 +311,7 @@ def _read_sentencepiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]
     return _finish(backend, path, settings, swallow=True), {}
 
 
-# The first that is there is read.
+# The first file that exists is read.
 READERS = {
     "tokenizer.json": _read_tokenizer_json,
     "vocab.txt": _read_wordpiece,

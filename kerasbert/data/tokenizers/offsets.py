@@ -1,30 +1,30 @@
-"""Which characters of a text a piece stands for."""
+"""Maps pieces to characters of the text."""
 
 import unicodedata
 
 import numpy as np
 
-_REACH = 16  # characters that a preparation may drop, or put in, at one place
+_REACH = 16  # characters that a preparation may remove or insert at one position
 
 
 def trimmed(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Offsets int32 (n, 2) without the white space at the ends of each piece; nothing but white space is empty.
+    """Offsets, int32 (n, 2), without the white space at the ends of each piece; a piece of white space becomes empty.
 
-    A mark that no piece stands for, as an accent that is stripped, belongs to the letter before it.
+    A combining mark that is in no piece, such as a stripped accent, belongs to the letter before it.
     """
     blank = np.array([*map(str.isspace, text), True])
     starts, stops = np.clip(offsets, 0, len(text)).T
     if not text.isascii():
         stops = _with_marks(text, starts, stops)
     solid = np.flatnonzero(~blank)
-    after = np.append(solid, len(text))[np.searchsorted(solid, starts)]  # the first character from there on
-    before = np.insert(solid, 0, -1)[np.searchsorted(solid, stops)] + 1  # behind the last one up to there
+    after = np.append(solid, len(text))[np.searchsorted(solid, starts)]  # first non-blank from each start on
+    before = np.insert(solid, 0, -1)[np.searchsorted(solid, stops)] + 1  # end of the last non-blank before each stop
     starts = np.minimum(np.maximum(starts, after), stops)
     return np.stack([starts, np.maximum(np.minimum(stops, before), starts)], axis=1).astype(np.int32)
 
 
 def _with_marks(text: str, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Ends of pieces behind the marks, and the parts of Hangul syllables, that follow and are in no piece."""
+    """Extends pieces over the marks, and the parts of Hangul syllables, that follow them and are in no piece."""
     depth = np.zeros(len(text) + 1, dtype=np.int64)
     np.add.at(depth, starts, 1)
     np.add.at(depth, stops, -1)
@@ -40,10 +40,10 @@ def _is_mark(character: str) -> bool:
 
 
 def aligned(changed: str, text: str) -> np.ndarray:
-    """Where each character of a rewritten text, and its end, stood in the original: int32 (len(changed) + 1,).
+    """The original position of each character of a rewritten text, and of its end: int32 (len(changed) + 1,).
 
-    Both are walked through together; a letter is found again whatever its case, its accents and the white space around
-    it, and what is not found stands where the last one did.
+    Both texts are scanned together. Letters are matched regardless of case, accents and surrounding white space; a
+    character without a match gets the position after the last match.
 
     "a ! é" from "A! É" -> [0, 1, 1, 2, 3, 4]
     """

@@ -1,7 +1,7 @@
-"""SentencePiece's model files, read and written without its library (Kudo, Richardson 2018, arXiv 1808.06226).
+"""Reads and writes SentencePiece model files without the library (Kudo, Richardson 2018, arXiv 1808.06226).
 
-A model file is a protocol buffer: pieces with scores, and how text is normalised. The wire format needs no compiler:
-each field is a key (number and type) and a value.
+A model file is a protocol buffer with the pieces, their scores and the rules that normalise text. The wire format needs
+no compiler: each field is a key (number and type) and a value.
 """
 
 import dataclasses
@@ -14,23 +14,23 @@ from pathlib import Path
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-MARK = "▁"  # stands for a blank
+MARK = "▁"  # represents a blank
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-MAX_PIECE = 1_000  # characters; SentencePiece learns none of more than 16
+MAX_PIECE = 1_000  # characters; pieces that SentencePiece learns have at most 16
 
 
 @dataclasses.dataclass
 class SentencePieceModel:
-    """What a model file says.
+    """The content of a model file.
 
     Args:
         pieces: (text, score, type) in the order of their ids.
         kind: `UNIGRAM` or `BPE`.
         charsmap: the compiled rules of the normaliser; empty for none.
-        byte_fallback: spell unknown characters in bytes.
-        add_dummy_prefix: put a blank in front of the text.
-        remove_extra_whitespaces: strip the text, and make one blank of several.
+        byte_fallback: encode unknown characters as bytes.
+        add_dummy_prefix: put a blank before the text.
+        remove_extra_whitespaces: strip the text, and collapse consecutive blanks into one.
     """
 
     pieces: list[tuple[str, float, int]]
@@ -49,7 +49,7 @@ class SentencePieceModel:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a message; four- and eight-byte values stay bytes."""
+    """Yields (number, value) for each field of a message; four- and eight-byte values stay bytes."""
     place = 0
 
     def varint():
@@ -63,7 +63,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             if byte < 128:
                 return value
             if shift > 63:
-                raise ValueError("a number of more than 64 bits")
+                raise ValueError("it has a number of more than 64 bits")
 
     while place < len(data):
         number, wire = divmod(varint(), 8)
@@ -71,17 +71,17 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield number, varint()
             continue
         if wire not in (1, 2, 5):
-            raise ValueError(f"wire type {wire}")
+            raise ValueError(f"it has the unknown wire type {wire}")
         size = varint() if wire == 2 else {1: 8, 5: 4}[wire]
         if place + size > len(data):
-            raise ValueError("it ends early")
+            raise ValueError("it is truncated")
         yield number, data[place : place + size]
         place += size
 
 
 def _typed(value: int | bytes, kind: type) -> int | bytes:
     if not isinstance(value, kind):
-        raise ValueError("a field of another type")
+        raise ValueError("it has a field of the wrong type")
     return value
 
 
@@ -90,7 +90,7 @@ def _piece(fields: dict) -> tuple[str, float, int]:
     text, kind = _typed(fields.get(1, b""), bytes).decode(), _typed(fields.get(3, NORMAL), int)
     (score,) = struct.unpack("<f", _typed(fields.get(2, b"\0\0\0\0"), bytes))
     if not text or len(text) > MAX_PIECE or kind not in range(NORMAL, BYTE + 1) or not math.isfinite(score):
-        raise ValueError(f"a piece of {len(text)} characters, type {kind} and score {score}")
+        raise ValueError(f"it has a piece of {len(text)} characters, type {kind} and score {score}")
     return text, score, kind
 
 
@@ -112,12 +112,12 @@ def read_model(path: str | Path) -> SentencePieceModel:
         if not any(kind == UNKNOWN for _, _, kind in pieces):
             raise ValueError("it has no piece for unknown text")
         if len({text for text, _, _ in pieces}) < len(pieces):
-            raise ValueError("it has a piece twice")
+            raise ValueError("it has a duplicate piece")
         _typed(normalizer.get(2, b""), bytes)
         for message, number in ((trainer, 3), (trainer, 35), (normalizer, 3), (normalizer, 4)):
             _typed(message.get(number, 0), int)
     except (ValueError, IndexError, struct.error) as error:
-        raise ValueError(f"{path} is not a whole SentencePiece model ({error}).") from None
+        raise ValueError(f"{path} is not a valid SentencePiece model ({error}).") from None
     kind = trainer.get(3, UNIGRAM)
     if kind not in (UNIGRAM, BPE):
         raise ValueError(f"A SentencePiece model must be unigram or BPE. Received: {path} of type {kind}.")
@@ -157,7 +157,7 @@ def model_bytes(model: SentencePieceModel) -> bytes:
     ids = {text: i for i, (text, _, kind) in enumerate(model.pieces) if kind in (CONTROL, UNKNOWN)}
     unknown = model.pieces[model.unk_id][0]
     trainer = _field(3, model.kind) + _field(4, len(model.pieces)) + _field(35, int(model.byte_fallback))
-    # Names of the piece and ids of unknown, beginning, end and padding; -1 for those that are not there.
+    # Names and ids of the pieces for unknown, beginning, end and padding; the id of a missing one is -1.
     for id_number, name_number, names in ((40, 45, [unknown]), (41, 46, ["<s>"]), (42, 47, ["</s>"]),
                                           (43, 48, ["<pad>", "[PAD]"])):  # fmt: skip
         name = next((name for name in names if name in ids), names[0])
@@ -176,14 +176,14 @@ def build_backend(
     unk_token: str | None = None,
     split_whitespace: bool = False,
 ) -> hf.Tokenizer:
-    """The tokenizer that gives the ids of SentencePiece's own encoder.
+    """Builds the tokenizer that gives the same ids as SentencePiece's encoder.
 
     Args:
-        model: pieces in the order of the ids that are wanted.
-        steps: what the family does to text before.
-        unk_token: the unknown piece. Default: the one of that type.
-        split_whitespace: end words at what Unicode calls white space and the normaliser left, such as U+0085, as
-            transformers does for published families; to SentencePiece it is a character.
+        model: the model, with its pieces in the order of their final ids.
+        steps: normalisers of the family, applied before that of the model.
+        unk_token: the unknown piece. Default: the piece of type `UNKNOWN`.
+        split_whitespace: also end words at Unicode white space that the normaliser leaves, such as U+0085, as
+            transformers does for published families; SentencePiece treats it as an ordinary character.
     """
     unk_token = unk_token or model.pieces[model.unk_id][0]
     if model.kind == UNIGRAM:
@@ -202,23 +202,23 @@ def build_backend(
         steps += [normalizers.Replace(hf.Regex("^ +| +$"), ""), normalizers.Replace(hf.Regex(" {2,}"), " ")]
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
-    # Where no piece goes on behind a blank, words can be taken one by one.
-    apart = all(MARK not in text.lstrip(MARK) for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))
-    apart = apart and model.remove_extra_whitespaces
+    # If no piece continues after a blank, words can be tokenized independently.
+    split_words = all(MARK not in text.lstrip(MARK) for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))
+    split_words = split_words and model.remove_extra_whitespaces
     scheme = "always" if model.add_dummy_prefix else "never"
-    words = [pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)]
-    if split_whitespace and apart:
+    words = [pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=split_words)]
+    if split_whitespace and split_words:
         words.insert(0, pre_tokenizers.WhitespaceSplit())
     if model.kind == UNIGRAM:
         words.append(names_apart(text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)))
     backend.pre_tokenizer = pre_tokenizers.Sequence(words)
-    blanks = decoders.Metaspace(replacement=MARK, prepend_scheme=scheme, split=apart)
+    blanks = decoders.Metaspace(replacement=MARK, prepend_scheme=scheme, split=split_words)
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), blanks]) if model.byte_fallback else blanks
     return backend
 
 
 def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
-    """Cuts the names of special tokens in two where they are read as text: unigram would take them for their pieces."""
+    """Splits the names of special tokens in plain text, which unigram would otherwise match to their pieces."""
     rests: dict[str, list[str]] = {}
     for token in special:
         rests.setdefault(re.escape(token[0]), []).append(re.escape(token[1:]))
@@ -227,7 +227,7 @@ def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
 
 
 def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
-    """SentencePiece joins the neighbours that make the best piece, however that piece was learnt: all pairs that do."""
+    """All pairs of pieces that form a piece, best first: SentencePiece merges any of them, however it was learnt."""
     scores = {text: score for text, score, kind in model.pieces if kind in (NORMAL, USER_DEFINED)}
     ids = {text: i for i, (text, _, _) in enumerate(model.pieces)}
     merges = []

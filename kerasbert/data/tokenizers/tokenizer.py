@@ -1,14 +1,15 @@
-"""Sub-word tokenizers: trained, loaded and saved in the files that transformers reads.
+"""Subword tokenizers: trained, loaded, and saved in the file formats that transformers reads.
 
-Special tokens in plain text: `encode` reads "[MASK]" in a text as the mask token, as transformers does, which is what
-filling masks needs. With `plain_text=True` it is text like any other; corpora are always written that way, so a page
-about BERT cannot smuggle separators into a training row.
+By default, `encode` reads "[MASK]" in a text as the mask token, as transformers does and as filling masks requires.
+With `plain_text=True`, names of special tokens are ordinary text. Corpora are always written that way, so that a page
+about BERT cannot inject separators into a training row.
 """
 
 import functools
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
@@ -26,9 +27,9 @@ from .files import READERS, ROLES, read_settings, special_roles
 from .offsets import aligned, trimmed
 from .training import SPECIAL_TOKENS, train_backend, train_family
 
-_NOT_ENCODED = "The tokenizer has no ids for a text"
+_NOT_ENCODED = "The tokenizer cannot encode the text"
 
-# What `to_json` writes beside the backend.
+# What `to_json` writes besides the backend.
 _STORED = {
     "roles": dict[str, str],
     "max_length": int | None,
@@ -45,12 +46,12 @@ class Tokenizer:
 
     Args:
         backend: a `tokenizers.Tokenizer`; its truncation and padding are switched off.
-        roles: which token is which, such as `{"mask": "[MASK]"}`; keys out of `ROLES`.
-        max_length: tokens a model takes, or None.
+        roles: the special token of each role, such as `{"mask": "[MASK]"}`; the keys are from `ROLES`.
+        max_length: maximum number of tokens a model accepts, or None.
         padding_side: "right" or "left".
-        family: model type whose files its vocabulary comes in, such as "albert", or None.
-        preparation: what is done to text before: one of `PREPARATIONS`, or None.
-        vocabulary_size: pieces of the model; those behind are steps towards a piece. Default: all that the backend has.
+        family: model type whose file format the vocabulary is stored in, such as "albert", or None.
+        preparation: text preprocessing before the backend: one of `PREPARATIONS`, or None.
+        vocabulary_size: number of pieces; higher ids are intermediate merges. Default: all pieces of the backend.
     """
 
     def __init__(
@@ -77,16 +78,16 @@ class Tokenizer:
         self.family = family
         self.preparation = preparation
         self.vocabulary_size = vocabulary_size or max(vocabulary.values()) + 1
-        with rust_errors("The tokenizer must lay out rows"):
+        with rust_errors("The tokenizer must be able to lay out rows"):
             added = backend.encode("").ids + backend.encode("", "").ids
         if max(added, default=0) >= self.vocabulary_size:
             raise ValueError(
-                f"Rows must be laid out with ids below {self.vocabulary_size}. Received: {max(added)} in the template."
+                f"The template of rows must have ids below {self.vocabulary_size}. Received: {max(added)}."
             )
         for role in ROLES:
             setattr(self, f"{role}_id", vocabulary[roles[role]] if role in roles else None)
 
-    # ------------------------------------------------------------------ making
+    # ------------------------------------------------------------------ construction
 
     @classmethod
     def train(
@@ -98,16 +99,16 @@ class Tokenizer:
         special_tokens: dict[str, str] | None = None,
         family: str | None = None,
     ) -> "Tokenizer":
-        """Learns a vocabulary; the same documents always give the same one.
+        """Trains a vocabulary; the same documents always give the same one.
 
         Args:
             kind: "wordpiece" (BERT's normaliser, `##`), "byte_bpe" (RoBERTa's form), "unigram" (SentencePiece's form,
                 `▁`) or "bpe" (XLM's form: Moses, `</w>`).
-            documents: str each, read once, line by line.
-            vocabulary_size: pieces, special tokens included.
+            documents: iterable of str, read once, line by line.
+            vocabulary_size: number of pieces, including special tokens.
             lowercase: lower-case the text; WordPiece then strips accents, too.
-            special_tokens: token of each role, in the order of their ids. Default: `SPECIAL_TOKENS[kind]`.
-            family: a model type such as "t5" or "xlnet", whose special tokens, ids and rows are wanted.
+            special_tokens: the token of each role, in the order of their ids. Default: `SPECIAL_TOKENS[kind]`.
+            family: a model type such as "t5" or "xlnet", whose special tokens, ids and row layout to use.
 
         Raises:
             ValueError: no text, or a vocabulary that is larger than the text supports or smaller than its alphabet.
@@ -125,20 +126,20 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Reads a folder, or one tokenizer file with its neighbours; `tokenizer.json` comes first.
+        """Reads a folder, or one tokenizer file and those beside it; `tokenizer.json` takes precedence.
 
-        Without it: `vocab.txt` (WordPiece), `vocab.json` with `merges.txt` (byte-level BPE; XLM's and GPT's BPE), or a
-        SentencePiece model, by the settings in `tokenizer_config.json` and the family in `config.json`.
+        Without it, reads `vocab.txt` (WordPiece), `vocab.json` with `merges.txt` (byte-level BPE; XLM's and GPT's BPE),
+        or a SentencePiece model, with the settings in `tokenizer_config.json` and the family in `config.json`.
 
         Raises:
-            FileNotFoundError: no tokenizer files there.
+            FileNotFoundError: there are no tokenizer files.
         """
         path = Path(path)
         folder = path if path.is_dir() else path.parent
         for name, read in READERS.items():
             if (folder / name).is_file() and (path.is_dir() or path.name == name):
                 return cls._read(folder / name, read)
-        raise FileNotFoundError(f"There are no tokenizer files at {path}. Known are: {', '.join(READERS)}.")
+        raise FileNotFoundError(f"There are no tokenizer files at {path}. Known files: {', '.join(READERS)}.")
 
     @classmethod
     def _read(cls, path: Path, read: Callable) -> "Tokenizer":
@@ -169,23 +170,23 @@ class Tokenizer:
         """
         content = json.loads(text)
         if not isinstance(content, dict) or not isinstance(content.get("tokenizer"), dict):
-            raise ValueError(f"The text of a tokenizer must be what `to_json` writes. Received: {shortened(text)}.")
-        with rust_errors("The text is not that of a tokenizer"):
+            raise ValueError(f"The text must be one that `Tokenizer.to_json` wrote. Received: {shortened(text)}.")
+        with rust_errors("The text does not describe a tokenizer"):
             backend = hf.Tokenizer.from_str(json.dumps(content.pop("tokenizer")))
         check_types(content, _STORED, "the text of a tokenizer")
         unknown = sorted(set(content) - set(_STORED))
         if unknown or content.get("preparation") not in (None, *PREPARATIONS):
-            raise ValueError(f"The text of a tokenizer must be what `to_json` writes. Received: {shortened(content)}.")
+            raise ValueError(f"The text must be one that `Tokenizer.to_json` wrote. Received: {shortened(content)}.")
         return cls(backend, **content)
 
     def to_json(self) -> str:
-        """Everything in one text, for files that carry a tokenizer as an asset."""
+        """The whole tokenizer as one str, for files that contain a tokenizer as an asset."""
         names = ("roles", "max_length", "padding_side", "family", "preparation", "vocabulary_size")
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json`, its settings, and the vocabulary in the files that older readers want.
+        """Writes `tokenizer.json`, its settings, and the vocabulary in the files that older readers expect.
 
         `transformers.AutoTokenizer` gives the same ids.
         """
@@ -193,15 +194,15 @@ class Tokenizer:
         folder.mkdir(parents=True, exist_ok=True)
         write_files(self, folder)
 
-    # ------------------------------------------------------------------ using
+    # ------------------------------------------------------------------ encoding
 
     def encode(self, texts: Iterable, add_special_tokens: bool = True, plain_text: bool = False) -> list[np.ndarray]:
-        """Ids of each text, int32; a pair of texts is a tuple.
+        """Token ids of each text, int32; a pair of texts is given as a tuple.
 
         Args:
             texts: list of str or of (str, str).
             add_special_tokens: put the texts into the tokenizer's template, such as [CLS] A [SEP].
-            plain_text: read the names of special tokens in a text as text.
+            plain_text: treat the names of special tokens in a text as ordinary text.
         """
         if isinstance(texts, str):
             raise ValueError("`texts` must be a list of str. Received one str. Use [text].")
@@ -215,10 +216,10 @@ class Tokenizer:
         return self._pieces(encodings)
 
     def encode_with_offsets(self, texts: Iterable[str], plain_text: bool = True) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each text the ids, int32 (n,), and the characters [start, stop) that each stands for, int32 (n, 2).
+        """For each text, the token ids, int32 (n,), and the characters [start, stop) of each token, int32 (n, 2).
 
-        No special tokens are added, and white space at the ends of a piece belongs to no piece:
-        `text[start:stop]` is the piece as it was written.
+        No special tokens are added, and white space at the ends of a token is left out: `text[start:stop]` is the token
+        as it was written.
         """
         texts = list(texts)
         backend = self._plain_backend if plain_text else self.backend
@@ -232,7 +233,7 @@ class Tokenizer:
         return rows
 
     def word_numbers(self, texts: Iterable[str], plain_text: bool = True) -> list[np.ndarray]:
-        """Of each text the number of the word that each piece is a part of, int32 (n,); punctuation is apart."""
+        """For each text, the index of the word of each token, int32 (n,); punctuation marks are separate words."""
         backend = self._plain_backend if plain_text else self.backend
         texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
         with rust_errors(_NOT_ENCODED):
@@ -241,12 +242,12 @@ class Tokenizer:
 
     def _pieces(self, encodings: list) -> list[np.ndarray]:
         rows = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-        if self.preparation:  # a step towards a piece that was not reached is no piece
+        if self.preparation:  # an intermediate merge that did not become a piece is unknown
             rows = [np.where(row < self.vocabulary_size, row, np.int32(self.unk_id)) for row in rows]
         return rows
 
     def _prepared(self, texts: Iterable, plain_text: bool) -> list:
-        """Texts through the preparation, special tokens left alone."""
+        """Applies the preparation to texts, leaving special tokens unchanged."""
         special = [re.escape(self.token(i)) for i in self.special_ids]
         pattern = re.compile(f"({'|'.join(sorted(special, key=len, reverse=True))})")
         prepare = PREPARATIONS[self.preparation]
@@ -261,7 +262,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         ids = [int(i) for i in ids]
-        with rust_errors("The tokenizer has no text for these ids"):
+        with rust_errors("The tokenizer cannot decode these ids"):
             return self.backend.decode(ids, skip_special_tokens=skip_special_tokens)
 
     def id(self, token: str) -> int:
@@ -278,7 +279,7 @@ class Tokenizer:
 
     @functools.cached_property
     def tokens(self) -> list[str]:
-        """All tokens in the order of their ids; a gap is an empty str."""
+        """All tokens in the order of their ids; an id without a token has an empty str."""
         tokens = [""] * self.vocabulary_size
         for token, index in self.backend.get_vocab(with_added_tokens=True).items():
             if index < self.vocabulary_size:
@@ -294,7 +295,7 @@ class Tokenizer:
 
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
-        """bool (vocabulary,): the piece begins a word. A row's first piece begins one whatever it is."""
+        """bool (vocabulary,): whether the piece begins a word. The first piece of a row always begins one."""
         model = self.content["model"]
         if model["type"] == "WordPiece":
             prefix = model["continuing_subword_prefix"]
@@ -304,13 +305,13 @@ class Tokenizer:
         elif "ByteLevel" in json.dumps([self.content["pre_tokenizer"], self.content["decoder"]]):
             starts = [token.startswith("Ġ") for token in self.tokens]
         else:
-            raise ValueError(f"Word starts are not known for {model['type']} without a mark at the start of words.")
+            raise ValueError(f"Word starts are unknown for {model['type']} without a mark at the start of words.")
         starts = np.array(starts)
         starts[self.special_ids] = True
         return starts
 
     def template(self, pair: bool = False) -> tuple[tuple[int | str, int], ...]:
-        """How rows are laid out: ids of special tokens, "A" and "B", each with its segment id.
+        """The layout of rows: ids of special tokens, "A" and "B", each with its segment id.
 
         BERT's pair -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
         """
@@ -318,7 +319,7 @@ class Tokenizer:
             encodings = (self.backend.encode(text, add_special_tokens=False) for text in ("a", "0", *self.tokens))
             probe = next((encoding for encoding in encodings if encoding.ids), None)
             if probe is None:
-                raise ValueError(f"{_NOT_ENCODED}: none of its own tokens has any.")
+                raise ValueError(f"{_NOT_ENCODED}: it cannot encode any token of its vocabulary.")
             full = self.backend.post_process(probe, probe if pair else None)
         items: list[tuple[int | str, int]] = []
         texts = 0
@@ -333,7 +334,13 @@ class Tokenizer:
 
     @property
     def facts(self) -> dict:
-        """What a data pipeline needs to know, JSON-able: hash, sizes, ids of the roles, templates."""
+        """Deprecated name of `info`."""
+        warnings.warn("Tokenizer.facts is now Tokenizer.info.", DeprecationWarning, stacklevel=2)
+        return self.info
+
+    @property
+    def info(self) -> dict:
+        """What a data pipeline needs to know, JSON-serialisable: hash, sizes, ids of the roles, templates."""
         return {
             "hash": self.hash,
             "vocabulary_size": self.vocabulary_size,
@@ -345,9 +352,9 @@ class Tokenizer:
 
     @functools.cached_property
     def hash(self) -> str:
-        """sha256 (hex) of all that decides which ids a text gets."""
+        """sha256 (hex) of everything that determines the ids of a text."""
         parts = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")
-        # Scores are single precision; their last digits as double change when a file is written and read.
+        # Scores are single precision; their last digits as doubles change when a file is written and read.
         whole = json.loads(self.backend.to_str(), parse_float=lambda text: float(np.float32(text)))
         content = {part: whole[part] for part in parts}
         if self.preparation:
@@ -356,10 +363,10 @@ class Tokenizer:
 
     @functools.cached_property
     def _plain_backend(self) -> hf.Tokenizer:
-        """A copy that finds no special tokens in text."""
+        """A copy of the backend that does not recognise special tokens in text."""
         backend = hf.Tokenizer.from_str(self.backend.to_str())
         backend.encode_special_tokens = True
-        # Unigram models hold the special tokens among their pieces, with the best of scores: their first character is
+        # Unigram models have the special tokens among their pieces, with the highest scores. Their first character is
         # split off, so that the piece cannot match.
         names = [name for name in map(self.token, self.special_ids) if len(name) > 1]
         if names:
@@ -371,5 +378,5 @@ class Tokenizer:
 
     @functools.cached_property
     def content(self) -> dict:
-        """The backend as `tokenizer.json` has it."""
+        """The backend as a dict, as in `tokenizer.json`."""
         return json.loads(self.backend.to_str())

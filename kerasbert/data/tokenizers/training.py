@@ -1,4 +1,4 @@
-"""Learning vocabularies: the same text always gives the same one."""
+"""Trains vocabularies; the same text always gives the same one."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from .families import FAMILIES, mark_special
 from .files import bert_template, bpe_of_words, roberta_template
 from .sentencepiece import names_apart
 
-# In the order of their ids; byte_bpe puts the mask behind the learnt pieces, as RoBERTa does.
+# In the order of their ids; byte_bpe puts the mask after the learnt pieces, as RoBERTa does.
 SPECIAL_TOKENS = {
     "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
     "byte_bpe": {
@@ -26,8 +26,8 @@ SPECIAL_TOKENS = {
 }
 
 MOST_PIECES = 1 << 24
-_MIN_FREQUENCY = 2  # a pair seen once is no evidence for a piece
-_LONGEST_LINE = 4096  # text without blanks would be one word, and unigram training is slow on long ones
+_MIN_FREQUENCY = 2  # a pair that occurs once is not evidence for a piece
+_LONGEST_LINE = 4096  # text without blanks would be one word, and unigram training is slow on long words
 
 
 def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
@@ -41,8 +41,8 @@ def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool
             characters.update(line)
             spool.write(line + "\n")
         spool.seek(0)
-        # The trainer numbers "##" letters in the order of a hash map that is new in every process, and breaks ties
-        # by number. Given beforehand they are the same every time, and no known letter can be unknown inside a word.
+        # The trainer numbers "##" letters in the order of a hash map, which differs between processes, and breaks ties
+        # by number. Passing them in fixes their order, and no known letter can be unknown inside a word.
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocabulary_size,
             min_frequency=_MIN_FREQUENCY,
@@ -58,7 +58,7 @@ def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool
 
 
 def _inner_letters(backend: hf.Tokenizer, characters: Iterable[str]) -> list[str]:
-    """Letters that can continue a word: neither punctuation nor ideographs, which stand alone."""
+    """Letters that can continue a word: neither punctuation nor ideographs, which are separate words."""
     inner: set[str] = set()
     for character in characters:
         words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{character}a"))
@@ -84,13 +84,13 @@ def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     backend.train_from_iterator(lines, trainer)
-    if mask is not None:  # swallows the blank before it, which belongs to the word that it stands for
+    if mask is not None:  # absorbs the blank before it, which belongs to the masked word
         backend.add_special_tokens([hf.AddedToken(mask, lstrip=True, special=True, normalized=False)])
     return backend
 
 
 def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
-    """BPE on Moses's words, the last letter of each marked (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
+    """BPE on words split by Moses, the last letter of each marked (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
     backend = hf.Tokenizer(models.BPE(unk_token=roles["unk"], end_of_word_suffix="</w>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     special = list(dict.fromkeys(roles.values()))
@@ -101,7 +101,7 @@ def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, role
             letters.update(letter for word in words.split() for letter in (*word[:-1], f"{word[-1]}</w>"))
             spool.write(words + "\n")
         spool.seek(0)
-        # As for WordPiece: given beforehand, letters have the same ids every time.
+        # As for WordPiece, passing in the letters gives them the same ids every time.
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary_size,
             min_frequency=_MIN_FREQUENCY,
@@ -144,14 +144,14 @@ def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, 
 
 
 class _TooSmall(Exception):
-    """A vocabulary that cannot hold the alphabet."""
+    """The vocabulary size is too small for the alphabet."""
 
 
 def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
-    """Undoes what the trainer leaves to the order of a hash map.
+    """Makes the pieces independent of the order of a hash map in the trainer.
 
-    Letters that did not survive the pruning get the lowest score plus 0, 1e-4, 2e-4... in no fixed order: here they
-    get them in the order of their code points. Scores are rounded, which hides the order of summation.
+    Letters that did not survive the pruning get the lowest score plus 0, 1e-4, 2e-4... in no fixed order; here these
+    scores follow the order of the code points. Scores are rounded, which hides the order of summation.
     """
     scores = {piece: score for piece, score in pieces if piece not in special}
     lowest = min(scores.values(), default=0.0)
@@ -174,34 +174,34 @@ def train_backend(
     roles: dict[str, str],
     behind: Sequence[str] = (),
 ) -> hf.Tokenizer:
-    """Trains, puts the template of the kind on top, and refuses a size that the text does not give.
+    """Trains a tokenizer, adds the template of its kind, and rejects a size that the text does not support.
 
     Args:
         kind, documents, vocabulary_size, lowercase: see `Tokenizer.train`.
-        roles: special tokens that are trained with.
-        behind: special tokens that the caller adds behind the learnt pieces; `vocabulary_size` includes them.
+        roles: special tokens that are part of the training.
+        behind: special tokens that the caller adds after the learnt pieces; `vocabulary_size` includes them.
     """
     if kind not in TRAINERS:
         raise ValueError(f"`kind` must be one of {', '.join(TRAINERS)}. Received: {kind!r}.")
     if "unk" not in roles and kind != "byte_bpe":
-        raise ValueError(f"`special_tokens` must name one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
+        raise ValueError(f"`special_tokens` must have one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
     special = {*roles.values(), *behind}
     is_integer = hasattr(vocabulary_size, "__index__") and not isinstance(vocabulary_size, bool)
     if not is_integer or not len(special) < vocabulary_size <= MOST_PIECES:
         raise ValueError(
-            f"`vocabulary_size` must be an integer above the {len(special)} special tokens, of at most "
+            f"`vocabulary_size` must be an integer above the number of special tokens, {len(special)}, and at most "
             f"{MOST_PIECES:,}. Received: {vocabulary_size!r}."
         )
     lines = (line for document in checked_documents(documents) for line in lines_of(document, _LONGEST_LINE))
     first = next(lines, None)
     if first is None:
-        raise ValueError("`documents` must hold text to learn from. Received none.")
+        raise ValueError("`documents` must contain text to learn from. Received: none.")
     try:
         backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size - len(behind), lowercase, roles)
     except _TooSmall as error:
         raise ValueError(
-            f"`vocabulary_size` must hold the alphabet of the text and the {len(special)} special tokens. Received: "
-            f"{vocabulary_size}, too few for this text ({error}). Use more, or less varied text."
+            f"`vocabulary_size` must cover the alphabet of the text and the {len(special)} special tokens. Received: "
+            f"{vocabulary_size}, too small for this text ({error}). Use a larger size, or less varied text."
         ) from None
     reached = backend.get_vocab_size(with_added_tokens=True) + len(behind)
     if reached < vocabulary_size:
@@ -211,8 +211,8 @@ def train_backend(
         )
     if reached > vocabulary_size:
         raise ValueError(
-            f"`vocabulary_size` must hold the alphabet and the special tokens. Received: {vocabulary_size}, they alone "
-            f"are {reached}. Use more than {reached}, or less varied text."
+            f"`vocabulary_size` must cover the alphabet and the special tokens. Received: {vocabulary_size}, but they "
+            f"alone are {reached}. Use more than {reached}, or less varied text."
         )
     if "cls" in roles and "sep" in roles:
         template = roberta_template if kind == "byte_bpe" else bert_template
@@ -223,7 +223,7 @@ def train_backend(
 def train_family(
     family: str, kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict | None
 ) -> tuple[hf.Tokenizer, dict[str, str]]:
-    """As `train_backend`, with the special tokens of a family in the order of its ids, and its rows."""
+    """Like `train_backend`, with the special tokens of a family in the order of its ids, and its row layout."""
     known = FAMILIES.get(family)
     trainable = [name for name, entry in FAMILIES.items() if entry.kind == kind]
     if known is None or known.kind != kind:
@@ -234,6 +234,6 @@ def train_family(
     backend = train_backend(kind, documents, vocabulary_size, lowercase, named, known.behind)
     mark_special(backend, known.behind, roles.get("mask"))
     layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
-    if layout is not None and family != "roberta":  # which has its own, with the same ids
+    if layout is not None and family != "roberta":  # RoBERTa already has a layout, with the same ids
         backend.post_processor = layout
     return backend, roles

@@ -1,8 +1,8 @@
-"""DeBERTa: an encoder that attends by content and by distance separately, and learns positions of no other kind.
+"""DeBERTa: an encoder with disentangled attention, which scores contents and relative positions separately.
 
-He, Liu, Gao, Chen 2020, arXiv 2006.03654. New in it: disentangled attention, the sum of content to content, content to
-position and position to content (section 3.1); the enhanced mask decoder, which gives the absolute positions only to
-the layers in front of the softmax of pretraining (section 3.2).
+He, Liu, Gao, Chen 2020, arXiv 2006.03654. New in it: disentangled attention, the sum of content-to-content,
+content-to-position and position-to-content scores (section 3.1); the enhanced mask decoder, which adds absolute
+positions only in the layers right before the pretraining softmax (section 3.2).
 """
 
 import dataclasses
@@ -33,28 +33,28 @@ from . import disentangled
 @dataclasses.dataclass(frozen=True)
 class DebertaConfig:
     vocabulary_size: int = 50_265
-    embedding_dim: int | None = None  # width of the tables; None: `hidden_dim`
+    embedding_dim: int | None = None  # width of the embedding tables; None: `hidden_dim`
     num_layers: int = 12
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
     max_length: int = 512  # rows of the table of absolute positions
-    num_segments: int = 0  # 0: segments are not told apart
-    absolute_positions: bool = False  # whether they are added to the embeddings
-    mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, and not the last block
+    num_segments: int = 0  # 0: no segment embeddings
+    absolute_positions: bool = False  # whether absolute positions are added to the embeddings
+    mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, not the last block
     relative_attention: bool = True
-    position_terms: tuple[str, ...] = ("c2p", "p2c")  # of the scores, beside content to content
-    max_distance: int | None = None  # beyond it all distances are one; None: `max_length`
+    position_terms: tuple[str, ...] = ("c2p", "p2c")  # score terms besides content-to-content
+    max_distance: int | None = None  # larger distances count as this one; None: `max_length`
     talking_heads: bool = False  # mix the heads before and after the softmax (Shazeer et al. 2020, arXiv 2003.02436)
-    dropout: float = 0.1  # after the embeddings, on the table of distances, and after each sublayer
+    dropout: float = 0.1  # after the embeddings, on the distance vectors, and after each sublayer
     attention_dropout: float = 0.1  # on the attention probabilities
-    pooler_dropout: float = 0.0  # on the first token, in front of the pooler of the classifier
-    classifier_dropout: float | None = None  # behind the pooler; None: as `dropout`
+    pooler_dropout: float = 0.0  # on the first token, before the classifier's pooler
+    classifier_dropout: float | None = None  # after the pooler; None: same as `dropout`
     activation: str = "gelu"
     pooler_activation: str = "gelu"
     layer_norm_epsilon: float = 1e-7
     initializer_range: float = 0.02
-    legacy_head: bool = False  # whether files name the masked LM head as BERT's do
+    legacy_head: bool = False  # whether files use BERT's names for the masked LM head
     pad_id: int = 0
     model_type: str = "deberta"
 
@@ -65,7 +65,7 @@ class DebertaConfig:
         return normal(self.initializer_range)
 
     def distance_rows(self):
-        """int32 (2 n + 1): the row of the table of distances for -n, ..., n. All beyond have the row of the last."""
+        """int32 (2 n + 1): the distance table row for each of -n, ..., n. Larger distances share the outermost rows."""
         distances = np.arange(-self.max_distance, self.max_distance + 1)
         return np.minimum(distances + self.max_distance, 2 * self.max_distance - 1).astype("int32")
 
@@ -82,15 +82,15 @@ SIZES = {
 
 
 class DisentangledAttention(keras.layers.Layer):
-    """Content to content, content to position and position to content in one softmax (section 3.1).
+    """Attention by the sum of content-to-content, content-to-position and position-to-content scores (section 3.1).
 
     Args:
         config: a `DebertaConfig`.
 
     Call:
-        x: float (b, s, m), where keys and values come from.
-        query: float (b, s, m), where the queries come from; default `x`.
-        distances: float (r, m), the vectors of the distances in use, and the second of `distances_in_use`.
+        x: float (b, s, m), the source of keys and values.
+        query: float (b, s, m), the source of the queries; default `x`.
+        distances: the vectors of the distances in use, float (r, m), and the second result of `distances_in_use`.
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
 
@@ -101,11 +101,11 @@ class DisentangledAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = config.num_heads
         terms = config.position_terms
-        # One more term, one more variance of a product of vectors.
+        # Each term adds the variance of one dot product to the scores.
         self.scale = (config.hidden_dim // config.num_heads * (1 + len(terms))) ** -0.5
         terms = terms if config.relative_attention else ()
         width, dense = config.hidden_dim, dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
-        # Query, key and value of the first head, of the second head, ...; the key has no bias.
+        # Columns: query, key and value of the first head, then of the second head, ...; the key has no bias.
         self.in_projection = Dense(3 * width, use_bias=False, name="in_projection", **dense)
         self.relative_key = self.relative_query = self.mix_scores = self.mix_weights = None
         if "c2p" in terms:
@@ -144,7 +144,7 @@ class DisentangledAttention(keras.layers.Layer):
         return y, Extras(weights if return_weights else None)
 
     def _talk(self, query, key, value, bias, attention_mask, dropout):
-        """As `attend`, with scores and probabilities that the heads exchange; and these probabilities."""
+        """Like `attend`, but mixes scores and probabilities across heads; also returns the mixed probabilities."""
         scores = ops.einsum("bqhd,bkhd->bqkh", query * self.scale, key)
         scores = scores + ops.transpose(bias, (0, 2, 3, 1))
         scores = ops.cast(ops.transpose(self.mix_scores(scores), (0, 3, 1, 2)), "float32")
@@ -156,7 +156,7 @@ class DisentangledAttention(keras.layers.Layer):
 
 
 class DebertaBlock(Composite):
-    """Attention and feed-forward, each added to its input and normalised after (post-norm).
+    """Attention and feed-forward, each added to its input and then normalised (post-norm).
 
     Args:
         config: a config with DeBERTa's fields.
@@ -164,16 +164,16 @@ class DebertaBlock(Composite):
 
     Call:
         x: float (b, s, m).
-        query: float (b, s, m), in the mask decoder: what attends to `x` in its place, and is added to.
-        distances, attention_mask, return_weights: of the attention layer.
+        query: float (b, s, m), in the mask decoder: attends to `x`, and replaces it in the residual connection.
+        distances, attention_mask, return_weights: passed to the attention layer.
 
     Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, attention, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = attention
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.feed_forward = FeedForward(
@@ -182,11 +182,11 @@ class DebertaBlock(Composite):
             config.activation,
             config.kernel_initializer(),
             name="feed_forward",
-            **own,
+            **common,
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
-        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
     def call(self, x, query=None, distances=None, attention_mask=None, return_weights=False):
         y, extras = self.attention(
@@ -208,14 +208,14 @@ class Deberta(Backbone):
 
     Args:
         config: a `DebertaConfig`.
-        embeddings: the `embeddings` of another backbone with equal tables, to have the same layers; default: its own.
+        embeddings: the `embeddings` of another backbone with equal tables, whose layers are shared; default: new ones.
 
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
             `sequence_ids`, `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        decode: give the enhanced mask decoder's output as the `sequence_output`. It runs in place of the last block.
+        decode: return the enhanced mask decoder's output as the `sequence_output`. It replaces the last block.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
         for packed rows without `first_positions`), and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
@@ -224,17 +224,17 @@ class Deberta(Backbone):
 
     def __init__(self, config, embeddings=None, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.learned_positions = config.absolute_positions or config.mask_decoder
-        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **own)
+        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **common)
         self.relative_embedding = self.mask_decoder = None
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         if config.relative_attention:
             self.relative_embedding = keras.layers.Embedding(
                 2 * config.max_distance, config.hidden_dim, name="relative_embedding", **table
             )
         self.blocks = [
-            DebertaBlock(config, DisentangledAttention(config, name="attention", **own), name=f"block_{i}", **own)
+            DebertaBlock(config, DisentangledAttention(config, name="attention", **common), name=f"block_{i}", **common)
             for i in range(config.num_layers)
         ]
         if config.mask_decoder:
@@ -288,7 +288,7 @@ HEADS = disentangled.HEADS
 
 HUGGINGFACE_CONFIG = {**disentangled.CONFIG, "talking_heads": "talking_head"}
 
-# What transformers means by a config.json that does not say.
+# The values that transformers assumes for fields missing from config.json.
 HUGGINGFACE_DEFAULTS = {
     "position_biased_input": True,
     "relative_attention": False,

@@ -1,8 +1,8 @@
-"""DeBERTa versions 2 and 3: distances in logarithmic buckets, whose vectors the content's own layers project.
+"""DeBERTa versions 2 and 3: logarithmic distance buckets, whose vectors are projected by the content's layers.
 
-Version 2, the model of 1.5 billion parameters of He, Liu, Gao, Chen 2020 (arXiv 2006.03654), adds to version 1 buckets
-of distances, a norm of their table, projections shared with the content, and a convolution beside the first block.
-Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) is the same encoder, pretrained on replaced tokens as ELECTRA is.
+Version 2, the 1.5-billion-parameter model of He, Liu, Gao, Chen 2020 (arXiv 2006.03654), adds to version 1: distance
+buckets, a norm over their table, projections shared with the content, and a convolution parallel to the first block.
+Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) is the same encoder, pretrained as ELECTRA is, on replaced tokens.
 """
 
 import dataclasses
@@ -36,34 +36,34 @@ from .deberta import DebertaBlock
 @dataclasses.dataclass(frozen=True)
 class DebertaV2Config:
     vocabulary_size: int = 128_100
-    embedding_dim: int | None = None  # width of the tables; None: `hidden_dim`
+    embedding_dim: int | None = None  # width of the embedding tables; None: `hidden_dim`
     num_layers: int = 12
     num_heads: int = 12
-    head_dim: int | None = None  # None: `hidden_dim / num_heads`, the only one that transformers reads
+    head_dim: int | None = None  # None: `hidden_dim / num_heads`, the only width that works in transformers
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
     max_length: int = 512  # rows of the table of absolute positions
-    num_segments: int = 0  # 0: segments are not told apart
-    absolute_positions: bool = False  # whether they are added to the embeddings
-    mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, and not the last block
+    num_segments: int = 0  # 0: no segment embeddings
+    absolute_positions: bool = False  # whether absolute positions are added to the embeddings
+    mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, not the last block
     relative_attention: bool = True
-    position_terms: tuple[str, ...] = ("p2c", "c2p")  # of the scores, beside content to content
-    max_distance: int | None = None  # beyond it all distances are one; None: `max_length`
-    distance_buckets: int | None = 256  # on either side; the nearer half one distance each; None: a row each distance
-    shared_projections: bool = True  # distances are projected by the layers of the content
-    distance_norm: bool = True  # layer norm of the table of distances
-    convolution_width: int = 0  # tokens around the first block that are mixed beside it; 0: no convolution
+    position_terms: tuple[str, ...] = ("p2c", "c2p")  # score terms besides content-to-content
+    max_distance: int | None = None  # larger distances count as this one; None: `max_length`
+    distance_buckets: int | None = 256  # per direction; the nearer half hold one distance each; None: no buckets
+    shared_projections: bool = True  # project distances with the content's layers
+    distance_norm: bool = True  # layer norm on the distance table
+    convolution_width: int = 0  # kernel width of the convolution parallel to the first block; 0: none
     convolution_groups: int = 1
     convolution_activation: str = "gelu"
-    dropout: float = 0.1  # after the embeddings, on the table of distances, and after each sublayer
+    dropout: float = 0.1  # after the embeddings, on the distance vectors, and after each sublayer
     attention_dropout: float = 0.1  # on the attention probabilities
-    pooler_dropout: float = 0.0  # on the first token, in front of the pooler of the classifier
-    classifier_dropout: float | None = None  # behind the pooler; None: as `dropout`
+    pooler_dropout: float = 0.0  # on the first token, before the classifier's pooler
+    classifier_dropout: float | None = None  # after the pooler; None: same as `dropout`
     activation: str = "gelu"
     pooler_activation: str = "gelu"
     layer_norm_epsilon: float = 1e-7
     initializer_range: float = 0.02
-    legacy_head: bool = False  # whether files name the masked LM head as BERT's do
+    legacy_head: bool = False  # whether files use BERT's names for the masked LM head
     pad_id: int = 0
     model_type: str = "deberta-v2"
 
@@ -88,11 +88,11 @@ class DebertaV2Config:
 
     @property
     def num_rows(self):
-        """Rows of the table of distances on either side."""
+        """Rows of the distance table per direction."""
         return self.distance_buckets or self.max_distance
 
     def distance_rows(self):
-        """int32 (2 n + 1): the row of the table of distances for -n, ..., n. All beyond have the row of the last."""
+        """int32 (2 n + 1): the distance table row for each of -n, ..., n. Larger distances share the outermost rows."""
         if self.distance_buckets is None:
             buckets = np.arange(-self.max_distance, self.max_distance + 1)
         else:
@@ -125,19 +125,19 @@ SIZES = {
 
 # === Block ===
 
-# The block is version 1's, around another attention layer.
+# The block is that of version 1, with another attention layer.
 
 
 class BucketedAttention(Composite):
-    """Disentangled attention whose distances are projected as the content is, or by layers of their own.
+    """Disentangled attention whose distances are projected by the content's layers or by separate ones.
 
     Args:
         config: a `DebertaV2Config`.
 
     Call:
-        x: float (b, s, m), where keys and values come from.
-        query: float (b, s, m), where the queries come from; default `x`.
-        distances: float (r, m), the vectors of the distances in use, and the second of `distances_in_use`.
+        x: float (b, s, m), the source of keys and values.
+        query: float (b, s, m), the source of the queries; default `x`.
+        distances: the vectors of the distances in use, float (r, m), and the second result of `distances_in_use`.
         attention_mask: an `AttentionMask`.
         return_weights: also return the attention probabilities.
 
@@ -147,7 +147,7 @@ class BucketedAttention(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.num_heads, terms = config.num_heads, config.position_terms
-        # One more term, one more variance of a product of vectors.
+        # Each term adds the variance of one dot product to the scores.
         self.scale = (config.head_dim * (1 + len(terms))) ** -0.5
         width = config.num_heads * config.head_dim
         dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
@@ -187,14 +187,14 @@ class DebertaV2(Backbone):
 
     Args:
         config: a `DebertaV2Config`.
-        embeddings: the `embeddings` of another backbone with equal tables, to have the same layers; default: its own.
+        embeddings: the `embeddings` of another backbone with equal tables, whose layers are shared; default: new ones.
 
     Call:
         inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
             `sequence_ids`, `first_positions`.
         hidden_states: also return the embeddings and the output of every block.
         attention_weights: also return the attention probabilities of every block.
-        decode: give the enhanced mask decoder's output as the `sequence_output`. It runs in place of the last block.
+        decode: return the enhanced mask decoder's output as the `sequence_output`. It replaces the last block.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
         for packed rows without `first_positions`), `own_first_output` (b, 1, m), or (b, s, m) for packed rows: the
@@ -204,12 +204,12 @@ class DebertaV2(Backbone):
 
     def __init__(self, config, embeddings=None, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **common)
         self.learned_positions = config.absolute_positions or config.mask_decoder
-        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **own)
+        self.embed = disentangled.DebertaEmbeddings(config, embeddings, name="embed", **common)
         self.relative_embedding = self.relative_norm = self.convolution = self.mask_decoder = None
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         if config.relative_attention:
             self.relative_embedding = keras.layers.Embedding(
                 2 * config.num_rows, config.hidden_dim, name="relative_embedding", **table
@@ -217,7 +217,7 @@ class DebertaV2(Backbone):
             if config.distance_norm:
                 self.relative_norm = keras.layers.LayerNormalization(name="relative_norm", **norm)
         self.blocks = [
-            DebertaBlock(config, BucketedAttention(config, name="attention", **own), name=f"block_{i}", **own)
+            DebertaBlock(config, BucketedAttention(config, name="attention", **common), name=f"block_{i}", **common)
             for i in range(config.num_layers)
         ]
         if config.convolution_width:
@@ -227,9 +227,9 @@ class DebertaV2(Backbone):
                 config.convolution_activation,
                 config.dropout,
                 config.layer_norm_epsilon,
-                uniform_by_inputs(),  # torch's default, which the official code leaves
+                uniform_by_inputs(),  # torch's default, which the official code keeps
                 name="convolution",
-                **own,
+                **common,
             )
         if config.mask_decoder:
             self.mask_decoder = keras.layers.Embedding(
@@ -293,7 +293,7 @@ def _own_first_tokens(x, inputs):
 
 
 class ReplacedTokenHead(Composite):
-    """Version 3's answer for every token: token and first token added, layer norm, dense, activation, one output.
+    """Version 3's head for replaced tokens: token plus first token, layer norm, dense, activation, one output.
 
     Args:
         config: a `DebertaV2Config`.
@@ -306,10 +306,10 @@ class ReplacedTokenHead(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.activation = activation_function(config.activation)
-        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
-        dense = dict(kernel_initializer=config.kernel_initializer(), **own)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
+        dense = dict(kernel_initializer=config.kernel_initializer(), **common)
         self.dense = Dense(config.hidden_dim, name="dense", **dense)
         self.project = Dense(1, name="project", **dense)
 
@@ -318,7 +318,7 @@ class ReplacedTokenHead(Composite):
         return ops.squeeze(self.project(self.activation(self.dense(x))), axis=-1)
 
 
-HEADS = {**disentangled.HEADS, "replaced_token": lambda config, **own: ReplacedTokenHead(config, **own)}
+HEADS = {**disentangled.HEADS, "replaced_token": lambda config, **common: ReplacedTokenHead(config, **common)}
 
 # === Hugging Face ===
 
@@ -341,7 +341,7 @@ HUGGINGFACE_CONFIG = {
     "convolution_activation": "conv_act",
 }
 
-# What transformers means by a config.json that does not say.
+# The values that transformers assumes for fields missing from config.json.
 HUGGINGFACE_DEFAULTS = {
     "num_hidden_layers": 24,
     "num_attention_heads": 24,

@@ -1,4 +1,4 @@
-"""What the versions of DeBERTa have in common: embeddings, the enhanced mask decoder, heads, the names in files."""
+"""Shared parts of the DeBERTa versions: embeddings, the enhanced mask decoder, heads, and the names in files."""
 
 import keras
 from keras import ops
@@ -15,19 +15,19 @@ from ...layers.positions import token_positions
 
 
 def position_terms(terms):
-    """The terms of a config in any form that configs hold them: a tuple, a list, "c2p|p2c", or None."""
+    """The terms as a tuple, from any form found in configs: a tuple, a list, "c2p|p2c", or None."""
     terms = terms.lower().split("|") if isinstance(terms, str) else terms or ()
     terms = tuple(term.strip() for term in terms)
     if set(terms) - {"c2p", "p2c"} or len(set(terms)) < len(terms):
         raise ValueError(
-            "`position_terms` must be of c2p (content to position) and p2c (position to content), each at most once. "
+            "`position_terms` may contain c2p (content to position) and p2c (position to content), each at most once. "
             f'Received: {terms}. Use ("c2p", "p2c").'
         )
     return terms
 
 
 def complete(config):
-    """Fills what a config leaves to its other fields, and raises a ValueError when they do not fit together."""
+    """Fills the fields that default to other fields, and raises a ValueError if the fields are inconsistent."""
 
     def set_field(name, value):
         object.__setattr__(config, name, value)  # the dataclass is frozen
@@ -44,20 +44,20 @@ def complete(config):
         raise ValueError(f"`max_distance` must be at least 1, or None. Received: {config.max_distance}.")
     if config.mask_decoder and config.absolute_positions:
         raise ValueError(
-            "`mask_decoder` gives absolute positions to an encoder without them. Received: mask_decoder=True, "
-            "absolute_positions=True. Use one of them."
+            "`mask_decoder` is for encoders without absolute positions. Received: mask_decoder=True, "
+            "absolute_positions=True. Set one of them to False."
         )
     if config.embedding_dim != config.hidden_dim:
-        set_field("legacy_head", True)  # the other layout has no room for a head that narrows
+        set_field("legacy_head", True)  # the other layout cannot store a head that projects to `embedding_dim`
 
 
 # === Layers ===
 
 
 def sequences_of(inputs):
-    """int32 (b, s), which sequence of its row a token is of, 0 for padding; None when each row is one sequence.
+    """int32 (b, s): the sequence that each token of a row belongs to, 0 for padding; None if each row is one sequence.
 
-    Tokens see those of their own sequence, and padding sees none: what stands there is of no use to anyone.
+    Tokens attend within their sequence. Padding attends to nothing, because its outputs are never used.
     """
     real, sequences = real_tokens(inputs), inputs.get("sequence_ids")
     if sequences is None:
@@ -66,31 +66,31 @@ def sequences_of(inputs):
 
 
 class DebertaEmbeddings(Composite):
-    """Tokens, and where the config has them absolute positions and segments, projected and normalised.
+    """Token embeddings plus, if the config has them, position and segment embeddings, projected and normalised.
 
     Args:
         config: a config with DeBERTa's fields.
-        tables: the embedding layers of tokens, positions and segments of another backbone, or None for new ones; those
-            that the config lacks are None.
+        tables: the token, position and segment embedding layers of another backbone, or None for new ones; layers that
+            the config does not use are None.
 
     Call:
         inputs: a batch.
-        sequence_ids: `sequences_of` it.
+        sequence_ids: the result of `sequences_of` for the batch.
 
     Returns: float (b, s, m), zeros at padding.
     """
 
     def __init__(self, config, tables, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         tables = _new_tables(config, self.dtype_policy) if tables is None else _checked(tables, config)
         self.token_embedding, self.position_embedding, self.segment_embedding = tables
         self.projection = None
         if config.embedding_dim != config.hidden_dim:
-            dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **own)
+            dense = dict(use_bias=False, kernel_initializer=config.kernel_initializer(), **common)
             self.projection = Dense(config.hidden_dim, name="projection", **dense)
-        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **own)
-        self.dropout = Dropout(config.dropout, name="dropout", **own)
+        self.norm = keras.layers.LayerNormalization(epsilon=config.layer_norm_epsilon, name="norm", **common)
+        self.dropout = Dropout(config.dropout, name="dropout", **common)
 
     def call(self, inputs, sequence_ids=None):
         token_ids = inputs["token_ids"]
@@ -105,7 +105,7 @@ class DebertaEmbeddings(Composite):
 
 
 def _rows(config):
-    """Rows of each table, by its name; 0 for one that the config lacks."""
+    """{table: its number of rows}, 0 for a table that the config does not use."""
     positions = config.max_length if config.absolute_positions else 0
     return dict(
         token_embedding=config.vocabulary_size, position_embedding=positions, segment_embedding=config.num_segments
@@ -123,16 +123,16 @@ def _checked(tables, config):
     if found != expected:
         raise ValueError(
             "Shared embeddings must have the tables of the config: tokens, positions and segments by embedding_dim. "
-            f"Received: {found} for {expected}. Use a config with the sizes of the other backbone."
+            f"Received: {found} instead of {expected}. Use a config with the sizes of the other backbone."
         )
     return tables
 
 
 def run_mask_decoder(block, x, query, return_weights=False, **arguments):
-    """The enhanced mask decoder (section 3.2): two runs of the last block, in which `query` attends to what it reads.
+    """The enhanced mask decoder (section 3.2): applies the last block twice, with queries other than its input `x`.
 
-    Keys and values are always those of `x`; the queries are `x` with absolute positions added, then the first run's
-    output.
+    Keys and values always come from `x`. The queries are `x` plus absolute positions, then the output of the first
+    pass.
     """
     for _ in range(2):
         query, extras = block(x, query=query, return_weights=return_weights, **arguments)
@@ -142,7 +142,7 @@ def run_mask_decoder(block, x, query, return_weights=False, **arguments):
 # === Heads ===
 
 
-def first_token_classifier(num_labels, config, own):
+def first_token_classifier(num_labels, config, common):
     return FirstTokenClassifier(
         num_labels,
         config.hidden_dim,
@@ -150,25 +150,25 @@ def first_token_classifier(num_labels, config, own):
         config.dropout if config.classifier_dropout is None else config.classifier_dropout,
         config.pooler_dropout,
         config.kernel_initializer(),
-        **own,
+        **common,
     )
 
 
 HEADS = {
-    "masked_lm": lambda config, **own: MaskedLMHead(
+    "masked_lm": lambda config, **common: MaskedLMHead(
         config.vocabulary_size,
         config.embedding_dim,
         config.activation,
         config.layer_norm_epsilon,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "classifier": lambda config, num_labels, **own: first_token_classifier(num_labels, config, own),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **own
+    "classifier": lambda config, num_labels, **common: first_token_classifier(num_labels, config, common),
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.dropout, config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: first_token_classifier(1, config, own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: first_token_classifier(1, config, common),
 }
 
 # === Hugging Face ===
@@ -183,7 +183,7 @@ CONFIG = {
     "max_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
     "absolute_positions": "position_biased_input",
-    "mask_decoder": "mask_decoder",  # ours: transformers keeps what it does not know
+    "mask_decoder": "mask_decoder",  # kerasbert only; transformers keeps unknown fields
     "relative_attention": "relative_attention",
     "position_terms": Field(
         "pos_att_type",
@@ -232,10 +232,10 @@ NAMES = {
     "choice/project": "classifier",
 }
 
-# Files hold the position table of a mask decoder, or not; transformers ignores it.
+# Files may lack the mask decoder's position table; transformers ignores it.
 OPTIONAL = {"mask_decoder"}
 
-# The masked LM head as files of a "legacy" config name it, and as the others do.
+# {name in files with a "legacy" config: name in other files}, for the masked LM head.
 _LEGACY = {
     "cls.predictions.transform.dense.weight": "lm_predictions.lm_head.dense.weight",
     "cls.predictions.transform.dense.bias": "lm_predictions.lm_head.dense.bias",
@@ -252,5 +252,5 @@ TIED = {
 
 
 def legacy_spelling(config):
-    """{name of the table above: the name in a file of this config}, where they differ."""
+    """{name in the table above: name in a file with this config}, where the two differ."""
     return {new: old for old, new in _LEGACY.items()} if config.legacy_head else {}

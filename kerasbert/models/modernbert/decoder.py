@@ -1,7 +1,7 @@
-"""ModernBERT as a decoder: the same network under a causal mask, trained on the next token.
+"""ModernBERT as a decoder: the same network with a causal mask, trained to predict the next token.
 
 Weller et al. 2025, "Seq vs Seq: An Open Suite of Paired Encoders and Decoders" (Ettin), arXiv 2507.11412. New in it:
-pairs of an encoder and a decoder of one shape, one recipe and the same data, so that only the objective differs.
+pairs of an encoder and a decoder with the same shape, training settings and data, so that only the objective differs.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ class ModernBertDecoderConfig:
     num_layers: int = 22
     num_heads: int = 12
     hidden_dim: int = 768
-    feed_forward_dim: int = 1_152  # of either half of the gated layer
-    max_length: int = 8_192  # of the training; nothing depends on it
-    local_attention: int = 128  # a local layer sees half of this, the last of them the token itself
+    feed_forward_dim: int = 1_152  # of each half of the gated layer
+    max_length: int = 8_192  # in training; the model does not depend on it
+    local_attention: int = 128  # local layers see half as many tokens, up to and including the token itself
     global_every: int = 3  # layers 0, 3, 6, ... see the whole sequence, ...
-    global_layers: tuple[int, ...] | None = None  # ... unless this says which ones do
-    global_rope_theta: float = 160_000.0  # the paper's first stage has 10,000 here, too
+    global_layers: tuple[int, ...] | None = None  # ... unless this lists the layers that do
+    global_rope_theta: float = 160_000.0  # 10,000 in the paper's first stage
     local_rope_theta: float = 10_000.0
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0  # on the attention probabilities
@@ -43,14 +43,14 @@ class ModernBertDecoderConfig:
     attention_bias: bool = False
     feed_forward_bias: bool = False
     norm_bias: bool = False
-    head_bias: bool = False  # of the dense layer that heads begin with
+    head_bias: bool = False  # of the first dense layer in heads
     vocabulary_bias: bool = True
     activation: str = "gelu"
     head_activation: str = "gelu"
-    classifier_pooling: str = "last"  # the last token, the only one that has seen all
+    classifier_pooling: str = "last"  # the last token, the only one that has seen the whole sequence
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # of the normal before it is cut ...
-    initializer_cutoff: float = 2.0  # ... at so many standard deviations
+    initializer_range: float = 0.02  # standard deviation of the normal before truncation ...
+    initializer_cutoff: float = 2.0  # ... at this many standard deviations
     pad_id: int | None = 50_283
     bos_id: int | None = 50_281
     eos_id: int | None = 50_282
@@ -77,7 +77,7 @@ SIZES = {
     for name, fields in ettin_sizes("decoder").items()
 }
 
-# === Backbone (its block is the encoder's) ===
+# === Backbone (with the encoder's block) ===
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -92,27 +92,27 @@ class ModernBertDecoder(Backbone):
             `first_positions`, `prefix_mask`.
         hidden_states: also return the embeddings and the output of every block, the last one normalised.
         attention_weights: also return the attention probabilities of every block.
-        cache: of `empty_cache` or of the call on the tokens before these; used up.
+        cache: from `empty_cache` or from the call on the preceding tokens; it must not be used again.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is no padding, or
-        (b, n, m) of packed rows, None where they do not say their starts; on request `hidden_states` (num_layers + 1 of
-        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache the next `cache`.
+    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is not padding, or
+        (b, n, m) for packed rows, None if they lack `first_positions`; on request `hidden_states` (num_layers + 1 of
+        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache, the next `cache`.
     """
 
     learned_positions = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )
-        self.embedding_norm = config.norm(name="embedding_norm", **own)
-        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.embedding_norm = config.norm(name="embedding_norm", **common)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **common)
         self.blocks = [
-            ModernBertBlock(config, first=i == 0, name=f"block_{i}", **own) for i in range(config.num_layers)
+            ModernBertBlock(config, first=i == 0, name=f"block_{i}", **common) for i in range(config.num_layers)
         ]
-        self.final_norm = config.norm(name="final_norm", **own)
+        self.final_norm = config.norm(name="final_norm", **common)
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
@@ -148,8 +148,8 @@ class ModernBertDecoder(Backbone):
 
 HEADS = {
     "causal_lm": vocabulary_head,
-    "classifier": lambda config, num_labels, **own: label_head(
-        config, num_labels, "last_output", config.head_bias, **own
+    "classifier": lambda config, num_labels, **common: label_head(
+        config, num_labels, "last_output", config.head_bias, **common
     ),
 }
 

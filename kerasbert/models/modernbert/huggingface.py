@@ -1,13 +1,13 @@
-"""ModernBERT in the Hugging Face layout: what its fields say, where a table alone cannot."""
+"""ModernBERT in the Hugging Face layout: config fields that a plain table cannot convert."""
 
 
 def layer_types(config):
-    """The attention of every layer in the words of transformers 5."""
+    """The attention type of every layer, as transformers 5 names it."""
     return ["full_attention" if config.is_global(i) else "sliding_attention" for i in range(config.num_layers)]
 
 
 def global_layers(stored):
-    """(period, None) of the global layers, or (default period, their indices) where no period says them."""
+    """(period, None) of the global layers, or (default period, their indices) if they are not periodic."""
     types, period = stored["layer_types"], stored["global_attn_every_n_layers"]
     if types is None:
         return period, None
@@ -21,7 +21,7 @@ def global_layers(stored):
 
 
 def rope_theta(stored, layer_type, older_name):
-    """The base of the wavelengths of one kind of layer: transformers 5 nests it, 4 had a name for each."""
+    """The RoPE base of one layer type: transformers 5 nests it, transformers 4 had a separate field for each type."""
     rope = (stored.get("rope_parameters") or {}).get(layer_type) or {}
     if rope.get("rope_type", "default") != "default":
         raise ValueError(f"kerasbert has rope_type='default' only. Received in config.json: {rope['rope_type']!r}.")
@@ -31,6 +31,6 @@ def rope_theta(stored, layer_type, older_name):
 
 
 def rope_parameters(config):
-    """The wavelengths in the words of transformers 5."""
+    """The RoPE bases in the format of transformers 5."""
     thetas = {"full_attention": config.global_rope_theta, "sliding_attention": config.local_rope_theta}
     return {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()}

@@ -1,7 +1,7 @@
-"""ModernBERT: the encoder of BERT with what ten years of decoders have taught, for 8,192 tokens.
+"""ModernBERT: BERT's encoder with the advances of recent decoder models, for 8,192 tokens.
 
-Warner et al. 2024, arXiv 2412.13663. New in it: rotary positions; local attention in two layers of three, each kind of
-layer with its own wavelengths; gated feed-forwards (GeGLU); pre-norm, without biases. Only masked tokens as objective.
+Warner et al. 2024, arXiv 2412.13663. New in it: rotary positions; local attention in two of three layers, with separate
+wavelengths; gated feed-forwards (GeGLU); pre-norm, without biases. The only objective is masked tokens.
 """
 
 import dataclasses
@@ -33,12 +33,12 @@ class ModernBertConfig:
     num_layers: int = 22
     num_heads: int = 12
     hidden_dim: int = 768
-    feed_forward_dim: int = 1_152  # of either half of the gated layer
-    max_length: int = 8_192  # of the training; nothing depends on it
-    local_attention: int = 128  # a local layer sees half of this on either side, and the token itself
+    feed_forward_dim: int = 1_152  # of each half of the gated layer
+    max_length: int = 8_192  # in training; the model does not depend on it
+    local_attention: int = 128  # local layers see half of this on each side, and the token itself
     global_every: int = 3  # layers 0, 3, 6, ... see the whole sequence, ...
-    global_layers: tuple[int, ...] | None = None  # ... unless this says which ones do
-    global_rope_theta: float = 160_000.0  # the paper's first stage has 10,000 here, too
+    global_layers: tuple[int, ...] | None = None  # ... unless this lists the layers that do
+    global_rope_theta: float = 160_000.0  # 10,000 in the paper's first stage
     local_rope_theta: float = 10_000.0
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0  # on the attention probabilities
@@ -48,14 +48,14 @@ class ModernBertConfig:
     attention_bias: bool = False
     feed_forward_bias: bool = False
     norm_bias: bool = False
-    head_bias: bool = False  # of the dense layer that heads begin with
+    head_bias: bool = False  # of the first dense layer in heads
     vocabulary_bias: bool = True
     activation: str = "gelu"
     head_activation: str = "gelu"
-    classifier_pooling: str = "cls"  # or "mean", of all tokens
+    classifier_pooling: str = "cls"  # or "mean" over all tokens
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # of the normal before it is cut ...
-    initializer_cutoff: float = 2.0  # ... at so many standard deviations
+    initializer_range: float = 0.02  # standard deviation of the normal before truncation ...
+    initializer_cutoff: float = 2.0  # ... at this many standard deviations
     pad_id: int | None = 50_283
     bos_id: int | None = 50_281
     eos_id: int | None = 50_282
@@ -79,12 +79,12 @@ class ModernBertConfig:
         return truncated_normal(self.initializer_range, self.initializer_cutoff)
 
     def residual_initializer(self):
-        """For the 2 * num_layers kernels whose outputs add up in the residual stream."""
+        """For the 2 * num_layers kernels whose outputs are added to the residual stream."""
         return truncated_normal(self.initializer_range * (2 * self.num_layers) ** -0.5, self.initializer_cutoff)
 
-    def norm(self, **own):
-        """A layer norm, without bias unless `norm_bias` says so."""
-        return keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, center=self.norm_bias, **own)
+    def norm(self, **common):
+        """A layer norm, with a bias only if `norm_bias` is True."""
+        return keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, center=self.norm_bias, **common)
 
 
 # === Sizes ===
@@ -119,18 +119,18 @@ SIZES = {
 
 
 class ModernBertBlock(Composite):
-    """Attention and gated feed-forward, each on its normalised input and added to it (pre-norm).
+    """Attention and gated feed-forward, each on normalised input and added to the residual stream (pre-norm).
 
     Args:
         config: a `ModernBertConfig`.
-        first: whether this is the first block: its input is normalised already.
+        first: whether this is the first block, whose input is already normalised.
 
     Call:
         x: float (b, s, m).
         attention_mask: an `AttentionMask`; with a `window` in local layers.
         rotation: the `Rotation` of this kind of layer.
         return_weights: also return the attention probabilities.
-        cache: the block's keys and values so far, of a decoder; see `MultiHeadAttention`.
+        cache: the block's keys and values so far, in a decoder; see `MultiHeadAttention`.
 
     Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
     """
@@ -138,8 +138,8 @@ class ModernBertBlock(Composite):
     def __init__(self, config, first=False, **kwargs):
         super().__init__(**kwargs)
         initializer, residual = config.kernel_initializer(), config.residual_initializer()
-        own = dict(dtype=self.dtype_policy)
-        self.attention_norm = None if first else config.norm(name="attention_norm", **own)
+        common = dict(dtype=self.dtype_policy)
+        self.attention_norm = None if first else config.norm(name="attention_norm", **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim,
             config.num_heads,
@@ -148,10 +148,12 @@ class ModernBertBlock(Composite):
             config.attention_bias,
             residual,
             name="attention",
-            **own,
+            **common,
         )
-        self.attention_output_dropout = Dropout(config.attention_output_dropout, name="attention_output_dropout", **own)
-        self.feed_forward_norm = config.norm(name="feed_forward_norm", **own)
+        self.attention_output_dropout = Dropout(
+            config.attention_output_dropout, name="attention_output_dropout", **common
+        )
+        self.feed_forward_norm = config.norm(name="feed_forward_norm", **common)
         self.feed_forward = GatedFeedForward(
             config.hidden_dim,
             config.feed_forward_dim,
@@ -161,7 +163,7 @@ class ModernBertBlock(Composite):
             config.feed_forward_bias,
             residual,
             name="feed_forward",
-            **own,
+            **common,
         )
 
     def call(self, x, attention_mask=None, rotation=None, return_weights=False, cache=None):
@@ -190,9 +192,9 @@ class ModernBert(Backbone):
         hidden_states: also return the embeddings and the output of every block, the last one normalised.
         attention_weights: also return the attention probabilities of every block.
 
-    Returns: a dict of `sequence_output` (b, s, m); `pooled_output` and `choice_output` (b, m), what classifiers and
-        choices read: the mean over the sequence or its first token, which is the first column's for classifiers and
-        the first real one for choices; (b, n, m) of packed rows, None where they do not say their starts; on request
+    Returns: a dict of `sequence_output` (b, s, m); `pooled_output` and `choice_output` (b, m), for classifiers and for
+        multiple choice: the mean over the sequence, or its first token, which is the first column for classifiers and
+        the first real token for choices; (b, n, m) for packed rows, None if they lack `first_positions`; on request
         `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
     """
 
@@ -200,16 +202,16 @@ class ModernBert(Backbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )
-        self.embedding_norm = config.norm(name="embedding_norm", **own)
-        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **own)
+        self.embedding_norm = config.norm(name="embedding_norm", **common)
+        self.embedding_dropout = Dropout(config.embedding_dropout, name="embedding_dropout", **common)
         self.blocks = [
-            ModernBertBlock(config, first=i == 0, name=f"block_{i}", **own) for i in range(config.num_layers)
+            ModernBertBlock(config, first=i == 0, name=f"block_{i}", **common) for i in range(config.num_layers)
         ]
-        self.final_norm = config.norm(name="final_norm", **own)
+        self.final_norm = config.norm(name="final_norm", **common)
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False):
@@ -238,8 +240,8 @@ class ModernBert(Backbone):
 # === Heads ===
 
 
-def head_transform(config, **own):
-    """What every head begins with."""
+def head_transform(config, **common):
+    """The first part of every head."""
     return HeadTransform(
         config.hidden_dim,
         config.head_activation,
@@ -248,29 +250,29 @@ def head_transform(config, **own):
         config.head_bias,
         config.norm_bias,
         name="transform",
-        **own,
+        **common,
     )
 
 
-def label_head(config, num_labels, reads="sequence_output", use_bias=True, dtype=None, **own):
-    """A head of `num_labels` scores on the output that is called `reads`."""
+def label_head(config, num_labels, reads="sequence_output", use_bias=True, dtype=None, **common):
+    """A head that computes `num_labels` scores from the output named `reads`."""
     initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
     transform = head_transform(config, dtype=dtype)
     return TransformedHead(
-        transform, num_labels, reads, config.classifier_dropout, initializer, use_bias, dtype=dtype, **own
+        transform, num_labels, reads, config.classifier_dropout, initializer, use_bias, dtype=dtype, **common
     )
 
 
-def vocabulary_head(config, dtype=None, **own):
-    return TransformedTableHead(head_transform(config, dtype=dtype), config.vocabulary_bias, dtype=dtype, **own)
+def vocabulary_head(config, dtype=None, **common):
+    return TransformedTableHead(head_transform(config, dtype=dtype), config.vocabulary_bias, dtype=dtype, **common)
 
 
 HEADS = {
     "masked_lm": vocabulary_head,
-    "classifier": lambda config, num_labels, **own: label_head(config, num_labels, "pooled_output", **own),
+    "classifier": lambda config, num_labels, **common: label_head(config, num_labels, "pooled_output", **common),
     "tagger": label_head,
-    "span": lambda config, **own: label_head(config, 2, **own),
-    "choice": lambda config, **own: label_head(config, 1, "choice_output", **own),
+    "span": lambda config, **common: label_head(config, 2, **common),
+    "choice": lambda config, **common: label_head(config, 1, "choice_output", **common),
 }
 
 # === Hugging Face ===
@@ -301,7 +303,7 @@ HUGGINGFACE_CONFIG = {
     ),
     "embedding_dropout": "embedding_dropout",
     "attention_dropout": "attention_dropout",
-    # Theirs has one rate for both places; ours is written beside it.
+    # transformers has one rate for both; kerasbert writes a separate field as well.
     "attention_output_dropout": Field(
         "attention_output_dropout",
         load=lambda stored: stored[

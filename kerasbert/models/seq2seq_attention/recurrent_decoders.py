@@ -1,4 +1,4 @@
-"""Recurrent encoders and decoders: gated units, the scores of attention, and the order in which a decoder uses them."""
+"""Recurrent encoders and decoders: gated recurrent units, attention scores, and the decoders that combine them."""
 
 import keras
 from keras import ops
@@ -19,13 +19,13 @@ def dense(config, units, name, dtype, **options):
 class GatedRecurrentUnit(keras.layers.Layer):
     """z = s(xz + Uz h), r = s(xr + Ur h), c = tanh(xc + U (r h)), new h = (1 - z) h + z c, as in the paper.
 
-    z is the share of the new state, and r acts before the product; in most libraries both are the other way round.
+    z weights the new state, and r is applied before the matrix product; most libraries do both the other way round.
 
     Args:
         hidden_dim: width n of the state.
 
     Call:
-        x: float (b, 3 n), what the inputs add to update gate, reset gate and candidate.
+        x: float (b, 3 n), the contributions of the inputs to update gate, reset gate and candidate.
         state: float (b, n).
 
     Returns: the next state, float (b, n).
@@ -57,7 +57,7 @@ class Reader(keras.layers.Layer):
 
     Call:
         x: float (b, s, e).
-        real: bool (b, s), or None.
+        real: bool (b, s), False at padding, or None.
 
     Returns: the states, float (b, s, n), and the last one, float (b, n).
     """
@@ -94,9 +94,9 @@ class AdditiveScore(keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        own = dict(kernel_initializer=normal(config.alignment_range), use_bias=False, dtype=self.dtype_policy)
-        self.query = Dense(config.alignment_dim, name="query", **own)
-        self.key = Dense(config.alignment_dim, name="key", **own)
+        common = dict(kernel_initializer=normal(config.alignment_range), use_bias=False, dtype=self.dtype_policy)
+        self.query = Dense(config.alignment_dim, name="query", **common)
+        self.key = Dense(config.alignment_dim, name="key", **common)
 
     def build(self, shape=None):
         self.query.build((None, self.config.hidden_dim))
@@ -104,7 +104,7 @@ class AdditiveScore(keras.layers.Layer):
         self.scale = self.add_weight(name="scale", shape=(self.config.alignment_dim,), initializer="zeros")
 
     def keys(self, states, positions):
-        """What of a source does not depend on the decoder: U h."""
+        """U h, the part of the score that does not depend on the decoder."""
         return self.key(states)
 
     def scores(self, state, keys):
@@ -137,7 +137,7 @@ class DotScore(keras.layers.Layer):
         super().__init__(**kwargs)
 
     def build(self, shape=None):
-        """Nothing to learn."""
+        """There are no weights."""
 
     def keys(self, states, positions):
         return states
@@ -147,7 +147,7 @@ class DotScore(keras.layers.Layer):
 
 
 class LocationScore(keras.layers.Layer):
-    """W s: a score a place, whatever stands there."""
+    """W s: one score per position, independent of the token there."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -168,23 +168,23 @@ class LocationScore(keras.layers.Layer):
 
 
 class PlainDecoder(keras.layers.Layer):
-    """Without attention: all that the decoder has of the source is its first state, tanh(W [last states]).
+    """A decoder without attention: it sees the source only through its initial state, tanh(W [last states]).
 
     Args:
         config: a `Seq2SeqAttentionConfig`.
 
     Call:
         x: float (b, t, e), the embedded targets so far.
-        state: of `start_state` or of the call on the tokens before these.
-        context: of `context`.
-        real: bool (b, t), or None.
+        state: from `start_state` or from the call on the preceding tokens.
+        context: the result of `context`.
+        real: bool (b, t), False at padding, or None.
 
-    Returns: the output, float (b, t, o); what each token leaves, a dict of `state` (b, t, n) and, with attention,
-        `weights`, float32 (b, t, s); the same of the last token, which the next call starts from.
+    Returns: the output, float (b, t, o); the state after each token, a dict of `state` (b, t, n) and, with attention,
+        `weights`, float32 (b, t, s); the state after the last token, from which the next call continues.
     """
 
     def __init__(self, config, **kwargs):
-        super().__init__(autocast=False, **kwargs)  # weights and places are float32
+        super().__init__(autocast=False, **kwargs)  # attention weights and positions are float32
         self.config = config
         self.start = dense(config, config.hidden_dim, "start", self.dtype_policy, activation="tanh")
         self.inputs = dense(config, 3 * config.hidden_dim, "inputs", self.dtype_policy)
@@ -201,11 +201,11 @@ class PlainDecoder(keras.layers.Layer):
         return self.config.context_dim
 
     def context(self, states, real):
-        """What the steps read of a source: a dict of arrays with the batch first."""
+        """What each decoding step reads from the source: a dict of arrays, batch first."""
         return {}
 
     def start_state(self, lasts, context):
-        """What stands for a token before the first one, from the last states of the encoder's directions."""
+        """The state before the first token, from the last states of the encoder's directions."""
         return {"state": self.start(ops.concatenate(lasts, axis=-1))}
 
     def call(self, x, state, context, real=None):
@@ -217,7 +217,7 @@ class PlainDecoder(keras.layers.Layer):
 
 
 class AdditiveDecoder(PlainDecoder):
-    """Bahdanau et al.: attention by the state before, then the next state, then maxout of state, input and context."""
+    """Bahdanau et al.: attention by the previous state, the next state, then maxout of state, input and context."""
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -258,18 +258,18 @@ class AdditiveDecoder(PlainDecoder):
 
 
 class MultiplicativeDecoder(PlainDecoder):
-    """Luong et al.: the next state, attention by it, and tanh(W [context; state]), which the next input may contain."""
+    """Luong et al.: the next state, attention by it, and tanh(W [context; state]), which may feed the next step."""
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = self.dtype_policy
+        common = self.dtype_policy
         if config.input_feeding:
-            self.feed = dense(config, 3 * config.hidden_dim, "feed", own, use_bias=False)
+            self.feed = dense(config, 3 * config.hidden_dim, "feed", common, use_bias=False)
         if config.window is not None and config.window_center == "predictive":
-            self.center = dense(config, config.hidden_dim, "center", own, use_bias=False, activation="tanh")
-            self.center_scale = dense(config, 1, "center_scale", own, use_bias=False, activation="sigmoid")
-        self.score = LUONG[config.attention](config, name="score", dtype=own)
-        self.output_layer = dense(config, config.hidden_dim, "output_layer", own, use_bias=False, activation="tanh")
+            self.center = dense(config, config.hidden_dim, "center", common, use_bias=False, activation="tanh")
+            self.center_scale = dense(config, 1, "center_scale", common, use_bias=False, activation="sigmoid")
+        self.score = LUONG[config.attention](config, name="score", dtype=common)
+        self.output_layer = dense(config, config.hidden_dim, "output_layer", common, use_bias=False, activation="tanh")
 
     def build(self, shape=None):
         super().build(shape)
@@ -301,7 +301,7 @@ class MultiplicativeDecoder(PlainDecoder):
         return states["fed"], states, last
 
     def _weights(self, state, place, context):
-        """Global attention, or local attention around `place` (b, 1) or around a place that the state predicts."""
+        """Global attention, or local attention around `place` (b, 1) or around a position predicted by the state."""
         scores, real, window = self.score.scores(state, context["keys"]), context["real"], self.config.window
         if window is None:
             return attention_weights(scores, real)
@@ -326,13 +326,13 @@ DECODERS = {"additive": AdditiveDecoder, **dict.fromkeys(LUONG, MultiplicativeDe
 
 
 def attention_context(score, states, real):
-    """What attention reads of a source: its states, what the score makes of them, and where each token stands."""
+    """What attention reads from the source: the score's keys, the states, their mask and the token positions."""
     positions = ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=-1) - 1, 0)
     return {"keys": score.keys(states, positions), "values": states, "real": real, "positions": positions}
 
 
 def attention_weights(scores, allowed):
-    """softmax of `scores` (b, s) where bool `allowed`, float32; 0 elsewhere, and in rows that allow nothing."""
+    """float32 softmax of `scores` (b, s) over positions in bool `allowed`; 0 at all others, and in rows without any."""
     scores = ops.where(allowed, ops.cast(scores, "float32"), HIDDEN_SCORE)
     return ops.where(allowed, ops.softmax(scores, axis=-1), 0.0)
 

@@ -1,10 +1,10 @@
-"""The recurrent encoder-decoder with attention, where attention comes from.
+"""The recurrent encoder-decoder that introduced attention.
 
-Bahdanau, Cho, Bengio 2014, arXiv 1409.0473. New in it: the decoder looks at every state of the encoder, by weights that
-it learns, where the model before it had one vector for a sentence of any length. Beside its additive attention stand
-the multiplicative ones of Luong, Pham, Manning 2015 (arXiv 1508.04025), which read the decoder's present state and not
-the one before it, and the model without attention (Cho et al. 2014, arXiv 1406.1078), with the source in reverse if
-asked for (Sutskever, Vinyals, Le 2014, arXiv 1409.3215).
+Bahdanau, Cho, Bengio 2014, arXiv 1409.0473. New in it: the decoder attends to every state of the encoder with learned
+weights, where earlier models had one vector for a sentence of any length. Besides this additive attention, there are
+the multiplicative variants of Luong, Pham, Manning 2015 (arXiv 1508.04025), which use the decoder's current state
+instead of the previous one, and the model without attention (Cho et al. 2014, arXiv 1406.1078), optionally with the
+source reversed (Sutskever, Vinyals, Le 2014, arXiv 1409.3215).
 """
 
 import dataclasses
@@ -26,21 +26,21 @@ from .recurrent_decoders import DECODERS, LUONG, Reader, dense
 
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqAttentionConfig:
-    vocabulary_size: int = 30_000  # of the source and of the target, each with a table of its own
+    vocabulary_size: int = 30_000  # of the source and of the target, which have separate tables
     embedding_dim: int = 620
     hidden_dim: int = 1_000  # of the decoder, and of each direction of the encoder
     attention: str = "additive"  # or "multiplicative" (W between the states), "dot", "concat", "location", "none"
     alignment_dim: int = 1_000  # of the layer inside additive and concat attention
     output_dim: int = 500  # maxout units of the additive model; its sequence_output
-    bidirectional: bool = True  # False: the encoder reads once, in its direction
-    reverse_source: bool = False  # read the source from its end
+    bidirectional: bool = True  # False: the encoder has one direction only
+    reverse_source: bool = False  # read the source backwards
     input_feeding: bool = True  # Luong: the attentional state is part of the next input
-    window: int | None = None  # Luong: attend this far around one place only (local attention, D = 10)
-    window_center: str = "predictive"  # that place: "monotonic" is the decoder's own, "predictive" is learned
-    max_length: int | None = None  # longest source of location attention, which has a weight a place
+    window: int | None = None  # Luong: attend only this far around one position (local attention, D = 10)
+    window_center: str = "predictive"  # that position: "monotonic" is the decoder's, "predictive" is learned
+    max_length: int | None = None  # longest source for location attention, which has one weight per position
     dropout: float = 0.0  # on the embeddings and on the output
-    initializer_range: float = 0.01  # of the normal; recurrent matrices are orthogonal
-    alignment_range: float = 0.001  # of the normal, inside additive and concat attention
+    initializer_range: float = 0.01  # standard deviation; recurrent matrices are orthogonal
+    alignment_range: float = 0.001  # standard deviation inside additive and concat attention
     pad_id: int = 0
     eos_id: int = 1
     decoder_start_id: int = 0
@@ -53,9 +53,9 @@ class Seq2SeqAttentionConfig:
             (self.attention != "location" or self.max_length, "Location attention needs `max_length`."),
             (
                 self.attention != "dot" or not self.bidirectional,
-                '"dot" compares states of one width: bidirectional=False.',
+                '"dot" needs bidirectional=False, so that states have equal width.',
             ),
-            (self.window is None or self.attention in LUONG, f"A `window` is for attention among {', '.join(LUONG)}."),
+            (self.window is None or self.attention in LUONG, f"`window` needs attention to be {', '.join(LUONG)}."),
         ]
         for right, rule in rules:
             if not right:
@@ -79,39 +79,39 @@ SIZES = {"rnnsearch": dict(), "rnnencdec": dict(attention="none", bidirectional=
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Seq2SeqAttention(EncoderDecoderBackbone):
-    """A recurrent encoder of two directions and a recurrent decoder.
+    """A recurrent encoder, bidirectional by default, and a recurrent decoder.
 
     Args:
         config: a `Seq2SeqAttentionConfig`.
 
     Call:
         inputs: a batch; `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally `padding_mask` or `lengths`, and
-            the same with `decoder_` in front. Padding may stand anywhere.
+            the same with the prefix `decoder_`. Padding may be anywhere.
         hidden_states: also return embeddings and states.
         attention_weights: also return the alignments.
-        cache: of `start_cache` or of the call on the tokens before these. `inputs` are the decoder's only.
+        cache: from `start_cache` or from the call on the preceding tokens. `inputs` are then the decoder's only.
 
     Returns: a dict of `encoder_output` (b, s, n or 2 n) and `sequence_output` (b, t, o), the decoder's; on request
         `hidden_states`, a dict of `encoder` and `decoder`, and `attention_weights`, {"cross": [float32 (b, 1, t, s)]};
-        with a cache the next `cache`, and nothing of the encoder.
+        with a cache, the next `cache`, and no encoder outputs.
     """
 
     learned_positions = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **own)
+        common = dict(dtype=self.dtype_policy)
+        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
         sizes = config.vocabulary_size, config.embedding_dim
         self.token_embedding = keras.layers.Embedding(*sizes, name="token_embedding", **table)
         self.decoder_embedding = keras.layers.Embedding(*sizes, name="decoder_embedding", **table)
-        self.dropout = Dropout(config.dropout, name="dropout", **own)
-        self.readers = [Reader(config, name="forward_reader", **own)]
+        self.dropout = Dropout(config.dropout, name="dropout", **common)
+        self.readers = [Reader(config, name="forward_reader", **common)]
         if config.bidirectional:
-            self.readers.append(Reader(config, reverse=True, name="backward_reader", **own))
-        self.decoder = DECODERS[config.attention](config, name="decoder", **own)
+            self.readers.append(Reader(config, reverse=True, name="backward_reader", **common))
+        self.decoder = DECODERS[config.attention](config, name="decoder", **common)
         with keras.name_scope(self.name):
-            self.decoder.build()  # its first state is asked for before it is called
+            self.decoder.build()  # its first state is needed before it is called
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
@@ -155,7 +155,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         return x, states, list(lasts)
 
     def _started(self, inputs, states, lasts):
-        """The decoder's first state, and what it reads of the source."""
+        """The decoder's first state, and what it reads from the source."""
         real = real_tokens(inputs)
         real = ops.ones_like(inputs["token_ids"], dtype="bool") if real is None else real
         context = self.decoder.context(states, real)
@@ -166,7 +166,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         return self._encode(inputs)[1]
 
     def start_cache(self, context, batch_size, length):
-        """The decoder's first state, and what it reads of the source; the length does not matter.
+        """The decoder's first state, and what it reads from the source; `length` is not used.
 
         Args:
             context: the encoder's inputs.
@@ -178,7 +178,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
     def check_inputs(self, inputs):
         super().check_inputs(inputs)
         if inputs.get("sequence_ids") is not None:
-            raise ValueError("A recurrent model reads one sequence a row. Received: packed rows (`sequence_ids`).")
+            raise ValueError("Recurrent models take one sequence per row. Received: packed rows (`sequence_ids`).")
         longest, length = self.config.max_length, inputs["token_ids"].shape[-1]
         if longest is not None and length > longest:
             raise ValueError(
@@ -190,7 +190,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
 
 
 class VocabularyHead(Composite):
-    """Scores over the vocabulary by a table of their own. Called as heads that are tied, which get the token table."""
+    """Scores over the vocabulary from a separate layer. It is called like a tied head, but ignores the token table."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -200,9 +200,9 @@ class VocabularyHead(Composite):
         return self.dense(x)
 
 
-HEADS = {"seq2seq_lm": lambda config, **own: VocabularyHead(config, **own)}
+HEADS = {"seq2seq_lm": lambda config, **common: VocabularyHead(config, **common)}
 
-# === Files: a layout of our own, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, in the scheme of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(Seq2SeqAttentionConfig)}
 
@@ -223,7 +223,7 @@ _DECODER = (
 
 
 def _stored(ours):
-    """Matrices of a unit and scales are no layers: they are stored as they are, under their own names."""
+    """Recurrent matrices and scales are not layers: they are stored unchanged, as plain tensors."""
     name = ours.replace("/", ".")
     return Tensor(name) if ours.rpartition("/")[2] in ("update", "reset", "candidate", "scale") else name
 

@@ -1,4 +1,4 @@
-"""The parts of T5: its attention, its block, the stack of blocks that makes half of a model, and its heads."""
+"""The parts of T5: attention, block, the stack of blocks that forms an encoder or a decoder, and heads."""
 
 import itertools
 
@@ -19,9 +19,9 @@ from ...layers.relative_attention import BucketedBias
 
 
 class T5Attention(MultiHeadAttention):
-    """Attention with heads of any size and no biases; no scale either: the initial queries are smaller instead.
+    """Attention with heads of any size, without biases or scaling: queries are initialised smaller instead.
 
-    Dropout of the probabilities hides a key from all queries of a row at once (as in the paper's code).
+    Dropout of the probabilities drops a key for all queries of a row at once (as in the paper's code).
     """
 
     scale = 1.0
@@ -43,38 +43,38 @@ class T5Attention(MultiHeadAttention):
 
 
 class T5Block(Composite):
-    """Self-attention, in a decoder attention to the encoder, and feed-forward: each on its normalised input (pre-norm).
+    """Self-attention, cross-attention in a decoder, and feed-forward, each on its normalised input (pre-norm).
 
-    The residual stream is float32 in every dtype, and in float16 the feed-forward layer, too: trained weights lead
-    both beyond the range of float16.
+    The residual stream is float32 for every dtype policy, and so is the feed-forward layer for float16: with trained
+    weights, both exceed the range of float16.
 
     Args:
         config: a `T5Config`.
-        cross_attention: whether it may attend to a context.
+        cross_attention: whether the block can attend to a context.
 
     Call:
         x: float32 (b, q, m).
         attention_mask: an `AttentionMask`.
-        bias: float (1, h, q, k), by the distance of query and key.
-        context: what `MultiHeadAttention` takes; None leaves the attention to it out.
-        context_mask: the `AttentionMask` of the attention to the context.
+        bias: float (1, h, q, k), by the distance between query and key.
+        context: the context that `MultiHeadAttention` takes; None skips the cross-attention.
+        context_mask: the `AttentionMask` of the cross-attention.
         return_weights: also return the attention probabilities.
         cache: of the self-attention.
 
-    Returns: float32 (b, q, m), and `Extras`: the probabilities, the cache, and the probabilities of the attention to
-        the context, if there is one and they are asked for.
+    Returns: float32 (b, q, m), and `Extras`: the probabilities, the cache, and the probabilities of the
+        cross-attention, as far as they exist and are asked for.
     """
 
     def __init__(self, config, cross_attention=False, **kwargs):
         super().__init__(autocast=False, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.attention_norm = _norm(config, "attention_norm")
-        self.attention = T5Attention(config, name="attention", **own)
+        self.attention = T5Attention(config, name="attention", **common)
         self.attention_dropout = _dropout(config, "attention_dropout")
         self.cross_attention = None
         if cross_attention:
             self.cross_attention_norm = _norm(config, "cross_attention_norm")
-            self.cross_attention = T5Attention(config, name="cross_attention", **own)
+            self.cross_attention = T5Attention(config, name="cross_attention", **common)
             self.cross_attention_dropout = _dropout(config, "cross_attention_dropout")
         self.feed_forward_norm = _norm(config, "feed_forward_norm")
         self.feed_forward = (GatedFeedForward if config.gated else FeedForward)(
@@ -118,20 +118,20 @@ def _dropout(config, name):
 
 
 class T5Stack(Composite):
-    """An encoder or a decoder: blocks, the tables of distances that they share, a norm at the end.
+    """An encoder or a decoder: blocks, the distance tables that they share, and a final norm.
 
     Args:
         config: a `T5Config`.
-        num_layers: blocks.
-        cross_attention: whether the blocks may attend to a context.
+        num_layers: number of blocks.
+        cross_attention: whether the blocks can attend to a context.
 
     Call:
         x: float (b, q, m), embeddings.
         attention_mask: an `AttentionMask`.
-        bidirectional: whether the distances of keys before and behind a query have buckets of their own.
-        contexts, context_mask: for the attention to a context: one for all blocks, or a list of one a block.
+        bidirectional: whether keys before and after a query have separate distance buckets.
+        contexts, context_mask: of the cross-attention; `contexts` is one for all blocks, or a list of one per block.
         return_weights: also return the attention probabilities.
-        caches: of the self-attention, one a block.
+        caches: of the self-attention, one per block.
 
     Returns: `BlockOutputs`; the last of its states is normalised.
     """
@@ -191,14 +191,14 @@ class T5Stack(Composite):
 
 
 def side_by_side(encoder, decoder):
-    """[(block of the encoder, block of the decoder)]; one of a pair where there is no other."""
+    """[(encoder block, decoder block), ...]; a tuple of one block where the other half has none."""
     stacks = [encoder, decoder] if encoder is not decoder else [decoder]
     pairs = itertools.zip_longest(*(stack.blocks for stack in stacks if stack is not None))
     return [tuple(block for block in pair if block is not None) for pair in pairs]
 
 
 def behind_start(inputs, start_id):
-    """The decoder's half of a batch without one: each sequence behind the start token, without its last token."""
+    """Decoder inputs for a batch without them: each sequence shifted right, beginning with the start token."""
     ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
     first = ops.arange(ops.shape(ids)[1]) == 0
     if sequences is not None:
@@ -211,9 +211,9 @@ def behind_start(inputs, start_id):
 
 
 def end_tokens(x, inputs, end_id):
-    """The vectors of `x` (b, s, m) at the last end token of each sequence; without one, at its last token.
+    """The vectors of `x` (b, s, m) at the last end token of each sequence; if it has none, at its last token.
 
-    Returns: (b, m); of packed rows (b, n, m), or None where they do not say their starts.
+    Returns: (b, m); for packed rows (b, n, m), or None if they lack `first_positions`.
     """
     ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
@@ -230,7 +230,7 @@ def end_tokens(x, inputs, end_id):
 
 
 class T5LanguageModelHead(Composite):
-    """Scores over the vocabulary, by the transposed token table or by a layer of its own.
+    """Scores over the vocabulary, from the transposed token table or from a separate layer.
 
     Args:
         config: a `T5Config`.
@@ -258,6 +258,6 @@ class T5LanguageModelHead(Composite):
 
 
 class EndTokenClassifier(FirstTokenClassifier):
-    """The same on the decoder's output at the end of the text."""
+    """`FirstTokenClassifier` on the decoder's output at the end token."""
 
     reads = "end_output"

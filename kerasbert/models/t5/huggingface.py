@@ -1,4 +1,4 @@
-"""T5 in the Hugging Face layout: what its names and fields say, where a table alone cannot."""
+"""T5 in the Hugging Face layout: names and config fields that a plain table cannot convert."""
 
 import numpy as np
 
@@ -15,9 +15,10 @@ def load_activation(stored):
 
 
 def load_scale_output(stored):
-    """Version 5 of transformers never scales mT5; of T5 it says so; before, what was not tied was not scaled.
+    """Whether outputs are scaled: version 5 of transformers never scales mT5 and has a field for T5; earlier versions
+    scaled only tied outputs.
 
-    So were the outputs of umT5 trained, and so are they here: version 5 scales them whatever the config says.
+    umT5 was trained by the earlier rule, which holds here, too, although version 5 scales it whatever the config says.
     """
     never = stored["model_type"].startswith("mt5")
     return not never and stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
@@ -34,12 +35,12 @@ def load_architecture(stored):
 
 
 def save_model_type(config):
-    """Decoders alone are not in transformers."""
+    """Language models have a separate `model_type`, because transformers has no decoder-only T5."""
     return f"{config.model_type}-lm" if config.architecture.endswith("language_model") else config.model_type
 
 
 def huggingface_fields(weights):
-    """Fields that the tensors tell: version 5 of transformers says that outputs are tied whether they are or not."""
+    """Fields inferred from the tensors: version 5 of transformers writes that outputs are tied even if they are not."""
     if "lm_head.weight" not in weights or "shared.weight" not in weights:
         return {}
     return {"tied_output": np.array_equal(weights.read("lm_head.weight"), weights.read("shared.weight"))}
@@ -47,7 +48,7 @@ def huggingface_fields(weights):
 
 # === Names ===
 
-# Ours and theirs, in the order in which a block numbers them; the feed-forward layer comes last.
+# (our name, their name), in the order in which a block numbers its sublayers; the feed-forward layer comes last.
 _ATTENTION, _CROSS_ATTENTION = ("attention", "SelfAttention"), ("cross_attention", "EncDecAttention")
 _SUBLAYERS = {"encoder": [_ATTENTION], "decoder": [_ATTENTION, _CROSS_ATTENTION]}
 _FEED_FORWARD = {
@@ -60,7 +61,7 @@ _FEED_FORWARD = {
 
 
 def half_names(half):
-    """The table of the names of one half, `encoder` or `decoder`."""
+    """The name table of one half, `encoder` or `decoder`."""
     names = {
         f"{half}/relative_bias_{{i}}": f"{half}.block.{{i}}.layer.0.SelfAttention.relative_attention_bias",
         f"{half}/final_norm": f"{half}.final_layer_norm",
@@ -78,7 +79,7 @@ def half_names(half):
 
 
 def huggingface_implied(config):
-    """{encoder's name: decoder's name} of halves that share their weights: so stored, transformers reads them, too."""
+    """{encoder's name: decoder's name} of halves that share weights; transformers needs both names."""
     if config.architecture != "shared":
         return {}
     decoder, absent = half_names("decoder"), "/feed_forward/" if config.gated else "/gated_feed_forward/"
@@ -93,6 +94,6 @@ def huggingface_implied(config):
 
 
 def huggingface_unused(config, name):
-    """Whether a tensor is of the half that this architecture leaves out, or the first T5's table that nothing reads."""
+    """Whether a tensor is of the half that this architecture lacks, or the unused table in files of the first T5."""
     left_out = config.architecture == "encoder" and name.startswith("decoder.")
     return left_out or name.endswith("EncDecAttention.relative_attention_bias.weight")

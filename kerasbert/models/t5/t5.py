@@ -1,11 +1,11 @@
-"""T5: every task of language as text to text, by one encoder-decoder.
+"""T5: one encoder-decoder that treats every language task as text to text.
 
-Raffel et al. 2019, arXiv 1910.10683. New in it: positions as a learned bias of the scores by the distance of query and
-key, in buckets that widen with it; root-mean-square norms without bias, at the input of each sublayer; no biases and no
-scale of the scores anywhere; and a study of architectures, objectives, data and scale. Here are its five architectures
-(section 3.2): the encoder-decoder, the same with one set of weights for both halves, the language model and the prefix
-language model, which are a decoder alone; and the encoder alone. Version 1.1 (also Flan-T5), mT5 (arXiv 2010.11934) and
-umT5 (arXiv 2304.09151) have gated feed-forward layers and outputs that are not tied; umT5 a table of distances a block.
+Raffel et al. 2019, arXiv 1910.10683. New in it: positions as a learned score bias by the distance of query and key, in
+buckets that widen with distance; root-mean-square norms without bias before each sublayer; no biases or score scaling
+anywhere; and a study of architectures, objectives, data and scale. All five architectures of section 3.2 are here: the
+encoder-decoder, the same with shared weights, the decoder-only language model and prefix language model, and the
+encoder alone. Version 1.1 (also Flan-T5), mT5 (arXiv 2010.11934) and umT5 (arXiv 2304.09151) have gated feed-forward
+layers and untied outputs; in umT5, every block has a distance table.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from .huggingface import (
 
 # === Config ===
 
-# Which heads an architecture has.
+# The heads of each architecture.
 ARCHITECTURES = {
     "encoder_decoder": ("seq2seq_lm", "classifier", "span"),
     "shared": ("seq2seq_lm", "classifier", "span"),
@@ -51,17 +51,17 @@ ARCHITECTURES = {
 @dataclasses.dataclass(frozen=True)
 class T5Config:
     vocabulary_size: int = 32_128
-    num_layers: int = 6  # of the encoder, or of what stands alone
+    num_layers: int = 6  # of the encoder, or of the only half
     num_decoder_layers: int | None = None  # None: num_layers
     num_heads: int = 8
     hidden_dim: int = 512
     head_dim: int = 64  # num_heads * head_dim need not be hidden_dim
     feed_forward_dim: int = 2_048
     gated: bool = False  # True: GatedFeedForward
-    num_buckets: int = 32  # rows of a table of distances
-    max_distance: int = 128  # what is farther away has the last bucket
-    tied_output: bool = True  # False: an output layer of its own
-    scale_output: bool = True  # the output layer reads hidden_dim ** -0.5 times the decoder's output
+    num_buckets: int = 32  # rows of a distance table
+    max_distance: int = 128  # larger distances share the last bucket
+    tied_output: bool = True  # False: a separate output layer
+    scale_output: bool = True  # the output layer reads the decoder's output times hidden_dim ** -0.5
     architecture: str = "encoder_decoder"  # one of ARCHITECTURES
     dropout: float = 0.1
     classifier_dropout: float = 0.0
@@ -91,14 +91,14 @@ class T5Config:
                 f"{self.num_buckets}, max_distance={self.max_distance}."
             )
         if self.gated and self.activation == "gelu":
-            raise ValueError('The gated layers of T5 have the tanh form of gelu. Received: "gelu". Use "gelu_new".')
+            raise ValueError('The gated layers of T5 use the tanh form of gelu. Received: "gelu". Use "gelu_new".')
         never_scales = self.model_type == "mt5"
         if never_scales and self.scale_output:
             raise ValueError("mT5 does not scale its outputs. Received: scale_output=True. Use scale_output=False.")
 
     @property
     def bias_every_block(self):
-        """Whether every block has a table of distances, or the first one's serves all."""
+        """Whether every block has a distance table, instead of sharing the first one's."""
         return self.model_type == "umt5"
 
     def kernel_initializer(self):
@@ -137,44 +137,46 @@ SIZES = {
 class T5(EncoderDecoderBackbone):
     """The encoder and the decoder of T5, or one of them.
 
-    Distances are counted in columns: padding on the left moves nothing, and `position_ids` are not read. A language
-    model takes `token_ids` alone, a prefix language model `prefix_mask` (b, s) as well, True where all tokens of a row
-    see each other.
+    Distances are counted in columns: left padding has no effect, and `position_ids` are not read. A language model
+    takes only `token_ids`; a prefix language model also takes `prefix_mask` (b, s), True at mutually visible tokens.
 
     Args:
         config: a `T5Config`.
 
     Call:
         inputs: a batch; `token_ids` (b, s) and, with both halves, `decoder_token_ids` (b, t), by default the same
-            tokens behind the start token; optionally of both, the latter's with `decoder_` in front, `padding_mask` or
-            `lengths`, and `sequence_ids`; `first_positions` for classification.
+            tokens shifted right by the start token; optionally for both halves, with the prefix `decoder_` for the
+            second, `padding_mask` or `lengths`, and `sequence_ids`; `first_positions` for classification.
         hidden_states: also return the embeddings and the output of every block, the last one normalised.
         attention_weights: also return the attention probabilities of every block.
-        cache: of `start_cache` (without an encoder, `empty_cache`), or of the call on the tokens before these; used up.
-            `inputs` are the decoder's only.
+        cache: from `start_cache` (without an encoder, `empty_cache`) or from the call on the preceding tokens; it must
+            not be used again. `inputs` are then the decoder's only.
 
-    Returns: a dict of `encoder_output` (b, s, m) and `sequence_output` (b, t, m), the decoder's, or what there is of
-        the two; without `decoder_token_ids`, `end_output` (b, m), the decoder's output at the last end token, or
-        (b, n, m) of packed rows, None where they do not say their starts; on request `hidden_states`, a dict of
-        `encoder` and `decoder` (lists), and `attention_weights`, of `encoder`, `decoder` and `cross`; with a cache the
-        next `cache`.
+    Returns: a dict of `encoder_output` (b, s, m), if there is an encoder, and `sequence_output` (b, t, m), of the last
+        half; without `decoder_token_ids`, `end_output` (b, m), the decoder's output at the last end token, or (b, n, m)
+        for packed rows, None if they lack `first_positions`; on request dicts of lists: `hidden_states` of `encoder`
+        and `decoder`, `attention_weights` of `encoder`, `decoder` and `cross`; with a cache, the next `cache`.
     """
 
     learned_positions = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own, kind = dict(dtype=self.dtype_policy), config.architecture
+        common, kind = dict(dtype=self.dtype_policy), config.architecture
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, normal(config.initializer_factor), name="token_embedding", **own
+            config.vocabulary_size,
+            config.hidden_dim,
+            normal(config.initializer_factor),
+            name="token_embedding",
+            **common,
         )
         self.encoder = self.decoder = None
         if kind in ("encoder_decoder", "encoder"):
-            self.encoder = T5Stack(config, config.num_layers, name="encoder", **own)
+            self.encoder = T5Stack(config, config.num_layers, name="encoder", **common)
         if kind != "encoder":
             both = kind in ("encoder_decoder", "shared")
             num_layers = config.num_decoder_layers if both else config.num_layers
-            self.decoder = T5Stack(config, num_layers, both, name="decoder", **own)
+            self.decoder = T5Stack(config, num_layers, both, name="decoder", **common)
         if kind == "shared":
             self.encoder = self.decoder
         self.build_now()
@@ -215,7 +217,7 @@ class T5(EncoderDecoderBackbone):
         mask, _ = causal_inputs(inputs, cache)
         prefix = self.config.architecture == "prefix_language_model"
         if prefix and cache is not None:
-            mask = mask.replace(prefix_mask=mask.padding_mask)  # what one call gives is a prefix
+            mask = mask.replace(prefix_mask=mask.padding_mask)  # all tokens of one call see each other
         blocks = self.decoder(
             self.token_embedding(inputs["token_ids"]),
             attention_mask=mask,
@@ -255,7 +257,7 @@ class T5(EncoderDecoderBackbone):
             "real_context": ops.ones(context["token_ids"].shape, "bool") if real is None else real,
         }
 
-    # === What its architecture decides ===
+    # === Methods that depend on the architecture ===
 
     def example_inputs(self):
         return {"token_ids": np.zeros((1, 2), "int32")}
@@ -269,8 +271,7 @@ class T5(EncoderDecoderBackbone):
         fitting = [name for name, kinds in ARCHITECTURES.items() if kind in kinds]
         if fitting and self.config.architecture not in fitting:
             raise ValueError(
-                f"The head {kind!r} of T5 is for the architectures {', '.join(fitting)}. Received: "
-                f"{self.config.architecture!r}."
+                f"T5 has the head {kind!r} only as {' or '.join(fitting)}. Received: {self.config.architecture!r}."
             )
         return super().make_head(kind, dropout, **arguments)
 
@@ -283,19 +284,19 @@ class T5(EncoderDecoderBackbone):
 HEADS = {
     "seq2seq_lm": T5LanguageModelHead,
     "causal_lm": T5LanguageModelHead,
-    "classifier": lambda config, num_labels, **own: EndTokenClassifier(
+    "classifier": lambda config, num_labels, **common: EndTokenClassifier(
         num_labels,
         config.hidden_dim,
         "tanh",
         config.classifier_dropout,
         config.classifier_dropout,
         config.kernel_initializer(),
-        **own,
+        **common,
     ),
-    "tagger": lambda config, num_labels, **own: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **own
+    "tagger": lambda config, num_labels, **common: TokenHead(
+        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
     ),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
 }
 
 # === Hugging Face ===
@@ -351,7 +352,6 @@ register_family(
         model_types=("t5", "t5-lm", "mt5", "mt5-lm", "umt5", "umt5-lm"),
         sizes=SIZES,
         heads=HEADS,
-        # Fields of the config that classes of models need.
         needed_fields={name: {"architecture": "encoder"} for name in ("TokenClassifier", "TextEmbedder")},
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
@@ -375,7 +375,7 @@ register_family(
                 model_type + suffix: {
                     "Backbone": f"{name}Model",
                     "Backbone with encoder": f"{name}EncoderModel",
-                    "CausalLM": f"{name}ForCausalLM",  # of decoders alone: no class of transformers
+                    "CausalLM": f"{name}ForCausalLM",  # decoder-only: transformers has no such class
                     "Seq2SeqLM": f"{name}ForConditionalGeneration",
                     "TextClassifier": f"{name}ForSequenceClassification",
                     "TokenClassifier": f"{name}ForTokenClassification",

@@ -1,4 +1,4 @@
-"""XLNet in the Hugging Face layout: what its names and fields say, where a table alone cannot."""
+"""XLNet in the Hugging Face layout: names and config fields that a plain table cannot convert."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def load_causal(stored):
 
 
 def load_length(name):
-    """A length in tokens, of which 0, -1 and null all mean that there is no such limit."""
+    """A loader of a length in tokens, for which 0, -1 and null all mean None."""
 
     def load(stored):
         length = stored[name]
@@ -28,14 +28,14 @@ QUERIES = ("r_w_bias", "r_r_bias", "r_s_bias")
 
 
 def huggingface_fields(weights):
-    """A field that the tensors tell: transformers reads no `untie_r`, its blocks all have their own."""
+    """A field inferred from the tensors: transformers ignores `untie_r`, and every block has separate vectors."""
     names = {name: f"layer.0.rel_attn.{name.rpartition('.')[2]}" for name in weights.names if name.endswith(QUERIES)}
-    own = any(not np.array_equal(weights.read(name), weights.read(first)) for name, first in names.items())
-    return {"untied_queries": True} if own else {}
+    common = any(not np.array_equal(weights.read(name), weights.read(first)) for name, first in names.items())
+    return {"untied_queries": True} if common else {}
 
 
 def huggingface_implied(config):
-    """Query vectors that all blocks share are stored for each of them."""
+    """Query vectors that all blocks share are stored once per block."""
     if config.untied_queries:
         return {}
     names = [f"layer.{{}}.rel_attn.{name}" for name in QUERIES]

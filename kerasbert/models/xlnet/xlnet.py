@@ -1,9 +1,9 @@
 """XLNet: an encoder pretrained to predict tokens in a random order, each from those before it in that order.
 
-Yang, Dai, Yang, Carbonell, Salakhutdinov, Le 2019, arXiv 1906.08237. New in it: the content stream, which has seen each
-token, and the query stream, which has only seen where the token is that it predicts; both have the same weights. Keys
-are met by content, by distance and by whether they are of the same segment, so nothing is added to the embeddings. The
-memory of the segments before is Transformer-XL's.
+Yang, Dai, Yang, Carbonell, Salakhutdinov, Le 2019, arXiv 1906.08237. New in it: the content stream, which sees each
+token, and the query stream, which sees only the position of the token that it predicts; the two share weights. Scores
+depend on content, on distance and on whether query and key are in the same segment, so nothing is added to the
+embeddings. The memory of previous segments is Transformer-XL's.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from ...layers.heads import LastTokenClassifier, TiedLMHead, TokenHead
 from ...layers.masks import real_tokens
 from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ...layers.relative_attention import relative_sinusoids
-from ...layers.two_streams import RelativeQueries, Scene, TwoStreamAttention, check_permutation, stream_sights
+from ...layers.two_streams import RelativeQueries, SharedInputs, TwoStreamAttention, check_permutation, stream_views
 from .huggingface import QUERIES, huggingface_fields, huggingface_implied, load_causal, load_length
 
 # === Config ===
@@ -37,20 +37,20 @@ class XLNetConfig:
     num_heads: int = 16
     hidden_dim: int = 1_024
     feed_forward_dim: int = 4_096
-    memory_length: int | None = None  # tokens of the memory; None: no memory. 384 in the paper's pretraining
-    reuse_length: int | None = None  # only so many tokens of a row go into the memory; None: all. 256 there
-    causal: bool = False  # whether a token sees only those before it ("uni", not "bi")
-    same_length: bool = False  # of a causal one: every token sees as many before it as there are in the memory
-    clamp_length: int | None = None  # distances beyond it count as it
-    bidirectional_data: bool = False  # batches without `backward`: the second half of the rows runs backward
-    untied_queries: bool = True  # whether each block has its own query vectors by content, distance and segment
+    memory_length: int | None = None  # tokens in the memory; None: no memory. 384 in the paper's pretraining
+    reuse_length: int | None = None  # how many first tokens of a row the memory stores; None: all. 256 there
+    causal: bool = False  # whether a token sees only preceding tokens ("uni", not "bi")
+    same_length: bool = False  # if causal: every token sees as many preceding tokens as the memory holds
+    clamp_length: int | None = None  # larger distances are clipped to it
+    bidirectional_data: bool = False  # without `backward` in a batch, the second half of its rows runs backward
+    untied_queries: bool = True  # separate query vectors in each block for content, distance and segment
     dropout: float = 0.1  # on the embeddings, the distances, around and inside the sublayers, and on the output
-    attention_dropout: float | None = None  # on the attention probabilities; None: as `dropout`
+    attention_dropout: float | None = None  # on the attention probabilities; None: same as `dropout`
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal
+    initializer_range: float = 0.02  # standard deviation
     summary_activation: str | None = "tanh"  # of the dense layer in the classifier
-    summary_dropout: float = 0.1  # behind it
+    summary_dropout: float = 0.1  # after that layer
     pad_id: int = 5
     bos_id: int | None = 1
     eos_id: int | None = 2
@@ -67,7 +67,7 @@ class XLNetConfig:
         for name in ("memory_length", "reuse_length", "clamp_length"):
             length = getattr(self, name)
             if length is not None and length < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {length}. Use None where there is none.")
+                raise ValueError(f"`{name}` must be at least 1. Received: {length}. Use None to turn it off.")
 
     def kernel_initializer(self):
         return normal(self.initializer_range)
@@ -84,7 +84,7 @@ SIZES = {
 
 
 class XLNetBlock(Composite):
-    """Attention and feed-forward, each added to its input and normalised after (post-norm), for each stream alike.
+    """Attention and feed-forward, each added to its input and then normalised (post-norm), the same for each stream.
 
     Args:
         config: an `XLNetConfig`.
@@ -94,8 +94,8 @@ class XLNetBlock(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        own = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **own)
+        common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = TwoStreamAttention(
             config.hidden_dim,
             config.num_heads,
@@ -103,7 +103,7 @@ class XLNetBlock(Composite):
             config.kernel_initializer(),
             config.untied_queries,
             name="attention",
-            **own,
+            **common,
         )
         self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.feed_forward = FeedForward(
@@ -113,14 +113,14 @@ class XLNetBlock(Composite):
             config.kernel_initializer(),
             dropout=config.dropout,
             name="feed_forward",
-            **own,
+            **common,
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
-        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **own)
-        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **own)
+        self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
+        self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
-    def call(self, streams, scene=None, memory=None, return_weights=False):
-        branches, extras = self.attention(streams, scene=scene, memory=memory, return_weights=return_weights)
+    def call(self, streams, shared=None, memory=None, return_weights=False):
+        branches, extras = self.attention(streams, shared=shared, memory=memory, return_weights=return_weights)
         outputs = []
         for x, y in zip(streams, branches, strict=True):
             x = self.attention_norm(x + self.attention_output_dropout(y))
@@ -136,26 +136,26 @@ class XLNetBlock(Composite):
 class XLNet(Backbone):
     """The two streams of XLNet.
 
-    The query stream runs where a batch holds a permutation and `masked_positions`. A slot that sees nothing (the first
-    of an order without context) predicts from its place alone.
+    The query stream runs if a batch holds a permutation and `masked_positions`. A slot that sees no token (the first
+    one of an order without context) predicts from its position alone.
 
     Args:
         config: an `XLNetConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids` (any numbers:
-            only whether they are equal counts), `sequence_ids`, `first_positions`; `query_ranks` and `key_ranks`
+        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids` (any numbers,
+            only compared for equality), `sequence_ids`, `first_positions`; `query_ranks` and `key_ranks`
             (b, s), or `permutation_mask` (b, s, s); `masked_positions` (b, p); `backward` (b,), True where a row runs
-            from right to left; `memory` (b, num_layers, mem, m) and `memory_mask` (b, mem), of `empty_memory` or of
-            the call on the tokens before these. Distances are those of columns: `position_ids` are not read.
+            from right to left; `memory` (b, num_layers, mem, m) and `memory_mask` (b, mem), from `empty_memory` or
+            from the call on the preceding tokens. Distances are counted in columns: `position_ids` are not read.
         hidden_states: also return the embeddings and the output of every block, of the content stream.
         attention_weights: also return the attention probabilities of every block, of the content stream.
-        cache: of `empty_cache` or of the call on the tokens before these; all rows run forward then.
+        cache: from `empty_cache` or from the call on the preceding tokens; all rows then run forward.
 
     Returns: a dict of `sequence_output` (b, s, m), of the content stream; `query_output` (b, p, m), if there is a query
-        stream; `last_output` (b, m), the last token that is no padding, or (b, n, m) of packed rows, None where they
-        do not say their starts; with memory the next `memory` and `memory_mask`; on request `hidden_states`
-        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)); with a cache the next
+        stream; `last_output` (b, m), the last token that is not padding, or (b, n, m) for packed rows, None if they
+        lack `first_positions`; with memory, the next `memory` and `memory_mask`; on request `hidden_states`
+        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)); with a cache, the next
         `cache`.
     """
 
@@ -163,35 +163,35 @@ class XLNet(Backbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        own = dict(dtype=self.dtype_policy)
+        common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **own
+            config.vocabulary_size, config.hidden_dim, config.kernel_initializer(), name="token_embedding", **common
         )
         self.query_embedding = keras.layers.Embedding(
-            1, config.hidden_dim, config.kernel_initializer(), name="query_embedding", **own
+            1, config.hidden_dim, config.kernel_initializer(), name="query_embedding", **common
         )
-        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **own)
-        self.distance_dropout = Dropout(config.dropout, name="distance_dropout", **own)
+        self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
+        self.distance_dropout = Dropout(config.dropout, name="distance_dropout", **common)
         self.relative_queries = None
         if not config.untied_queries:
-            self.relative_queries = RelativeQueries(config.kernel_initializer(), name="relative_queries", **own)
-        self.blocks = [XLNetBlock(config, name=f"block_{i}", **own) for i in range(config.num_layers)]
-        self.output_dropout = Dropout(config.dropout, name="output_dropout", **own)
+            self.relative_queries = RelativeQueries(config.kernel_initializer(), name="relative_queries", **common)
+        self.blocks = [XLNetBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
+        self.output_dropout = Dropout(config.dropout, name="output_dropout", **common)
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
         inputs = inputs if cache is None else {**inputs, **cache}
         memory, remembered = memory_of(inputs)
-        scene = self._scene(inputs, halves=self.config.bidirectional_data and cache is None)
+        shared = self._shared_inputs(inputs, halves=self.config.bidirectional_data and cache is None)
         streams = [self.embedding_dropout(self.token_embedding(inputs["token_ids"]))]
-        if len(scene.sights) > 1:
-            places = scene.sights[1].places
+        if len(shared.views) > 1:
+            places = shared.views[1].places
             streams.append(self.embedding_dropout(self.query_embedding(ops.zeros_like(places))))
 
         states, all_extras = [streams[0]], []
         for i, block in enumerate(self.blocks):
             past = None if memory is None else memory[:, i]
-            streams, extras = block(streams, scene=scene, memory=past, return_weights=attention_weights)
+            streams, extras = block(streams, shared=shared, memory=past, return_weights=attention_weights)
             states.append(streams[0])
             all_extras.append(extras)
 
@@ -206,8 +206,8 @@ class XLNet(Backbone):
             outputs |= following if cache is None else {"cache": following}
         return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
 
-    def _scene(self, inputs, halves):
-        """What the streams see; the distances that occur, the largest first, and the rows where they are negated."""
+    def _shared_inputs(self, inputs, halves):
+        """What the streams see, encodings of all distances, largest first, and the rows that negate the distances."""
         config, backward = self.config, inputs.get("backward")
         rows, queries = ops.shape(inputs["token_ids"])
         if backward is None and halves:
@@ -219,22 +219,22 @@ class XLNet(Backbone):
         signs = (distances,) if backward is None else (distances, -distances)
         encodings = ops.stack([relative_sinusoids(signed, config.hidden_dim) for signed in signs])
         encodings = self.distance_dropout(ops.cast(encodings, self.compute_dtype))
-        sights = stream_sights(inputs, config.causal, config.same_length)
-        return Scene(sights, encodings, backward, self.relative_queries)
+        views = stream_views(inputs, config.causal, config.same_length)
+        return SharedInputs(views, encodings, backward, self.relative_queries)
 
     def empty_memory(self, batch_size):
         """The memory before the first segment: a dict of `memory` and `memory_mask`, inputs of the next call."""
         config = self.config
         if not config.memory_length:
             raise ValueError(
-                f"A memory needs its length. Received: a config with memory_length={config.memory_length}. Use "
-                "memory_length=384, as the paper does."
+                f"A memory needs a length. Received: a config with memory_length={config.memory_length}. Use "
+                "memory_length=384, as in the paper."
             )
         sizes = config.num_layers, config.memory_length, config.hidden_dim
         return empty_memory(batch_size, *sizes, self.compute_dtype)
 
     def empty_cache(self, batch_size, length):
-        """A memory as the cache of a text of up to `length` tokens; of all of them, if the config has no memory."""
+        """A memory as the cache for up to `length` tokens; if the config has no memory, it holds all of them."""
         config = self.config
         slots = min(config.memory_length or length, length)
         return empty_memory(batch_size, config.num_layers, slots, config.hidden_dim, self.compute_dtype)
@@ -250,7 +250,7 @@ class XLNet(Backbone):
         if config.bidirectional_data and inputs.get("backward") is None and rows is not None and rows % 2:
             raise ValueError(
                 "With bidirectional_data=True the second half of the rows runs backward, so their number must be even. "
-                f"Received: {rows} rows. Or give `backward` (b,)."
+                f"Received: {rows} rows. Use an even number, or pass `backward` (b,)."
             )
         check_memory(inputs, self)
         check_permutation(inputs)
@@ -259,30 +259,30 @@ class XLNet(Backbone):
 # === Heads ===
 
 
-def _causal_head(config, **own):
+def _causal_head(config, **common):
     if not config.causal:
         raise ValueError("Causal language modelling needs causal=True. Received: a config with causal=False.")
-    return TiedLMHead(**own)
+    return TiedLMHead(**common)
 
 
-def _summary(config, num_labels, **own):
+def _summary(config, num_labels, **common):
     return LastTokenClassifier(
         num_labels,
         config.hidden_dim,
         config.summary_activation or "linear",
         config.summary_dropout,
         kernel_initializer=config.kernel_initializer(),
-        **own,
+        **common,
     )
 
 
 HEADS = {
-    "permutation_lm": lambda config, **own: TiedLMHead(**own),
+    "permutation_lm": lambda config, **common: TiedLMHead(**common),
     "causal_lm": _causal_head,
     "classifier": _summary,
-    "tagger": lambda config, num_labels, **own: TokenHead(num_labels, 0.0, config.kernel_initializer(), **own),
-    "span": lambda config, **own: TokenHead(2, 0.0, config.kernel_initializer(), **own),
-    "choice": lambda config, **own: _summary(config, 1, **own),
+    "tagger": lambda config, num_labels, **common: TokenHead(num_labels, 0.0, config.kernel_initializer(), **common),
+    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "choice": lambda config, **common: _summary(config, 1, **common),
 }
 
 # === Hugging Face ===
@@ -301,7 +301,7 @@ HUGGINGFACE_CONFIG = {
     "bidirectional_data": "bi_data",
     "untied_queries": "untie_r",
     "dropout": "dropout",
-    "attention_dropout": "attention_dropout",  # ours alone
+    "attention_dropout": "attention_dropout",  # kerasbert only
     "activation": "ff_activation",
     "layer_norm_epsilon": "layer_norm_eps",
     "initializer_range": "initializer_range",
@@ -323,7 +323,7 @@ HUGGINGFACE_ALIASES = {
 HUGGINGFACE_CLASSES = {
     "Backbone": "XLNetModel",
     "CausalLM": "XLNetLMHeadModel",
-    "PermutationLM": "XLNetLMHeadModel",  # the last of one name is how a folder without more is read
+    "PermutationLM": "XLNetLMHeadModel",  # of equal names, the last is the default when loading
     "TextClassifier": "XLNetForSequenceClassification",
     "TokenClassifier": "XLNetForTokenClassification",
     "QuestionAnswerer": "XLNetForQuestionAnsweringSimple",
@@ -357,11 +357,11 @@ HUGGINGFACE_NAMES = {
     "choice/project": "logits_proj",
 }
 
-# {head: (a tensor of another head that goes by its name, what to say)}
+# {head: (a tensor's name, why a file that has it does not fit the head)}
 HUGGINGFACE_REFUSED = {
     "span": (
         "start_logits.dense.weight",
-        "this is XLNetForQuestionAnswering, whose scores of the end depend on the start that was chosen; kerasbert has "
+        "this is XLNetForQuestionAnswering, whose end scores depend on the chosen start; kerasbert has only "
         "XLNetForQuestionAnsweringSimple",
     )
 }

@@ -118,7 +118,7 @@ def test_bad_parts():
     batches = ExampleBatches(x, y, batch_size=4)
     with pytest.raises(ValueError, match="`count` must divide the 4 rows"):
         batches.shard(0, 3)
-    with pytest.raises(ValueError, match="`index` be below it"):
+    with pytest.raises(ValueError, match="`index` must be below `count`"):
         batches.shard(2, 2)
     with pytest.raises(ValueError, match="within the run of 3 steps. Received: 4"):
         batches.starting_at(4)

@@ -18,7 +18,7 @@ def corpus(tmp_path_factory):
 def stream_of(corpus):
     """All tokens, the end token behind every document."""
     bounds = np.append(corpus.sequence_starts, corpus.num_tokens)[corpus.document_starts]
-    end = corpus.facts["sep_id"]
+    end = corpus.tokenizer_info["sep_id"]
     parts = [np.append(corpus.tokens[a:b], end) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
     return np.concatenate(parts).astype(int)
 

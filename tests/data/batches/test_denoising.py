@@ -145,7 +145,7 @@ def restored(inputs, targets, first_sentinel):
 
 def test_span_corruption_can_be_undone(corpus, tokenizer):
     batches = DenoisingBatches(corpus, 8, 64)
-    assert (batches.room, batches.target_length) == (70, 14)
+    assert (batches.max_tokens, batches.target_length) == (70, 14)
     text = [t for document in texts_of(corpus) for line in document for t in line]
     found = []
     for x, y, _ in batches:
@@ -199,17 +199,20 @@ def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
         ({"rate": 0.0}, "`rate` must be between 0 and 1"),
         ({"rate": 1.0}, "`rate` must be between 0 and 1"),
         ({"mean_span": 0.5}, "`mean_span` must be at least 1"),
-        ({"length": 2}, "`length` must leave room"),
-        ({"length": 1, "objective": "bert"}, "`length` must leave room"),
-        ({"length": 3, "layout": "prefix", "objective": "bert"}, "`length` must leave room"),
+        ({"length": 2}, "`length` must leave space"),
+        ({"length": 1, "objective": "bert"}, "`length` must leave space"),
+        ({"length": 3, "layout": "prefix", "objective": "bert"}, "`length` must leave space"),
         ({"objective": "lm"}, "has no inputs"),
-        ({"objective": "replace_spans", "packed": True}, "does not know beforehand"),
-        ({"sentinels": [299, -1]}, r"`sentinels` must be ids from 0 on, at least one. Received: \[299, -1\]"),
-        ({"sentinels": [], "objective": "mass"}, r"at least one. Received: \[\]"),
+        ({"objective": "replace_spans", "packed": True}, "needs to know the lengths"),
+        (
+            {"sentinels": [299, -1]},
+            r"`sentinels` must contain at least one id, and no negative ones. Received: \[299, -1\]",
+        ),
+        ({"sentinels": [], "objective": "mass"}, r"at least one id, and no negative ones. Received: \[\]"),
         ({"sentinels": [299, 298]}, "a sentinel for every span. Received: 2 sentinels for 3 spans"),
         ({"target_length": 1}, "`target_length` must be at least 2"),
         ({"target_length": 0}, "`target_length` must be at least 2"),
-        ({"target_length": 9, "layout": "prefix"}, 'is for layout="encoder_decoder". Received: target_length=9'),
+        ({"target_length": 9, "layout": "prefix"}, 'needs layout="encoder_decoder". Received: target_length=9'),
         ({"target_length": 9, "packed": True, "group": 1}, "`target_length` must be at least [1-9].*packed=True"),
         ({"group": 0}, "`group` must be at least 1"),
     ],
@@ -227,7 +230,7 @@ def test_short_rows_keep_their_sentinels(corpus, tokenizer, packed, options):
     first, rows = tokenizer.vocabulary_size - 1, x["lengths"] > 0 if "lengths" in x else x["sequence_ids"][:, 0] > 0
     assert (x["token_ids"] == first).any(axis=1)[rows].mean() > 0.9  # but for pieces of one token
     assert ((y == first).sum(axis=1) == (x["token_ids"] == first).sum(axis=1))[rows].mean() > 0.9
-    assert batches.room >= options["length"] - 3
+    assert batches.max_tokens >= options["length"] - 3
 
 
 def test_other_vocabularies_name_their_sentinels(tmp_path, wordpiece, documents):

@@ -246,13 +246,13 @@ def test_recipe(corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 2}, "`length` must leave room.*Received: 2. Use at least 3"),
-        ({"length": 4, "sentence_pairs": True}, "`length` must leave room"),
+        ({"length": 2}, "`length` must leave space.*Received: 2. Use at least 3"),
+        ({"length": 4, "sentence_pairs": True}, "`length` must leave space"),
         ({"mask_rate": 15}, "`mask_rate` must be between 0 and 1"),
         ({"dupe_factor": 0}, "must be at least 1"),
-        ({"shares": (0.8, 0.3)}, "`shares` must be two numbers"),
-        ({"shares": (1.0,)}, "`shares` must be two numbers"),
-        ({"shares": (float("nan"), 0.0)}, "`shares` must be two numbers"),
+        ({"shares": (0.8, 0.3)}, "`shares` must be two non-negative numbers"),
+        ({"shares": (1.0,)}, "`shares` must be two non-negative numbers"),
+        ({"shares": (float("nan"), 0.0)}, "`shares` must be two non-negative numbers"),
         ({"rare_exponent": float("nan")}, "`rare_exponent` must be a number"),
         ({"batch_size": 8.0}, "`batch_size` must be an integer of at least 1. Received: 8.0"),
         ({"length": 32.0}, "`length` must be an integer. Received: 32.0"),
@@ -280,10 +280,10 @@ def test_masks_of_the_ablation(corpus, shares):
     """Table 8 of BERT's paper: mask, keep, random."""
     x, y, weight = MaskedLMBatches(corpus, 256, 64, shares=shares)[0]
     shown = np.take_along_axis(x["token_ids"], np.maximum(x["masked_positions"], 0), axis=1)[weight > 0]
-    size, total = corpus.facts["vocabulary_size"], len(shown)
+    size, total = corpus.tokenizer_info["vocabulary_size"], len(shown)
     random = 1 - sum(shares)
     expected = np.array([shares[0] + random / size, shares[1] + random / size])
-    found = np.array([(shown == corpus.facts["mask_id"]).mean(), (shown == y[weight > 0]).mean()])
+    found = np.array([(shown == corpus.tokenizer_info["mask_id"]).mean(), (shown == y[weight > 0]).mean()])
     assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / total) + 1e-12).all()
 
 
@@ -301,7 +301,7 @@ def test_packed_rows_spare_the_first_token_of_every_sequence(corpus):
     firsts = np.take_along_axis(x["position_ids"], np.maximum(x["masked_positions"], 0), axis=1) == 0
     assert not firsts[x["masked_positions"] >= 0].any()
     lasts = x["token_ids"][x["position_ids"] > 0]
-    assert (lasts == corpus.facts["mask_id"]).mean() > 0.5
+    assert (lasts == corpus.tokenizer_info["mask_id"]).mean() > 0.5
 
 
 def test_bad_corpora(corpus, documents, tmp_path):

@@ -68,10 +68,10 @@ def test_documents_for_a_vocabulary():
     assert sizes["is"] / sum(sizes.values()) == pytest.approx(rates["is"], abs=0.003)
     assert [text for text in found if text[0] == "e"] == sources["en"][: sizes["en"] // 12]
     assert list(mixed_documents(sources, rates, 6000)) == found
-    with pytest.raises(ValueError, match="documents to go through again. Received none from 'is'"):
+    with pytest.raises(ValueError, match="documents on every iteration. Received: none from 'is'"):
         list(mixed_documents({**sources, "is": iter(["once"])}, rates, 6000))
     for empty in ([], ["", ""]):
-        with pytest.raises(ValueError, match="Received none from 'is'"):
+        with pytest.raises(ValueError, match="Received: none from 'is'"):
             list(itertools.islice(mixed_documents({**sources, "is": empty}, rates, 6000), 1_000))
     with pytest.raises(ValueError, match="`rates` must give every source"):
         next(mixed_documents(sources, {"en": 1.0}, 6000))
@@ -195,14 +195,14 @@ def test_bad_mixtures(parts, corpus):
         with pytest.raises(ValueError, match="`rates` must give every part a number above 0"):
             MixtureBatches(parts, rates, 4, 1)
     other = {**parts, "clm": CausalLMBatches(corpus, 4, 24)}
-    with pytest.raises(ValueError, match="'clm' and 'en' differ in .*x.masked_positions"):
+    with pytest.raises(ValueError, match="'clm' and 'en', which differ in .*x.masked_positions"):
         MixtureBatches(other, batch_size=4, steps=1)
     by_batch = MixtureBatches(other, batch_size=4, steps=50, by="batches")
     shapes = {tuple(sorted(x)) for x, _, _ in by_batch}
     assert len(shapes) == 2
     stream = {"en": StreamBatches(corpus, 4, 24)}
     for by in ("rows", "batches"):
-        with pytest.raises(ValueError, match="must go on from step to step.*Received: 'en'"):
+        with pytest.raises(ValueError, match="must continue from step to step.*Received: 'en'"):
             MixtureBatches(stream, {"en": 1}, batch_size=4, steps=1, by=by)
     with pytest.raises(ValueError, match='`by` must be "rows" or "batches"'):
         MixtureBatches(parts, batch_size=4, steps=1, by="tokens")

@@ -22,14 +22,14 @@ def sentences(corpus):
     return set(np.append(corpus.sequence_starts, corpus.num_tokens).tolist())
 
 
-def parts(x, row, facts):
+def parts(x, row, info):
     """(text of the first part, A, B) of a row in reading order of the row, by where the special tokens are."""
     ids, segments = x["token_ids"][row], x["segment_ids"][row]
     reuse = REUSE if "stream_start" in x else 0
-    assert ids[-1] == facts["cls_id"] and ids[-2] == facts["sep_id"]
+    assert ids[-1] == info["cls_id"] and ids[-2] == info["sep_id"]
     assert segments[-1] == 2 and segments[-2] == 1 and (np.diff(segments) >= 0).all()
     end_a = int((segments == 0).sum()) - 1
-    assert ids[end_a] == facts["sep_id"]
+    assert ids[end_a] == info["sep_id"]
     return ids[:reuse], ids[reuse:end_a], ids[end_a + 1 : -2]
 
 
@@ -42,8 +42,8 @@ def find(tokens, part):
 def test_rows_read_their_columns(batches, corpus, sentences):
     """First parts and A go on step by step; B follows A, or is of the column; both end with sentences or are cut."""
     tokens = corpus.tokens.astype(np.int32)
-    size, room = len(tokens) // 2, LENGTH - REUSE - 3
-    assert batches.steps_per_pass == -(-(size - REUSE - room) // REUSE)
+    size, max_tokens = len(tokens) // 2, LENGTH - REUSE - 3
+    assert batches.steps_per_pass == -(-(size - REUSE - max_tokens) // REUSE)
     follows = total = 0
     for step in range(len(batches)):
         x, _, _ = batches[step]
@@ -53,8 +53,8 @@ def test_rows_read_their_columns(batches, corpus, sentences):
         for row in range(4):
             column = tokens[row % 2 * size : (row % 2 + 1) * size]
             column = column[::-1] if row >= 2 else column
-            text, a, b = parts(x, row, corpus.facts)
-            assert len(a) + len(b) == room and len(a) and len(b)
+            text, a, b = parts(x, row, corpus.tokenizer_info)
+            assert len(a) + len(b) == max_tokens and len(a) and len(b)
             np.testing.assert_array_equal(np.concatenate([text, a]), column[begin : begin + REUSE + len(a)])
             places = find(column, b)
             assert len(places)
@@ -63,14 +63,14 @@ def test_rows_read_their_columns(batches, corpus, sentences):
             cut = len(a) >= len(b) or after in edges
             assert cut, "A is shorter than B and yet was cut"
             assert any(place in edges for place in places)
-            ends = [edge for edge in edges if begin + REUSE < edge < begin + REUSE + room]
+            ends = [edge for edge in edges if begin + REUSE < edge < begin + REUSE + max_tokens]
             follows += any(edge >= after and edge in places for edge in ends)
             total += len(ends) > 0
     assert total > 100 and 0.37 < follows / total < 0.63
 
 
 def test_who_sees_whom(batches, corpus):
-    special = np.array([corpus.facts["sep_id"], corpus.facts["cls_id"]])
+    special = np.array([corpus.tokenizer_info["sep_id"], corpus.tokenizer_info["cls_id"]])
     for step in range(8):
         x, y, weight = batches[step]
         for row in range(4):
@@ -117,7 +117,7 @@ def test_without_a_first_part_rows_lie_side_by_side(corpus):
     np.testing.assert_allclose(x["loss_normalizer"], sum(batches[i][2].sum() for i in (2, 3)) / 6, rtol=1e-6)
     size = corpus.num_tokens // 6
     for row in range(3):
-        _, a, _ = parts(x, row, corpus.facts)
+        _, a, _ = parts(x, row, corpus.tokenizer_info)
         start = (3 + row) * size + 1 * 17
         np.testing.assert_array_equal(a, corpus.tokens[start : start + len(a)])
 
@@ -157,14 +157,14 @@ def test_replay_resume_shards(corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 8}, "room for two segments"),
-        ({"reuse_length": 60}, "Leave 5 tokens or more"),
-        ({"reuse_length": -1}, "room for two segments"),
+        ({"length": 8}, "space for two segments"),
+        ({"reuse_length": 60}, "Leave at least 5 tokens"),
+        ({"reuse_length": -1}, "space for two segments"),
         ({"partial_prediction": 0}, "must be at least 1"),
         ({"max_predictions": -2}, "must be at least 1"),
         ({"permutation_size": 24}, "must divide both parts"),
         ({"bidirectional_data": True, "batch_size": 3}, "`batch_size` must be even"),
-        ({"accumulation": 2}, "go on from step to step"),
+        ({"accumulation": 2}, "continue from step to step"),
         ({"batch_size": 500}, "Use fewer rows, or shorter ones"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
     ],

@@ -93,7 +93,7 @@ def test_packed_rows_weigh_all_their_tokens(corpus):
         (dict(with_replacement=True, whole_words=True), "Received: whole_words, too. Choose one"),
         (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: ngrams, rule, too"),
         (dict(max_predictions=0), "must be at least 1"),
-        (dict(shares=(0.5, 0.5)), "`mask_share` says how many"),
+        (dict(shares=(0.5, 0.5)), "Received: shares. Use `mask_share`"),
         (dict(mask_rate=1.0), "`mask_rate` must be between 0 and 1"),
     ],
 )

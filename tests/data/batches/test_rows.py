@@ -98,20 +98,20 @@ def test_chunks_that_are_short_or_half_unknown_are_left_out(tmp_path, wordpiece)
     x, targets, _ = kept[0]
     row = original(x, targets)[x["lengths"] == 14]
     assert (row == wordpiece.unk_id).sum() == 6
-    with pytest.raises(ValueError, match="gives no row of this kind"):
+    with pytest.raises(ValueError, match="too short to produce a row of this kind"):
         MaskedLMBatches(Corpus.write(tmp_path / "short", [known * 9], wordpiece), 8, 16, rows="known_chunks")
 
 
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
 def test_rows_of_whole_lines(roberta_corpus, kind):
-    facts, limit = roberta_corpus.facts, 30
+    info, limit = roberta_corpus.tokenizer_info, 30
     batches = MaskedLMBatches(roberta_corpus, 7, limit + 1, rows=kind, rule="roberta")
     rows = [row[:n].tolist() for x, y, _ in batches for row, n in zip(original(x, y), x["lengths"], strict=True) if n]
     expected, block = [], []
 
     def close():
         if block:
-            expected.append([facts["cls_id"], *block])
+            expected.append([info["cls_id"], *block])
             block.clear()
 
     for document in texts_of(roberta_corpus):
@@ -122,7 +122,7 @@ def test_rows_of_whole_lines(roberta_corpus, kind):
                 continue
             if len(block) + len(line) + 1 > limit:
                 close()
-            block += [*line, facts["sep_id"]]
+            block += [*line, info["sep_id"]]
     close()
     assert sorted(rows) == sorted(expected)
 
@@ -183,9 +183,9 @@ def test_sentence_order_swaps_half_of_the_pairs(corpus):
     assert abs(np.mean(labels) - 0.5) < 0.1
 
 
-def plan_of(sentences, documents, kind, lone="random", room=12, passes=40):
+def plan_of(sentences, documents, kind, lone="random", max_tokens=12, passes=40):
     starts = np.append(0, np.cumsum(sentences))
-    return np.concatenate(list(segment_pairs(starts, np.array(documents), room, passes, 1, 0.0, kind, lone)))
+    return np.concatenate(list(segment_pairs(starts, np.array(documents), max_tokens, passes, 1, 0.0, kind, lone)))
 
 
 def test_pairs_in_order_and_exchanged():
@@ -211,7 +211,7 @@ def test_lone_sentences_are_skipped_or_get_a_random_partner():
 
 def test_pairs_of_natural_sentences():
     sizes, ends = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [0, 4, 6, 8, 10]
-    plan = plan_of(sizes, ends, "sentences", room=50, passes=200)
+    plan = plan_of(sizes, ends, "sentences", max_tokens=50, passes=200)
     starts = np.append(0, np.cumsum(sizes)).tolist()
     for a, size_a, b, size_b, label, _ in plan.tolist():
         i, j = starts.index(a), starts.index(b)
@@ -242,10 +242,10 @@ def test_sentencepiece_words_of_ngrams(tmp_path, documents, unigram):
         ({"rows": "pages"}, "`rows` must be one of chunks"),
         ({"rule": "elmo"}, "`rule` must be one of"),
         ({"rows": "stream", "length": 1}, "`length` must be at least 2"),
-        ({"rows": "packed", "length": 2}, "`length` must leave room"),
-        ({"rows": "sentence_order", "length": 4}, "`length` must leave room"),
+        ({"rows": "packed", "length": 2}, "`length` must leave space"),
+        ({"rows": "sentence_order", "length": 4}, "`length` must leave space"),
         ({"lone_sentences": "drop"}, "`lone_sentences` must be"),
-        ({"rare_exponent": 0.5, "whole_words": True}, "is for single tokens"),
+        ({"rare_exponent": 0.5, "whole_words": True}, "cannot be used with whole_words or ngrams"),
         ({"mask_rate": 0}, "`mask_rate` must be between"),
         ({"mask_rate": 1}, "`mask_rate` must be between"),
     ],
@@ -259,12 +259,12 @@ def test_documents_too_short_for_pairs(tmp_path, wordpiece):
     lone = Corpus.write(tmp_path / "lone", ["one sentence"] * 5, wordpiece)
     single = Corpus.write(tmp_path / "single", ["one sentence\nanother"], wordpiece)
     for rows in ("segment_pairs", "sentence_pairs", "sentence_order"):
-        with pytest.raises(ValueError, match="Pairs need documents of two sentences"):
+        with pytest.raises(ValueError, match="Pairs need documents of at least two sentences"):
             MaskedLMBatches(lone, 2, 32, rows=rows)
-    with pytest.raises(ValueError, match="comes from another document"):
+    with pytest.raises(ValueError, match="must come from another document"):
         MaskedLMBatches(single, 2, 32, sentence_pairs=True)
     assert len(MaskedLMBatches(single, 2, 32, rows="sentence_order")) == 1
     # Two sentences, but either fills a row: no chunk has two.
     long = Corpus.write(tmp_path / "long", [" ".join(["sentence"] * 30) + "\n" + " ".join(["another"] * 30)], wordpiece)
-    with pytest.raises(ValueError, match="The text gives no row of this kind"):
+    with pytest.raises(ValueError, match="The text is too short to produce a row of this kind"):
         MaskedLMBatches(long, 2, 16, rows="sentence_order", short_sequence_rate=0.0)

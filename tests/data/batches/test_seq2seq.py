@@ -115,8 +115,8 @@ def test_texts_and_weights():
     [
         (dict(sources=[[1]], targets=[]), "1 sources, 0 targets"),
         (dict(sources=[], targets=[]), "0 sources"),
-        (dict(sources=[[1], []], targets=[[1], [1]]), "number 1 is empty"),
-        (dict(sources=[[1]], targets=[[]]), "number 0 is empty"),
+        (dict(sources=[[1], []], targets=[[1], [1]]), "an empty sequence, number 1"),
+        (dict(sources=[[1]], targets=[[]]), "an empty sequence, number 0"),
         (dict(sources=["a"], targets=["b"]), "Text needs a tokenizer"),
         (dict(sources=[[1]], targets=[[1]], length=0), "at least 1. Received: 0"),
         (dict(sources=[[1]], targets=[[1]], num_buckets=0), "`num_buckets`"),

@@ -51,7 +51,7 @@ def pairs_of(x, y, boundary):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pass_holds_every_pair(corpus, form):
     batches = TranslationLMBatches(corpus, 7, 80, languages=(3, 5), **form)
-    found = [pair for x, y, _ in batches for pair in pairs_of(x, y, corpus.facts["sep_id"])]
+    found = [pair for x, y, _ in batches for pair in pairs_of(x, y, corpus.tokenizer_info["sep_id"])]
     encoded = [corpus.tokenizer().encode(side, add_special_tokens=False) for side in (SOURCES, TARGETS)]
     expected = [(a.tolist(), b.tolist(), (3, 5)) for a, b in zip(*encoded, strict=True)]
     if form.get("both_orders", True):
@@ -89,7 +89,7 @@ def test_masks(corpus, packed):
             firsts[:, 0] = True
         assert not firsts[rows, places].any()
         hidden, tokens = hidden + len(rows), tokens + int((real & ~firsts).sum())
-        inner += int((y[rows, slots] == corpus.facts["sep_id"]).sum())
+        inner += int((y[rows, slots] == corpus.tokenizer_info["sep_id"]).sum())
     assert abs(hidden / tokens - 0.15) < 5 * np.sqrt(0.1275 / tokens)
     assert inner > 0  # separators inside a pair may be hidden
 
@@ -99,7 +99,7 @@ def test_long_pairs_lose_the_end_of_the_longer_half(corpus):
     encoded = [corpus.tokenizer().encode(side, add_special_tokens=False) for side in (SOURCES, TARGETS)]
     originals = list(zip(*(map(list, side) for side in encoded), strict=True))
     for x, y, _ in batches:
-        for a, b, _ in pairs_of(x, y, corpus.facts["sep_id"]):
+        for a, b, _ in pairs_of(x, y, corpus.tokenizer_info["sep_id"]):
             assert len(a) + len(b) <= 8
             assert any(list(s[: len(a)]) == a and list(t[: len(b)]) == b for s, t in originals)
 
@@ -107,7 +107,7 @@ def test_long_pairs_lose_the_end_of_the_longer_half(corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 5}, "`length` must leave room"),
+        ({"length": 5}, "`length` must leave space"),
         ({"languages": (1, 1)}, "two languages"),
         ({"mask_rate": 0.0}, "`mask_rate` must be between"),
         ({"rule": "elmo"}, "`rule` must be one of"),

@@ -30,7 +30,7 @@ def test_the_examples():
 def slow_best_fit(lengths, capacity):
     rooms = []
     for length in sorted(lengths, reverse=True):
-        fits = [room for room in rooms if room >= length]
+        fits = [max_tokens for max_tokens in rooms if max_tokens >= length]
         if fits:
             rooms[rooms.index(min(fits))] -= length
         else:

@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 import struct
+import tempfile
 
 import numpy as np
 import pytest
 
-from kerasbert.data import Corpus, Tokenizer
+from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer
 from kerasbert.data.corpus import corpus as module
 
 pytestmark = pytest.mark.one_backend
@@ -119,7 +120,7 @@ def test_nothing_is_overwritten_or_left_half_written(corpus, tmp_path, wordpiece
 
 def test_a_corpus_needs_text(tmp_path, wordpiece):
     for documents in ([], [" \n \n"], ["\x00\x01"]):
-        with pytest.raises(ValueError, match="No document was left"):
+        with pytest.raises(ValueError, match="no document with text"):
             Corpus.write(tmp_path / "empty", documents, wordpiece)
     with pytest.raises(ValueError, match="iterable of str"):
         Corpus.write(tmp_path / "one", "a text", wordpiece)
@@ -163,7 +164,7 @@ def test_damaged_files_are_refused(copy):
     restore()
     lengths = np.frombuffer(original["corpus.idx"], "<i4", count=3, offset=34)
     damage(copy / "corpus.idx", 34, struct.pack("<ii", lengths[0] + 1, lengths[1] - 1))
-    refused("do not follow each other")
+    refused("not contiguous")
     restore()
     damage(copy / "corpus.idx", len(original["corpus.idx"]) - 16, struct.pack("<q", 10**6))
     refused("documents out of order")
@@ -174,7 +175,7 @@ def test_damaged_files_are_refused(copy):
     (copy / "corpus.json").write_text("{")
     refused("corpus.json is damaged")
     (copy / "corpus.json").unlink()
-    refused("never finished", FileNotFoundError)
+    refused("is incomplete", FileNotFoundError)
     restore()
     Corpus.open(copy).verify()
 
@@ -199,9 +200,9 @@ def test_tokens_are_verified(copy, wordpiece):
         ({"unigram_entropy": float("nan")}, "'unigram_entropy' must be a number"),
         ({"sha256": "x"}, "'sha256' must be 64 hexadecimal digits"),
         ({"sources": [1]}, "'sources' must be a list of names"),
-        ({"tokenizer": None}, "must be an object with the facts of the tokenizer"),
+        ({"tokenizer": None}, "must be an object with the tokenizer info"),
         ({"tokenizer.vocabulary_size": 0}, "'vocabulary_size' must be an integer of at least 1"),
-        ({"tokenizer.vocabulary_size": 100_000}, "a type for ids below 100000. Received: uint16"),
+        ({"tokenizer.vocabulary_size": 100_000}, "a dtype for ids below 100000. Received: uint16"),
         ({"tokenizer.vocabulary_size": 60}, "must be an id below 60|ids below 60"),
         ({"tokenizer.pad_id": 2.5}, "'pad_id' must be an id below 200, or null. Received: 2.5"),
         ({"tokenizer.mask_id": 200}, "'mask_id' must be an id below 200"),
@@ -238,7 +239,7 @@ def test_what_corpus_json_says_is_verified(copy, name, value):
     (record[group] if group else record)[inner] = value
     (copy / "corpus.json").write_text(json.dumps(record))
     corpus = Corpus.open(copy)
-    with pytest.raises(ValueError, match=f"corpus.json must say what the corpus has. Received: '{name.split('.')[0]}'"):
+    with pytest.raises(ValueError, match=f"corpus.json must match the files. Received: '{name.split('.')[0]}'"):
         corpus.verify()
 
 
@@ -280,3 +281,26 @@ def test_a_plan_may_begin_with_blocks_without_lines(copy):
     corpus = Corpus.open(copy)
     for _ in range(2):
         assert corpus.plan("rows", {"length": 9}, build).tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_corpus_in_memory_is_the_one_on_disk(tmp_path, documents, wordpiece, monkeypatch):
+    """And it leaves no file behind, not even one that is deleted while it is still mapped."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    on_disk, in_memory = Corpus.write(tmp_path / "corpus", documents, wordpiece), Corpus.in_memory(documents, wordpiece)
+    assert not list((tmp_path / "temporary").iterdir())
+    assert in_memory.fingerprint == on_disk.fingerprint and in_memory.counts().tolist() == on_disk.counts().tolist()
+    assert not isinstance(in_memory.tokens.base, np.memmap) and in_memory.tokenizer() is wordpiece
+    in_memory.verify()
+    options = dict(batch_size=4, length=24, rows="segment_pairs", seed=3)
+    batches = [MaskedLMBatches(corpus, **options) for corpus in (on_disk, in_memory)]
+    for step in (0, len(batches[0]) - 1):
+        for one, other in zip(*(arrays_of(one[step]) for one in batches), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def arrays_of(batch):
+    """The arrays of a batch, in the order of their keys."""
+    for part in batch:
+        yield from (part[key] for key in sorted(part)) if isinstance(part, dict) else (part,)

@@ -23,10 +23,10 @@ def slow_split(sizes, goal, coins, length, special):
     rooms = [length - special[0]]
     rooms.append(max(0, length - min(filled[0], rooms[0]) - special[1]))
     cut = [[], []]
-    for segment, room in enumerate(rooms):
+    for segment, max_tokens in enumerate(rooms):
         for number, size in chosen[segment]:
-            cut[segment] += [(number, min(size, room))] if room else []
-            room -= min(size, room)
+            cut[segment] += [(number, min(size, max_tokens))] if max_tokens else []
+            max_tokens -= min(size, max_tokens)
     return cut
 
 

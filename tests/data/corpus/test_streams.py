@@ -27,7 +27,7 @@ def test_the_example_of_the_docstring(tmp_path):
 
 @pytest.mark.parametrize(("batch_size", "length"), [(4, 16), (7, 31), (1, 50)])
 def test_every_row_is_a_piece_of_the_stream_and_together_they_are_all_of_it(corpus, batch_size, length):
-    stream = stream_of(corpus, corpus.facts["sep_id"])
+    stream = stream_of(corpus, corpus.tokenizer_info["sep_id"])
     batches = StreamBatches(corpus, batch_size, length)
     targets, inputs = [[] for _ in range(batch_size)], [[] for _ in range(batch_size)]
     for number, (x, y, weight) in enumerate(batches):

@@ -77,11 +77,11 @@ def test_equal_to_transformers(wordpiece, byte_bpe, unigram, documents, tmp_path
 
 
 def test_bad_texts(wordpiece):
-    with pytest.raises(ValueError, match="Received one str"):
+    with pytest.raises(ValueError, match="Received: one str"):
         encode_texts(wordpiece, "text")
     with pytest.raises(ValueError, match="as text 1: 3"):
         encode_texts(wordpiece, ["a", 3])
     with pytest.raises(ValueError, match="as text 0"):
         encode_texts(wordpiece, [("a", "b", "c")])
-    with pytest.raises(ValueError, match="room for text.*Use at least 5"):
+    with pytest.raises(ValueError, match="space for text.*Use at least 5"):
         encode_texts(wordpiece, [("a", "b")], max_length=4)

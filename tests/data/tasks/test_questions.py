@@ -132,5 +132,5 @@ def test_bad_questions(wordpiece):
         QuestionRows(wordpiece, ["text"])
     with pytest.raises(ValueError, match="question 1, 'ten', without one"):
         QuestionRows(wordpiece, [("ten", "net"), ("ten", " ")])
-    with pytest.raises(ValueError, match="room for the context"):
+    with pytest.raises(ValueError, match="space for the context"):
         QuestionRows(wordpiece, [("ten net " * 40, "net")], max_length=64)

@@ -64,7 +64,7 @@ def test_schemes_are_read_as_they_are_written(scheme):
                 spans.append((str(rng.choice(["P", "L"])), place, place + width))
             place += width
         assert entities(tags_of(spans, length, scheme)) == spans
-    with pytest.raises(ValueError, match="apart"):
+    with pytest.raises(ValueError, match="within the 4 words and must not overlap"):
         tags_of([("P", 0, 2), ("L", 1, 3)], 4)
 
 
@@ -141,7 +141,7 @@ def _words(rows, number):
 def test_bad_sentences(wordpiece):
     with pytest.raises(ValueError, match="sentence 1: 3"):
         TaggedRows(wordpiece, [["a"], 3], 16)
-    with pytest.raises(ValueError, match="leave room"):
+    with pytest.raises(ValueError, match="leave space"):
         TaggedRows(wordpiece, [["a"]], 2)
 
 

@@ -57,7 +57,7 @@ def test_classification(task, example, text, target):
 def test_other_tasks_name_their_labels():
     example = {"text": "t", "label": 1}
     assert classification_text("mood", example, ["sad", "glad"]) == ("mood text: t", "glad")
-    with pytest.raises(ValueError, match="labels of 'mood' are not known"):
+    with pytest.raises(ValueError, match="Received: 'mood'. Pass `labels`"):
         classification_text("mood", example)
     assert label_of("Glad", ["sad", "glad"]) == -1
 

@@ -165,7 +165,7 @@ def test_mistakes_are_told_before_anything_is_read(tmp_path):
     with pytest.raises(ValueError, match="empty.txt is empty"):
         read_documents(tmp_path)
     (tmp_path / "empty.txt").rename(tmp_path / "empty.bin")
-    with pytest.raises(ValueError, match=r"none of the files that can be read.*Found: \['.bin'\]"):
+    with pytest.raises(ValueError, match=r"must have files that can be read.*Received: \['.bin'\]"):
         read_documents(tmp_path)
     with pytest.raises(ValueError, match="`errors` must be"):
         read_documents(tmp_path, errors="maybe")

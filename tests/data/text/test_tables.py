@@ -54,10 +54,10 @@ def test_utf_16_without_a_mark_is_not_read_as_utf_8(tmp_path):
 def test_damaged_files_are_named(tmp_path):
     packed = gzip.compress(b"text\n" * 1_000, mtime=0)
     for content in (packed[:-20], b"text\n", packed[:20] + b"xxxx" + packed[24:]):
-        with pytest.raises(ValueError, match="b.csv.gz is not a whole gzip file"):
+        with pytest.raises(ValueError, match="b.csv.gz is not a complete gzip file"):
             list(read_documents(write(tmp_path, "b.csv.gz", content)))
     for content in (b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1", b"text"):
-        with pytest.raises(ValueError, match="c.parquet is not a whole Parquet file"):
+        with pytest.raises(ValueError, match="c.parquet is not a complete Parquet file"):
             list(read_documents(write(tmp_path, "c.parquet", content)))
     with pytest.raises(ValueError, match="d.jsonl line 3 is not valid JSON"):
         list(read_documents(write(tmp_path, "d.jsonl", '{"text": "a"}\n\n{"text"\n')))

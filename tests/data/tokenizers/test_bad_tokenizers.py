@@ -52,11 +52,11 @@ def test_ids_of_vocab_json(tmp_path):
     vocabulary = tmp_path / "vocab.json"
     right = vocabulary.read_text()
     for wrong, message in (
-        (2**31, "must map tokens to ids from 0 on"),
+        (2**31, "must map tokens to non-negative integer ids"),
         (2**31 - 1, "must be below"),
-        (-1, "must map tokens to ids from 0 on"),
-        ("1", "must map tokens to ids from 0 on"),
-        (1, "must give each token an id of its own"),
+        (-1, "must map tokens to non-negative integer ids"),
+        ("1", "must map tokens to non-negative integer ids"),
+        (1, "must give each token a unique id"),
     ):
         vocabulary.write_text(right)
         change(vocabulary, lambda content, wrong=wrong: content.update({"!": wrong}))
@@ -69,7 +69,7 @@ def test_rows_laid_out_with_ids_beyond_the_vocabulary(folder):
         content["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [2**31]
 
     change(folder / "tokenizer.json", update)
-    with pytest.raises(ValueError, match="Rows must be laid out with ids below 60. Received: 2147483648"):
+    with pytest.raises(ValueError, match="The template of rows must have ids below 60. Received: 2147483648"):
         Tokenizer.load(folder)
 
 
@@ -83,7 +83,7 @@ def test_rows_laid_out_with_ids_beyond_the_vocabulary(folder):
         ({"do_lower_case": "yes"}, "`do_lower_case` in .* must be bool or null"),
         ({"mask_token": ["[MASK]"]}, "`mask_token` in .* must be str or dict or null"),
         ({"mask_token": {"lstrip": True}}, "`content` in .* must be str"),
-        ({"added_tokens_decoder": {"x": {"content": "y"}}}, "`added_tokens_decoder` in .* must be by ids"),
+        ({"added_tokens_decoder": {"x": {"content": "y"}}}, "`added_tokens_decoder` in .* must have id keys"),
         ({"extra_ids": 10**9}, "`extra_ids` in .* must be from 0 to"),
     ],
 )
@@ -101,7 +101,7 @@ def test_settings(changes, message, folder):
         ("tokenizer.json", b'{"class_name": ["BertTokenizer"]}', "`class_name` in .* must be 'BertTokenizer' or"),
         ("tokenizer.json", b'{"class_name": "BertTokenizer", "config": 3}', "`config` in .* must be dict"),
         ("vocab.txt", b"[UNK]\nth\xe9\n", "vocab.txt must be UTF-8. Received: .* in line 2"),
-        ("spiece.model", b"junk", "spiece.model is not a whole SentencePiece model"),
+        ("spiece.model", b"junk", "spiece.model is not a valid SentencePiece model"),
         ("spiece.model", b"\x08" + b"\xff" * 1_000_000, "a number of more than 64 bits"),
     ],
 )
@@ -118,7 +118,7 @@ def test_files_of_junk(name, content, message, tmp_path):
         (("a" * 2_000, 0.0, NORMAL), "a piece of 2000 characters"),
         (("b", float("nan"), NORMAL), "score nan"),
         (("b", 0.0, 77), "type 77"),
-        (("▁a", 0.0, NORMAL), "it has a piece twice"),
+        (("▁a", 0.0, NORMAL), "it has a duplicate piece"),
     ],
 )
 def test_pieces_of_a_sentencepiece_model(piece, message, tmp_path):
@@ -152,7 +152,7 @@ def test_texts_without_ids_are_errors(folder):
     change(folder / "tokenizer.json", update)
     tokenizer = Tokenizer.load(folder)
     assert len(tokenizer.encode(["the cat"])[0]) == 4
-    with pytest.raises(ValueError, match="The tokenizer has no ids for a text: .*UNK"):
+    with pytest.raises(ValueError, match="The tokenizer cannot encode the text: .*UNK"):
         tokenizer.encode(["Ж"])
 
 
@@ -162,6 +162,6 @@ def test_texts_of_keras_files(text, tokenizer):
         Tokenizer.from_json(text)
     whole = json.loads(tokenizer.to_json())
     for wrong in ({"roles": 3}, {"preparation": "x"}, {"extra": 1}, {"padding_side": "up"}):
-        with pytest.raises(ValueError, match="the text of a tokenizer|The text of a tokenizer"):
+        with pytest.raises(ValueError, match="the text of a tokenizer|`Tokenizer.to_json` wrote"):
             Tokenizer.from_json(json.dumps({**whole, **wrong}))
     assert Tokenizer.from_json(tokenizer.to_json()).hash == tokenizer.hash

@@ -59,7 +59,7 @@ def test_damaged_model_files(tmp_path, pieces):
     content = model_bytes(SentencePieceModel(UNK + pieces))
     for damaged in (content[:-3], content[: len(content) // 2], b"", b"\xff" * 20, model_bytes.__doc__.encode()):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="spiece.model is not a whole SentencePiece model"):
+        with pytest.raises(ValueError, match="spiece.model is not a valid SentencePiece model"):
             Tokenizer.load(tmp_path)
     path.write_bytes(model_bytes(SentencePieceModel(UNK + pieces, kind=3)))
     with pytest.raises(ValueError, match="must be unigram or BPE"):
@@ -124,7 +124,7 @@ def test_families_on_sentencepiece(family, pieces, tmp_path):
     again = assert_written_folder_is_the_same(ours, lines, tmp_path / "written")
     (tmp_path / "written" / "tokenizer.json").unlink()
     from_model = Tokenizer.load(tmp_path / "written")
-    assert from_model.tokens == again.tokens and from_model.facts["pair"] == again.facts["pair"]
+    assert from_model.tokens == again.tokens and from_model.info["pair"] == again.info["pair"]
     assert [row.tolist() for row in from_model.encode(lines)] == [row.tolist() for row in again.encode(lines)]
 
 
@@ -262,7 +262,7 @@ def test_merges_of_another_vocabulary_are_refused(byte_bpe, tmp_path):
     (tmp_path / "tokenizer.json").unlink()
     with open(tmp_path / "merges.txt", "a", encoding="utf-8") as file:
         file.write("zz yy\n")
-    with pytest.raises(ValueError, match="must be that of .*vocab.json, which lacks"):
+    with pytest.raises(ValueError, match="must match .*vocab.json, which lacks"):
         Tokenizer.load(tmp_path)
 
 

@@ -56,10 +56,10 @@ def assert_written_folder_is_the_same(ours, lines, folder):
     ours.save(folder)
     assert_same_ids(ours, their_class("AutoTokenizer").from_pretrained(folder), lines)
     again = Tokenizer.load(folder)
-    assert again.hash == ours.hash and again.facts == ours.facts and again.tokens == ours.tokens
+    assert again.hash == ours.hash and again.info == ours.info and again.tokens == ours.tokens
     assert again.family == ours.family
     asset = Tokenizer.from_json(ours.to_json())
-    assert asset.hash == ours.hash and asset.facts == ours.facts
+    assert asset.hash == ours.hash and asset.info == ours.info
     return again
 
 

@@ -1,0 +1,80 @@
+"""Coined words and phrases that were removed from the prose of the package do not come back."""
+
+import io
+import re
+import tokenize
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.one_backend
+
+# Coined words and phrases, and what to write instead.
+BANNED = {
+    r"\b[Ss]ights?\b": "view, or attention mask",
+    r"\bScenes?\b": "inputs that all blocks share",
+    r"\bblind\b": "sees nothing",
+    r"\bRankingQuality\b": "AUC",
+    r"\bnoughts?\b": "zeros",
+    r"\bto a rounding\b": "up to rounding error",
+    r"\bto the same bits\b": "bit-exactly",
+    r"\bthe way back\b": "round trip",
+    r"\bsleeps?\b(?!\()": "is off",
+    r"\blest\b": "so that ... not",
+    r"\bas it has to be\b": "say why",
+    r"\bhas the arguments of\b": "say what it is",
+    r"\bNot with one of the two before\b": "Cannot be combined with ...",
+    r"\bfrom 0 on, at least one\b": "at least one non-negative integer",
+    r"\bgives no row of this kind\b": "is too short to produce a row",
+    r"\bof equal ones\b": "ties are resolved ...",
+    r"\bis none of weights\b": "is not a weight tensor",
+    r"\bnever silence\b": "raises an error",
+}
+MOST_LINES_WITH_OWN = 100
+
+
+def sources():
+    for folder in ("kerasbert", "pipelines"):
+        yield from sorted((REPOSITORY / folder).rglob("*.py"))
+
+
+def prose(path):
+    """(line number, text) of the comments, docstrings and messages of a file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from enumerate(text.splitlines(), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            for offset, line in enumerate(token.string.splitlines()):
+                yield token.start[0] + offset, line
+
+
+def test_the_reader_sees_comments_docstrings_and_messages(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text('"""One.\n\nTwo."""\nx = 1  # three\nraise ValueError(f"four {x}")\n')
+    assert [line for _, line in prose(path)] == ['"""One.', "", 'Two."""', "# three", 'f"four {x}"']
+
+
+def test_no_banned_words():
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{number}: {match.group(0)!r}: write {instead}"
+        for path in [*sources(), *pages]
+        for number, line in prose(path)
+        for pattern, instead in BANNED.items()
+        if (match := re.search(pattern, line))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_own_is_rare():
+    """It used to stand for "separate", "of the user" and "this model's" alike."""
+    lines = [
+        f"{path.relative_to(REPOSITORY)}:{number}"
+        for path in sources()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\bown\b", line)
+    ]
+    assert len(lines) < MOST_LINES_WITH_OWN, f"{len(lines)} lines:\n" + "\n".join(lines)
