@@ -49,6 +49,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 ALLOWED_SKIP = re.compile(r"(Skipped: )?needs (an accelerator|Linux|macOS|Windows)")
 
 
+def pytest_configure(config):
+    """A random order changes the order only: pytest-randomly would also replace the seeds that `seeds` sets."""
+    if hasattr(config.option, "randomly_reset_seed"):
+        config.option.randomly_reset_seed = False
+
+
 def pytest_collection_modifyitems(config, items):
     """Deselects the tests that are marked for other backends."""
     backend = os.environ["KERAS_BACKEND"]

@@ -15,7 +15,7 @@ class Task(Trainable):
     """Base class of tasks. `compile` is optional: the default is AdamW with 10% warm-up and linear decay, and the loss
     of the task.
 
-    A subclass implements `default_loss()` and `default_metrics()`.
+    A subclass implements `default_loss()` and, where it has metrics, `default_metrics()`.
     """
 
     def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
@@ -42,6 +42,10 @@ class Task(Trainable):
         defaults = self.default_metrics() if metric in ("accuracy", "acc") else None
         found = [default for default in defaults or () if getattr(default, "name", None) == "accuracy"]
         return found[0] if found else metric
+
+    def default_metrics(self):
+        """The metrics of `compile()` without arguments."""
+        return []
 
     needs_targets = True
     label_head = None  # the kind of head whose outputs are labels

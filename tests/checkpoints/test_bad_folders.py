@@ -51,7 +51,7 @@ WRONG_FIELDS = [
     ("num_hidden_layers", 10**9, "`num_hidden_layers` in .*config.json must be from 1 to 10,000"),
     ("num_hidden_layers", 500, "num_layers=500 with .* tensors"),
     ("vocab_size", 10**11, "`vocab_size` in .*config.json must be from 1 to 10,000,000"),
-    ("vocab_size", 9_000_000, "vocabulary_size=9000000 with .* numbers"),
+    ("vocab_size", 9_000_000, "vocabulary_size=9000000 with .* elements"),
     ("vocab_size", -1, "`vocab_size` in .*config.json must be from 1 to"),
     ("intermediate_size", 999_999_999, "`intermediate_size` in .*config.json must be from 1 to"),
     ("hidden_dropout_prob", 1.5, "`hidden_dropout_prob` in .*config.json must be from 0 to 1"),
@@ -60,7 +60,7 @@ WRONG_FIELDS = [
     ("hidden_act", ["gelu"], "`hidden_act` in .*config.json must be str"),
     ("model_type", {"bert": 1}, "`model_type` in .*config.json must be str or null"),
     ("architectures", "Bert", "`architectures` in .*config.json must be list"),
-    ("id2label", {"a": "no"}, "`id2label` in .*config.json must number its labels from 0 on"),
+    ("id2label", {"a": "no"}, "`id2label` in .*config.json must number its labels from 0"),
     ("id2label", {"0": ["no"]}, "`id2label` in .*config.json must be dict"),
     ("quantization_config", {"quant_method": "gptq"}, "weights quantised by 'gptq'"),
 ]

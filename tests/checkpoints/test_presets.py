@@ -193,7 +193,7 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
     with pytest.raises(ValueError, match="Received: None. Early configs do not have it: add it"):
         Backbone.from_preset(with_config(model_type=None))
     assert Bert.from_preset(with_config(model_type=None)).config == CONFIG
-    with pytest.raises(ValueError, match="position_embedding_type='absolute' only.*'relative_key'"):
+    with pytest.raises(ValueError, match="only with position_embedding_type='absolute'.*'relative_key'"):
         Backbone.from_preset(with_config(position_embedding_type="relative_key"))
     with pytest.raises(ValueError, match="(?i)activation"):
         Backbone.from_preset(with_config(hidden_act="snake"))

@@ -81,7 +81,7 @@ def test_damaged_and_missing_shards_are_named(tmp_path):
     second = tmp_path / "model-00002-of-00002.safetensors"
     content = second.read_bytes()
     second.write_bytes(content[:-8])
-    with pytest.raises(ValueError, match="model-00002-of-00002.safetensors is not a whole"):
+    with pytest.raises(ValueError, match="model-00002-of-00002.safetensors is not a complete"):
         TensorFiles(tmp_path)
     second.unlink()
     with pytest.raises(FileNotFoundError, match="model-00002-of-00002.safetensors"):

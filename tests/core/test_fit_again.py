@@ -115,7 +115,7 @@ def test_a_schedule_that_has_ended_is_a_warning():
     model.compile(adamw(1e-2, warmup=1, steps=4))
     assert moved(model) > 1e-4
     before = weights(model)
-    with pytest.warns(UserWarning, match="Received: a schedule that has ended, 0 from update 4 on. Compile"):
+    with pytest.warns(UserWarning, match="that has ended, with a rate of 0 from update 4 on. Compile"):
         moved(model)
     np.testing.assert_array_equal(weights(model), before)
     model.optimizer.learning_rate = 1e-2

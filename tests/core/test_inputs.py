@@ -119,7 +119,10 @@ def test_both_halves_are_checked():
     for wrong, message in (
         ({"decoder_attention_mask": MASK[:, :4]}, "Use `decoder_padding_mask`"),
         ({"decoder_padding_mask": MASK}, r"shape of `decoder_token_ids`, \(2, 4\)"),
-        ({"decoder_lengths": np.array([4, 5], "int32")}, "between 0 and 4, the columns of `decoder_token_ids`"),
+        (
+            {"decoder_lengths": np.array([4, 5], "int32")},
+            "between 0 and 4, the number of columns",
+        ),
         ({"decoder_token_ids": IDS[:1]}, r"must be \(b, t\) of 2 rows: one row per sequence. Received: shape \(1, 7\)"),
     ):
         with pytest.raises(ValueError, match=message):

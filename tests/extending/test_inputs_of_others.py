@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
@@ -41,15 +40,13 @@ def by_grain():
     return grain.MapDataset.source(rows).batch(8)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [pytest.param(by_tensorflow, marks=pytest.mark.backends("tensorflow")), by_torch, by_grain, Rows],
-)
-def test_training_is_that_of_arrays(source):
-    losses = []
-    for data in ((({"token_ids": IDS}, LABELS), dict(batch_size=8, shuffle=False)), ((source(),), {})):
-        keras.utils.set_random_seed(1)
-        model = TextClassifier(Bert(BertConfig(**SIZES)), labels=2)
-        model.compile(keras.optimizers.SGD(0.1))
-        losses.append(model.fit(*data[0], **data[1], verbose=0).history["loss"])
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+def test_training_is_that_of_arrays():
+    model = TextClassifier(Bert(BertConfig(**SIZES)), labels=2)
+    model.compile(keras.optimizers.SGD(0.1))
+    weights = model.get_weights()
+    sources = [by_torch, by_grain, Rows, *([by_tensorflow] if keras.backend.backend() == "tensorflow" else [])]
+    expected = model.fit({"token_ids": IDS}, LABELS, batch_size=8, shuffle=False, verbose=0).history["loss"]
+    for source in sources:
+        model.set_weights(weights)
+        found = model.fit(source(), verbose=0).history["loss"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, err_msg=source.__name__)

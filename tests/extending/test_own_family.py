@@ -1,4 +1,4 @@
-"""A family in a file of its own: the weights of transformers, both ways, and loading by `kerasbert.load`."""
+"""A family in a user's file: the weights of transformers, in both directions, and `kerasbert.load`."""
 
 import keras
 import numpy as np
@@ -11,15 +11,8 @@ from kerasbert.models import FAMILIES
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
 
-SIZES = dict(
-    vocab_size=61,
-    num_hidden_layers=3,
-    num_attention_heads=3,
-    hidden_size=24,
-    intermediate_size=40,
-    embedding_size=20,
-    max_position_embeddings=17,
-)
+SIZES = dict(vocab_size=61, num_hidden_layers=3, num_attention_heads=3, hidden_size=24, intermediate_size=40)
+SIZES |= dict(embedding_size=20, max_position_embeddings=17)
 
 
 @pytest.fixture(scope="module")

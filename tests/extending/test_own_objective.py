@@ -1,4 +1,4 @@
-"""An objective of one's own with a noise of its own: find the token that was moved to the front of the row."""
+"""A new objective with a new corruption: find where the token that was moved to the front of the row came from."""
 
 import keras
 import numpy as np

@@ -285,7 +285,7 @@ def test_a_config_without_widths_means_xxlarge():
 
     fields = read_config(Albert.family, {"model_type": "albert"})
     assert AlbertConfig(**fields) == AlbertConfig(**SIZES["albert_xxlarge_v2"], embedding_projection=True)
-    with pytest.raises(ValueError, match="position_embedding_type='absolute' only"):
+    with pytest.raises(ValueError, match="only with position_embedding_type='absolute'"):
         read_config(Albert.family, {"model_type": "albert", "position_embedding_type": "relative_key"})
 
 

@@ -360,7 +360,7 @@ def test_replaced_tokens_train_both_encoders_and_the_mask_decoder(tmp_path):
         (dict(distance_buckets=16), "less than `max_distance` - 1"),
         (dict(convolution_width=4), "`convolution_width` must be odd"),
         (dict(convolution_groups=5), "`convolution_groups` must divide"),
-        (dict(mask_decoder=True, absolute_positions=True), "Use one of them"),
+        (dict(mask_decoder=True, absolute_positions=True), "Set one of them to False"),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(changes, message):

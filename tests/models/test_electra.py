@@ -303,5 +303,5 @@ def test_input_that_would_be_misread_is_an_error(inputs, message):
 @pytest.mark.parametrize("changes", [dict(summary_type="mean"), dict(is_decoder=True), dict(summary_use_proj=False)])
 def test_what_this_file_lacks_is_refused(changes, tmp_path):
     their_config(**changes).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=f"{next(iter(changes))}=.* only"):
+    with pytest.raises(ValueError, match=f"only with {next(iter(changes))}="):
         Electra.from_preset(tmp_path, load_weights=False)

@@ -115,7 +115,7 @@ def test_what_is_not_here_is_refused(tmp_path):
     yarn = {"full_attention": {"rope_type": "yarn", "factor": 2.0}}
     for change, message in (
         ({"rope_parameters": yarn}, "rope_type='default' only"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings=True only"),
+        ({"tie_word_embeddings": False}, "only with tie_word_embeddings=True"),
         ({"layer_types": ["chunked_attention"] * 3}, "full_attention or sliding_attention"),
     ):
         (tmp_path / "config.json").write_text(json.dumps({**stored, **change}))

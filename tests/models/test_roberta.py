@@ -270,7 +270,7 @@ def test_folders_of_others_are_refused(tmp_path):
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "is_decoder": True}))
-    with pytest.raises(ValueError, match="is_decoder=False only"):
+    with pytest.raises(ValueError, match="only with is_decoder=False"):
         Backbone.from_preset(tmp_path)
     path.write_text(json.dumps({**config, "pad_token_id": None}))
     with pytest.raises(ValueError, match="`pad_id` must be a token"):

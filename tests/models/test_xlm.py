@@ -174,7 +174,7 @@ def test_what_is_not_here_is_refused(tmp_path):
     adaptive = their_config(n_layers=1, asm=True)
     adaptive.asm_cutoffs, adaptive.asm_div_value = [20], 2.0
     their_model("XLMWithLMHeadModel", adaptive, tmp_path / "asm")
-    with pytest.raises(ValueError, match="asm=False only. Received in config.json: asm=True"):
+    with pytest.raises(ValueError, match="only with asm=False. Received in config.json: asm=True"):
         MaskedLM.from_preset(tmp_path / "asm")
 
 

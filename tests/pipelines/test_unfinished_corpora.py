@@ -103,7 +103,7 @@ def test_files_of_a_corpus_of_unknown_origin_are_kept(tmp_path, prepare):
     """Megatron's pair of files without our corpus.json may be anyone's."""
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "corpus.bin").write_bytes(b"precious")
-    with pytest.raises(FileExistsError, match="train holds a corpus .corpus.bin."):
+    with pytest.raises(FileExistsError, match="train already holds a corpus .corpus.bin."):
         prepare()
     assert [path.name for path in (tmp_path / "train").iterdir()] == ["corpus.bin"]
 

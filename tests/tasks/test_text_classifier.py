@@ -214,7 +214,7 @@ def test_bad_input_is_a_clear_error(tokenizer, call, message):
 def test_text_without_a_tokenizer_says_so(tokenizer):
     with pytest.raises(ValueError, match="Text needs a tokenizer"):
         TextClassifier(backbone(tokenizer)).predict(TEXTS)
-    with pytest.raises(ValueError, match="a tokenizer of .* pieces"):
+    with pytest.raises(ValueError, match="a tokenizer with .* tokens"):
         TextClassifier(backbone(tokenizer, vocabulary_size=tokenizer.vocabulary_size - 1), tokenizer=tokenizer)
 
 

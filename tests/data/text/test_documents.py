@@ -188,5 +188,5 @@ def test_files_without_text(tmp_path):
     with pytest.raises(ValueError, match="line 2 is not valid JSON"):
         list(read_documents(tmp_path / "bad.jsonl"))
     (tmp_path / "short.csv").write_text("id,text\n1,a\n2\n")
-    with pytest.raises(ValueError, match="short.csv row 2 has 1 cells. The table has 2: .* ends at line 3"):
+    with pytest.raises(ValueError, match="short.csv row 2 has 1 cells. The table has 2 columns: .* ends at line 3"):
         list(read_documents(tmp_path / "short.csv"))

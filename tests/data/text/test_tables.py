@@ -72,8 +72,11 @@ def test_damaged_files_are_named(tmp_path):
     [
         ('text\n"a\nb\nc\n', "unexpected end of data, at line 4, in the row that begins at line 2"),
         ('text\n"a" b\n', "not valid CSV: .* must be doubled"),
-        ("text,label\na,b,c\n", "a.csv row 1 has 3 cells. The table has 2: .* ends at line 2; .* must be quoted"),
-        ("text,label\na,b\n\nc\n", "a.csv row 2 has 1 cells. The table has 2: .* ends at line 4"),
+        (
+            "text,label\na,b,c\n",
+            "a.csv row 1 has 3 cells. The table has 2 columns: .* at line 2; .* must be quoted",
+        ),
+        ("text,label\na,b\n\nc\n", "a.csv row 2 has 1 cells. The table has 2 columns: .* ends at line 4"),
         ("text,text\na,b\n", "different names. Received: .*a.csv with 'text' twice"),
     ],
 )

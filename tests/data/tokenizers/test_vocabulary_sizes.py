@@ -12,7 +12,7 @@ DOCUMENTS = [f"the cat sat on the mat and ran to the big red house {number}" for
 @pytest.mark.parametrize("size", [40, 103, -5, 2**40, 150.0, "150", True])
 def test_sizes_that_no_text_supports(size):
     """The sentinels of T5 count: 40 was an OverflowError."""
-    with pytest.raises(ValueError, match=f"an integer above the 103 special tokens, of at most .* Received: {size!r}."):
+    with pytest.raises(ValueError, match=f"the number of special tokens, 103, and at most .* Received: {size!r}."):
         Tokenizer.train("unigram", DOCUMENTS, vocabulary_size=size, family="t5")
 
 
