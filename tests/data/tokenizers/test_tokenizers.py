@@ -240,3 +240,10 @@ def test_bad_use(wordpiece, tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ValueError, match="tokenizer.json must be json"):
         Tokenizer.load(tmp_path)
+
+
+def test_facts_is_the_deprecated_name_of_info(wordpiece, corpus):
+    with pytest.warns(DeprecationWarning, match="Tokenizer.info"):
+        assert wordpiece.facts == wordpiece.info
+    with pytest.warns(DeprecationWarning, match="Corpus.tokenizer_info"):
+        assert corpus.facts == corpus.tokenizer_info
