@@ -40,8 +40,10 @@ from kerasbert.data import (  # noqa: E402
     SpanMaskBatches,
     Tokenizer,
 )
-from kerasbert.data.noise.masking import TokenMasking  # noqa: E402
-from kerasbert.data.noise.permutations import SpanTargets, order_ranks, positions_of, random_order  # noqa: E402
+from kerasbert.data.noise.corruption import positions_of  # noqa: E402
+from kerasbert.data.noise.masking import Tokens, WholeWords  # noqa: E402
+from kerasbert.data.noise.noise import MaskableRows, MaskingVocabulary  # noqa: E402
+from kerasbert.data.noise.permutations import SpanTargets, order_ranks, random_order  # noqa: E402
 from kerasbert.data.sampling import DYNAMIC, row_draws  # noqa: E402
 
 ROWS, LENGTH, VOCABULARY, SLOTS = 64, 512, 2000, 77
@@ -102,7 +104,7 @@ def _contenders(rule: str, corpus: Corpus, token_ids: np.ndarray) -> dict[str, C
         return {**ours, "kerasbert, batches": batches.__getitem__, **_collators(tokenizer, token_ids)}
     if rule == "whole words":
         ours = {"kerasbert": _masker(tokenizer, token_ids, starts)}
-        batches = MaskedLMBatches(*of, whole_words=True, **endless)
+        batches = MaskedLMBatches.from_settings(*of, whole_words=True, **endless)
         theirs = _collators(tokenizer, token_ids, starts)
         rows = row_by_row(masking_rows.whole_words, starts)
         return {**ours, "kerasbert, batches": batches.__getitem__, **theirs, "row by row": rows}
@@ -111,16 +113,16 @@ def _contenders(rule: str, corpus: Corpus, token_ids: np.ndarray) -> dict[str, C
         ours = {"kerasbert": _permuter(tokenizer, token_ids), "kerasbert, batches": batches.__getitem__}
         return {**ours, **_permutation_collators(tokenizer, token_ids)}
     if rule == "spans":
-        batches = SpanMaskBatches(*of, whole_sentences=False, **endless)
+        batches = SpanMaskBatches.from_settings(*of, whole_sentences=False, **endless)
         return {"kerasbert, batches": batches.__getitem__, "row by row": row_by_row(masking_rows.spans, starts)}
     if rule == "n-grams":
-        batches = MaskedLMBatches(*of, ngrams=3, **endless)
+        batches = MaskedLMBatches.from_settings(*of, ngrams=3, **endless)
         return {"kerasbert, batches": batches.__getitem__, "row by row": row_by_row(masking_rows.ngrams, starts)}
     if rule == "replaced tokens":
         batches = ReplacedTokenBatches(*of, **endless)
         return {"kerasbert, batches": batches.__getitem__, "row by row": row_by_row(masking_rows.slots)}
     if rule == "sentence pairs":
-        return {"kerasbert, batches": MaskedLMBatches(*of, sentence_pairs=True, **endless).__getitem__}
+        return {"kerasbert, batches": MaskedLMBatches.from_settings(*of, sentence_pairs=True, **endless).__getitem__}
     raise ValueError(f"The rules are {', '.join(RULES)}. Received: {rule!r}.")
 
 
@@ -134,13 +136,15 @@ def _tokenizer() -> tuple[Tokenizer, list[str]]:
 
 def _masker(tokenizer: Tokenizer, token_ids: np.ndarray, word_starts: np.ndarray | None) -> Callable[[int], object]:
     special = (tokenizer.cls_id, tokenizer.sep_id)
-    masking = TokenMasking(tokenizer.mask_id, tokenizer.vocabulary_size, special, SLOTS, word_starts=word_starts)
-    lengths = np.full(ROWS, LENGTH, dtype=np.int32)
+    noise = Tokens() if word_starts is None else WholeWords()
+    vocabulary = MaskingVocabulary(tokenizer.mask_id, tokenizer.vocabulary_size, special, word_starts=word_starts)
+    lengths, every = np.full(ROWS, LENGTH, dtype=np.int32), np.ones((ROWS, LENGTH), bool)
+    first = np.arange(LENGTH) == np.zeros((ROWS, 1))
 
     def mask(step: int) -> object:
         inputs = token_ids.copy()
-        draws = row_draws(0, step, DYNAMIC, 0, ROWS, masking.num_draws(LENGTH))
-        return inputs, masking(inputs, lengths, draws)
+        draws = row_draws(0, step, DYNAMIC, 0, ROWS, noise.num_draws(LENGTH, SLOTS))
+        return inputs, noise(MaskableRows(inputs, lengths, every, first, SLOTS, vocabulary), draws)
 
     return mask
 
@@ -149,12 +153,12 @@ def _permuter(tokenizer: Tokenizer, token_ids: np.ndarray) -> Callable[[int], ob
     """Targets, orders and ranks of both halves of ready rows."""
     special = np.isin(token_ids, tokenizer.special_ids)
     starts, half = tokenizer.word_starts[token_ids], LENGTH // 2
-    spans = SpanTargets(LENGTH // 12)
-    counts = [spans.num_draws(half), half // 2 + 2]
+    spans, goal = SpanTargets(), LENGTH // 12
+    counts = [spans.num_draws(half, goal), half // 2 + 2]
 
     def permute(step: int) -> object:
         draws = np.split(row_draws(0, step, DYNAMIC, 0, 2 * ROWS, sum(counts))[:, : sum(counts)], counts[:1], axis=1)
-        hidden = spans(starts.reshape(2 * ROWS, half), draws[0])
+        hidden = spans(starts.reshape(2 * ROWS, half), goal, draws[0])
         ranks = order_ranks(hidden, special.reshape(2 * ROWS, half), random_order(half, half, draws[1]))
         hidden = hidden.reshape(ROWS, LENGTH) & ~special
         return token_ids, ranks, positions_of(hidden, 2 * (LENGTH // 12))

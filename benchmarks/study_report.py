@@ -97,7 +97,8 @@ COMPARISONS = (
             ("ELECTRA, 2x compute", "MLM, 2x compute"),
         ),
         "The paper: from 1e18 operations on, with GLUE five points apart at 14M parameters. The discriminator learns"
-        " from the generator's mistakes, so the generator has to leave the unigram plateau first.",
+        " from the generator's mistakes, and a generator on the unigram plateau makes the easiest ones, frequent words"
+        " that do not fit: there is little to learn until it leaves the plateau.",
     ),
     Comparison(
         "ALBERT: sentence pairs",

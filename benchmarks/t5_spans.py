@@ -37,8 +37,8 @@ def main() -> None:
     token_ids = np.random.default_rng(0).integers(3, 31_000, (ROWS, LENGTH), dtype=np.int32)
     lengths = np.full(ROWS, LENGTH)
     denoising = {
-        name: Denoising(objective, np.arange(SENTINEL, SENTINEL - 100, -1), (3, SENTINEL + 1))
-        for name, objective in OBJECTIVES.items()
+        name: Denoising(name, sentinels=range(SENTINEL, SENTINEL - 100, -1), vocabulary=(3, SENTINEL + 1))
+        for name in OBJECTIVES
     }
 
     def corrupt(name: str) -> Callable[[int], object]:

@@ -68,7 +68,8 @@ def _batches(
             raise ValueError(
                 f"{cls.__name__} does not support accumulation. Received: accumulation={recipe.accumulation}. Use 1."
             )
-        parts[name] = cls(text, **{key: value for key, value in options.items() if key in accepted})
+        make = getattr(cls, "from_settings", cls)
+        parts[name] = make(text, **{key: value for key, value in options.items() if key in accepted})
         groups.setdefault(group, []).append(name)
     if len(parts) == 1:
         return next(iter(parts.values()))

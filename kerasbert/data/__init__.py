@@ -3,17 +3,23 @@
 from .batches.batches import Batches, ExampleBatches
 from .batches.bidirectional_lm import BidirectionalLMBatches, bidirectional_targets, character_ids
 from .batches.causal_lm import CausalLMBatches, StreamBatches
-from .batches.denoising import DenoisingBatches
+from .batches.denoising import DenoisingBatches, DenoisingLayout
 from .batches.masked_lm import MaskedLMBatches
 from .batches.mixtures import MixtureBatches, mixed_documents, mixing_rates
+from .batches.pair_rows import SegmentPairs, SentenceOrder, SentencePairs
 from .batches.permutation_lm import PermutationLMBatches
-from .batches.replaced_token import ReplacedTokenBatches
+from .batches.replaced_token import ReplacedTokenBatches, electra_noise
 from .batches.seq2seq import Seq2SeqBatches
 from .batches.skip_gram import SkipGramBatches
 from .batches.span_boundary import SpanMaskBatches
 from .batches.tasks import TaskBatches
 from .batches.translation_lm import TranslationLMBatches, parallel_documents
 from .corpus.corpus import Corpus
+from .noise.denoising import Denoising
+from .noise.masking import NGrams, RareTokens, Tokens, TokensWithReplacement, WholeWords, WindowNGrams, masking_rule
+from .noise.noise import MaskableRows, Noise
+from .noise.permutations import SpanTargets
+from .noise.span_masks import Spans
 from .tasks.examples import encode_texts
 from .text.documents import read_documents
 from .tokenizers.tokenizer import Tokenizer
@@ -23,22 +29,39 @@ __all__ = [
     "BidirectionalLMBatches",
     "CausalLMBatches",
     "Corpus",
+    "Denoising",
     "DenoisingBatches",
+    "DenoisingLayout",
     "ExampleBatches",
+    "MaskableRows",
     "MaskedLMBatches",
     "MixtureBatches",
+    "NGrams",
+    "Noise",
     "PermutationLMBatches",
+    "RareTokens",
     "ReplacedTokenBatches",
+    "SegmentPairs",
+    "SentenceOrder",
+    "SentencePairs",
     "Seq2SeqBatches",
     "SkipGramBatches",
     "SpanMaskBatches",
+    "SpanTargets",
+    "Spans",
     "StreamBatches",
     "TaskBatches",
     "Tokenizer",
+    "Tokens",
+    "TokensWithReplacement",
     "TranslationLMBatches",
+    "WholeWords",
+    "WindowNGrams",
     "bidirectional_targets",
     "character_ids",
+    "electra_noise",
     "encode_texts",
+    "masking_rule",
     "mixed_documents",
     "mixing_rates",
     "parallel_documents",

@@ -176,7 +176,7 @@ class Distillation(FromTeacher):
     Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. The loss is `soft_weight` * T^2 KL(teacher || student) over real
     tokens + `mlm_weight` * cross-entropy at the masked ones + `cosine_weight` * (1 - cosine of the last hidden states)
     over real tokens; each is a mean. `start_from_teacher` initialises the student. The paper's code masks rare
-    tokens more often: `MaskedLMBatches(..., rare_exponent=0.7)`.
+    tokens more often: `MaskedLMBatches(..., noise=RareTokens(exponent=0.7))`.
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`.

@@ -14,9 +14,12 @@ def _paper(name: str, **changes) -> Recipe:
         # 10 passes over the 768,648,884 words of the 1B Word Benchmark.
         steps=1_000_840,
         schedule=dict(peak=0.2, warmup=0, final=0.2),
-        # The code sums the losses of the 20 words of a row and clips gradients at 10; here the loss is their mean.
+        # The code minimises 20 times the mean loss (20 words per row), clips its gradients at 10, and has accumulators
+        # that start at 1. The gradient of the mean is g = G / 20, so the clip norm is 10 / 20. Adagrad's update is
+        # rate * G / sqrt(1 + sum G^2) = rate * g / sqrt(1 / 20^2 + sum g^2), so accumulators start at 1 / 400. If they
+        # started at 1, small gradients would have a twentieth of these updates.
         optimizer_class="Adagrad",
-        optimizer=dict(initial_accumulator_value=1.0, global_clipnorm=0.5),
+        optimizer=dict(initial_accumulator_value=1 / 400, global_clipnorm=0.5, epsilon=0.0),
         objective="BidirectionalLM",
         batches="BidirectionalLMBatches",
         data=dict(characters=True, lines=True),

@@ -224,7 +224,7 @@ LABELLED_ROWS = ("segment_pairs", "sentence_pairs", "sentence_order")
 SET_ELSEWHERE = {
     *("self", "corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer", "language"),
     *("languages", "student", "teacher", "generator", "discriminator", "learning_rate", "gradient_accumulation_steps"),
-    *("peak", "name", "sources", "targets"),
+    *("peak", "name", "sources", "targets", "noise"),
 }
 CLASSES = {
     "schedule_class": "schedule",
@@ -241,9 +241,10 @@ OWN = {"schedule": {"self", "steps"}, "held_out": SET_ELSEWHERE - {"batch_size",
 def parameters(target: Callable) -> dict[str, typing.Any]:
     """Argument names of a function or class with their types, by annotation or by default value.
 
-    Arguments that a class passes on (`**options`) are looked up in its base classes.
+    Arguments that a class passes on (`**options`) are looked up in its base classes. The settings that stand for
+    objects (see `SettingsBatches.arguments`) count as arguments of the class.
     """
-    kinds = {}
+    kinds = parameters(target.arguments) if hasattr(target, "from_settings") else {}
     for source in target.__mro__ if inspect.isclass(target) else [target]:
         if inspect.isclass(source) and "__init__" not in vars(source):
             continue
@@ -257,7 +258,7 @@ def parameters(target: Callable) -> dict[str, typing.Any]:
                 kinds[parameter.name] = typing.Any
             else:
                 kinds[parameter.name] = type(parameter.default)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in found):
+        if not any(parameter.kind is parameter.VAR_KEYWORD and parameter.name != "settings" for parameter in found):
             break
     return kinds
 

@@ -1,6 +1,18 @@
-"""Transformer-XL's runs (Dai et al. 2019, arXiv 1901.02860, and the official scripts)."""
+"""Transformer-XL's runs (Dai et al. 2019, arXiv 1901.02860, and the official scripts).
+
+The results are those of models with a longer memory than in training, on shorter segments: see `EVALUATION`.
+"""
 
 from .recipe import TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
+
+# For each recipe: tokens per segment of the test text, and fields of the config with which the trained model is loaded,
+# as in kerasbert.load(folder, **fields).
+EVALUATION = {
+    "wikitext103": (64, dict(memory_length=640, clamp_length=400, same_length=True)),
+    "wikitext103_large": (128, dict(memory_length=1_600, clamp_length=1_000, same_length=True)),
+    "enwik8": (80, dict(memory_length=2_100, clamp_length=820, same_length=True)),
+    "enwik8_large": (128, dict(memory_length=3_800, clamp_length=1_000, same_length=True)),
+}
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -10,6 +22,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         objective="CausalLM",
         batches="StreamBatches",
         data=dict(lines=True),
+        held_out=dict(batch_size=10),
     )
     return Recipe(name=name, **{**numbers, **changes})
 
@@ -46,5 +59,5 @@ def tiny() -> Recipe:
     """A small version of wikitext103 for two CPU cores: streams, a memory of one segment, an adaptive softmax."""
     config = dict(num_layers=2, num_heads=2, head_dim=64, hidden_dim=128, feed_forward_dim=512)
     config |= dict(cutoffs=(1_000, 3_000), memory_length=64, initializer_range=0.04, dropout=0.0)
-    run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={})
+    run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={}, held_out={})
     return _paper("transformer_xl.tiny", "transformer_xl_wikitext103", **run)

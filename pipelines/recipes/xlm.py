@@ -14,7 +14,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         length=256,
         steps=1_000_000,
         schedule_class="RootDecay",
-        schedule=dict(peak=1e-4, warmup=30_000),
+        schedule=dict(peak=1e-4, warmup=4_000),
         optimizer=dict(weight_decay=0.0, beta_1=0.9, beta_2=0.98, epsilon=1e-8, global_clipnorm=5.0),
         data=_STREAM,
         languages=_XNLI,
@@ -32,20 +32,21 @@ def mlm() -> Recipe:
 def mlm_tlm() -> Recipe:
     """XLM-15 with translation language modelling on parallel text: XNLI 75.1 on average (zero-shot)."""
     pairs = dict(pairs="TranslationLMBatches", pair_data=_MASKS)
-    schedule = dict(peak=1e-4, warmup=4_000)
-    return _paper("xlm.mlm_tlm", "xlm_mlm_xnli15_1024", schedule=schedule, **pairs)
+    return _paper("xlm.mlm_tlm", "xlm_mlm_xnli15_1024", **pairs)
 
 
 def clm() -> Recipe:
-    """Causal language modelling in two languages, for unsupervised translation."""
-    numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=dict(causal=True))
+    """Causal language modelling in two languages with 6 layers, for unsupervised translation."""
+    config = dict(causal=True, num_layers=6)
+    numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=config)
     return _paper("xlm.clm", "xlm_mlm_xnli15_1024", languages=("en", "fr"), **numbers)
 
 
 def english() -> Recipe:
     """XLM-en, 665M parameters, one language: GLUE 82.8."""
     optimizer = dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=5.0, no_decay=())
-    return _paper("xlm.english", "xlm_mlm_en_2048", optimizer=optimizer, languages=())
+    schedule = dict(peak=1e-4, warmup=30_000)
+    return _paper("xlm.english", "xlm_mlm_en_2048", schedule=schedule, optimizer=optimizer, languages=())
 
 
 def _tiny(name: str, **changes) -> Recipe:

@@ -10,7 +10,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         length=512,
         steps=500_000,
         config=dict(memory_length=384, reuse_length=256, bidirectional_data=True),
-        schedule=dict(peak=4e-4, warmup=40_000, final=4e-7),
+        schedule=dict(peak=4e-4, warmup=40_000, final=4e-7),  # the code's min_lr_ratio is 0.001
         # As in the code, Adam with weight decay has no bias correction.
         optimizer=dict(
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
@@ -36,7 +36,7 @@ def large() -> Recipe:
 
 def base() -> Recipe:
     """XLNet-base on BERT's text in BERT's batches, K = 6: RACE 66.66, SQuAD 2.0 F1 80.98, MNLI 85.63."""
-    schedule = dict(peak=1e-4, warmup=10_000)
+    schedule = dict(peak=1e-4, warmup=10_000, final=1e-7)
     return _paper("xlnet.base", "xlnet_base", batch_size=256, steps=1_000_000, schedule=schedule)
 
 

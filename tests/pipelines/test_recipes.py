@@ -1,11 +1,16 @@
 """The papers' numbers, and overrides by name and type."""
 
 import inspect
+from types import SimpleNamespace
 
+import keras
+import numpy as np
 import pytest
 
 from kerasbert.training import WarmupDecay
+from pipelines.building import _task_rates
 from pipelines.pretrain import make_optimizer
+from pipelines.recipes import transformer_xl
 from pipelines.recipes.recipe import all_recipes, find_recipe
 
 pytestmark = pytest.mark.one_backend
@@ -51,19 +56,27 @@ def test_every_family_has_a_twin_for_two_cores():
 # Of the sheets: rows of an update, tokens of a row, updates; then rates at updates.
 NUMBERS = {
     "roberta.base": ((8_192, 512, 500_000), {24_000: 6e-4, 500_000: 0.0}),
-    "roberta.base_books": ((2_048, 512, 125_000), {10_000: 5e-4, 67_500: 2.5e-4}),
+    "roberta.base_books": ((2_048, 512, 125_000), {10_000: 7e-4, 67_500: 3.5e-4}),
+    "roberta.full_sentences": ((256, 512, 1_000_000), {10_000: 1e-4}),
     "spanbert.large": ((256, 512, 2_400_000), {1_200_000: 5e-5}),
     "albert.base": ((4_096, 512, 125_000), {3_125: 0.001716}),
     "electra.small": ((128, 128, 1_000_000), {5_000: 2.4875e-4, 10_000: 4.95e-4, 500_000: 2.5e-4}),
     "electra.large": ((2_048, 512, 1_750_000), {}),
     "deberta.v3_large": ((8_192, 512, 500_000), {250_000: 1.5e-4}),
     "t5.base": ((128, 512, 524_288), {0: 0.01, 10_000: 0.01, 40_000: 0.005, 524_288: 0.00138107}),
+    "t5.mixture_base": ((2_048, 512, 1_000_000), {10_000: 0.01, 1_000_000: 0.001}),
     "gpt.base": ((64, 512, 3_000_000), {2_000: 2.5e-4, 1_501_000: 1.25e-4}),
     "transformer_xl.wikitext103": ((60, 150, 200_000), {0: 2.5e-4, 100_000: 1.25e-4}),
     "xlnet.large": ((8_192, 512, 500_000), {40_000: 4e-4, 500_000: 4e-7}),
+    "xlnet.base": ((256, 512, 1_000_000), {10_000: 1e-4, 1_000_000: 1e-7}),
+    "xlm.mlm": ((64, 256, 1_000_000), {4_000: 1e-4, 16_000: 5e-5}),
+    "xlm.mlm_tlm": ((64, 256, 1_000_000), {4_000: 1e-4, 16_000: 5e-5}),
     "xlm.english": ((64, 256, 1_000_000), {30_000: 1e-4, 120_000: 5e-5}),
     "distilbert.base": ((4_000, 512, 6_000), {300: 5e-4}),
     "modernbert.base_decay": ((576, 8_192, 10_600), {2_650: 3e-4 * (0.001 + 0.999 * 0.5)}),
+    "modernbert.large_restart": ((4_928, 1_024, 158_500), {0: 5e-5, 158_500: 5e-5}),
+    "modernbert.large_long": ((616, 8_192, 49_500), {0: 5e-5, 49_500: 5e-5}),
+    "modernbert.large_decay": ((624, 8_192, 9_780), {2_445: 5e-5 * (0.001 + 0.999 * 0.5), 9_780: 5e-8}),
     "transformer.base": ((832, 256, 100_000), {3_999: 6.988e-4, 99_999: 1.3975e-4}),
     "mobilebert.base": ((2_048, 512, 500_000), {10_000: 1.5e-3}),
 }
@@ -88,6 +101,84 @@ def test_batches_of_modernbert_grow():
     large = find_recipe("modernbert.large")
     assert (large.small_batches[0], large.small_batches[-1] + 448) == (448, large.batch_size)
     assert sum(large.small_batches) * large.small_steps * 1_024 == pytest.approx(10e9, rel=2e-3)
+
+
+def test_stages_of_modernbert_large():
+    """Tokens, weight decay, and where the rotations of global layers change."""
+    tokens = {"large_restart": 800e9, "large_long": 250e9, "large_decay": 50e9}
+    before = "modernbert.large"
+    for name, count in tokens.items():
+        recipe = find_recipe(f"modernbert.{name}")
+        assert recipe.batch_size * recipe.length * recipe.steps == pytest.approx(count, rel=2e-3)
+        assert (recipe.init_from, recipe.optimizer["weight_decay"], recipe.average) == (before, 1e-6, 0)
+        assert recipe.backbone_config().global_rope_theta == (10_000 if name == "large_restart" else 160_000)
+        before = recipe.name
+    assert find_recipe("modernbert.large").optimizer["weight_decay"] == 1e-5
+
+
+def test_updates_of_elmo_are_those_of_its_code():
+    """Which minimises 20 times the mean loss, clips at a norm of 10, and starts accumulators at 1."""
+    optimizer = make_optimizer(find_recipe("elmo.base"))
+    weights = keras.Variable(np.zeros(3, "float32"))
+    expected, accumulator = np.zeros(3), np.ones(3)
+    for gradient in ([0.01, -0.002, 0.3], [0.5, 0.001, -0.7], [3.0, -4.0, 0.0]):  # the first is not clipped
+        scaled = 20 * np.array(gradient)
+        scaled *= 10 / max(10, np.linalg.norm(scaled))
+        accumulator += scaled**2
+        expected -= 0.2 * scaled / np.sqrt(accumulator)
+        optimizer.apply([keras.ops.convert_to_tensor(gradient, "float32")], [weights])
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(weights), expected, rtol=1e-5)
+
+
+def test_shares_of_text_and_tasks():
+    """T5's caps on the numbers of examples; the shares of two tasks and of text."""
+    parts = {"text": None, "en-fr": SimpleNamespace(num_pairs=36_000_000), "cola": SimpleNamespace(num_pairs=8_551)}
+    sizes = {
+        "t5.multitask": np.array([2**19, 2**19, 8_551]),
+        "t5.multitask_temperature": np.sqrt([2**21, 2**21, 8_551]),
+        "t5.mixture_small": np.array([710_000, 1_000_000, 8_551]),
+        "t5.mixture_base": np.array([2_620_000, 1_000_000, 8_551]),
+        "t5.mixture_large": np.array([8_660_000, 1_000_000, 8_551]),
+        "t5.mixture_3b": np.array([33_500_000, 1_000_000, 8_551]),
+        "t5.mixture_11b": np.array([133_000_000, 1_000_000, 8_551]),
+    }
+    for name, counts in sizes.items():
+        recipe = find_recipe(name)
+        rates = _task_rates(recipe, parts)
+        assert [rates[part] for part in parts] == pytest.approx(counts / counts.sum()), name
+        assert recipe.data["target_length"] == recipe.pair_data["target_length"] == 512
+        is_final = name.startswith("t5.mixture")
+        assert recipe.data["objective"] == ("random_spans" if is_final else "replace_spans")
+
+
+def test_evaluation_of_transformer_xl():
+    """Tokens per segment, and the memory, clipping of distances and attention length of the official scripts."""
+    numbers = {
+        "wikitext103": (64, 640, 400),
+        "wikitext103_large": (128, 1_600, 1_000),
+        "enwik8": (80, 2_100, 820),
+        "enwik8_large": (128, 3_800, 1_000),
+    }
+    assert transformer_xl.EVALUATION.keys() == numbers.keys()
+    for name, (length, fields) in transformer_xl.EVALUATION.items():
+        recipe = find_recipe(f"transformer_xl.{name}")
+        config = recipe.backbone_config(**fields)
+        assert (length, config.memory_length, config.clamp_length) == numbers[name] and config.same_length
+        assert recipe.backbone_config().memory_length == recipe.length
+        assert recipe.held_out == dict(batch_size=10)
+
+
+def test_short_rows_are_more():
+    """Of RoBERTa's table 2, whose rows have about as many tokens per update; 131,072 are 256 full rows."""
+    tokens = {"segment_pairs": 512, "sentence_pairs": 50, "full_sentences": 512, "doc_sentences": 370}
+    for name, mean in tokens.items():
+        assert find_recipe(f"roberta.{name}").batch_size * mean == pytest.approx(131_072, rel=0.03)
+
+
+def test_models_for_translation_have_6_layers():
+    config = find_recipe("xlm.clm").backbone_config()
+    assert (config.num_layers, config.hidden_dim, config.num_heads, config.causal) == (6, 1_024, 8, True)
+    assert find_recipe("xlm.mlm").backbone_config().num_layers == 12
 
 
 def test_recipes_share_no_numbers():

@@ -1,5 +1,6 @@
 """Batches for denoising with an encoder-decoder, or with a language model that reads inputs and targets in one row."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,14 +8,38 @@ import numpy as np
 from ..corpus.bin_packing import lay_out, pack, packed_keys
 from ..corpus.corpus import Corpus
 from ..corpus.packing import document_chunks
-from ..noise.denoising import OBJECTIVES, Denoising, noise_counts, sentinel_ids, span_corruption_lengths
+from ..noise.denoising import Denoising, noise_counts, span_corruption_lengths
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
+from .settings import SettingsBatches
 
 LAYOUTS = ("encoder_decoder", "prefix", "causal")
 
 
-class DenoisingBatches(PassBatches):
+@dataclasses.dataclass(frozen=True)
+class DenoisingLayout:
+    """How inputs and targets are put into rows.
+
+    Args:
+        kind: "encoder_decoder", or "prefix" or "causal" for one row.
+        target_length: tokens of a target with its end token, for "encoder_decoder". Default: the largest possible
+            number, with a margin where the number is random. Longer sequences lose their tail, never their end token;
+            packed rows lose nothing.
+        start_id: token with which a decoder starts. Default: the padding token, as in T5.
+        targets_only: False gives weight 1 to inputs, too ("prefix" and "causal"). Default: False only with "causal".
+    """
+
+    kind: str = "encoder_decoder"
+    target_length: int | None = None
+    start_id: int | None = None
+    targets_only: bool | None = None
+
+    def __post_init__(self):
+        if self.kind not in LAYOUTS:
+            raise ValueError(f"`layout` must be one of {', '.join(LAYOUTS)}. Received: {self.kind!r}.")
+
+
+class DenoisingBatches(SettingsBatches, PassBatches):
     """Corrupted text and its targets, for the unsupervised objectives of T5.
 
     "encoder_decoder": x has "token_ids" (b, s), the inputs with an end token, "lengths" (b,), "decoder_token_ids" (b,
@@ -36,23 +61,14 @@ class DenoisingBatches(PassBatches):
         batch_size: rows per update.
         length: tokens per row: of the inputs with their end token, or of inputs and targets in one row. It determines
             how much text fits.
-        objective: "random_spans", "replace_spans", "drop_tokens", "bert", "mass", "deshuffling", "prefix_lm" or "lm"
-            (which has no inputs, so it needs layout="causal").
+        noise: a `Denoising`, or the name of its objective: "random_spans", "replace_spans", "drop_tokens", "bert",
+            "mass", "deshuffling", "prefix_lm" or "lm" (which has no inputs, so it needs layout="causal").
         seed: determines order and noise.
         steps: number of updates in the run. Default: one pass over the text, each row once.
-        rate: share of noise tokens.
-        mean_span: mean length of random spans.
-        target_length: tokens of a target with its end token. Default: the largest possible number, with a margin where
-            the number is random. Longer sequences lose their tail, never their end token; packed rows lose nothing.
-        layout: "encoder_decoder", "prefix" or "causal".
+        layout: "encoder_decoder", "prefix" or "causal", or a `DenoisingLayout`.
         packed: put as many pieces into a row as fit; they do not attend to each other.
         group: number of documents that are concatenated before they are cut into pieces. Default: 128, as in T5's code,
             and 1 for "prefix_lm" and "deshuffling".
-        roll: rotate the random spans, so that a piece may begin with noise.
-        sentinels: ids, first sentinel first; ids beyond the vocabulary are allowed if the model has embeddings for
-            them. Default: <extra_id_0>, <extra_id_1>, ... of the vocabulary.
-        start_id: token with which a decoder starts. Default: the padding token, as in T5.
-        targets_only: False gives weight 1 to inputs, too ("prefix" and "causal"). Default: False only with "causal".
         accumulation: number of items per update.
     """
 
@@ -61,68 +77,73 @@ class DenoisingBatches(PassBatches):
         corpus: Corpus,
         batch_size: int,
         length: int,
-        objective: str = "random_spans",
+        noise: str | Denoising = "random_spans",
         seed: int = 0,
         steps: int | None = None,
-        rate: float = 0.15,
-        mean_span: float = 3.0,
-        target_length: int | None = None,
-        layout: str = "encoder_decoder",
+        layout: "str | DenoisingLayout" = "encoder_decoder",
         packed: bool = False,
         group: int | None = None,
-        roll: bool = False,
-        sentinels: Sequence[int] | None = None,
-        start_id: int | None = None,
-        targets_only: bool | None = None,
         accumulation: int = 1,
+        **settings,
     ):
-        info = tokenizer_info_of(corpus, "pad")
-        self._check(objective, layout, rate, mean_span, packed, group)
-        self.corpus, self.length, self.objective = corpus, length, objective
-        self.layout, self.packed = layout, packed
-        self.group = (1 if objective in ("prefix_lm", "deshuffling") else 128) if group is None else group
-        self.targets_only = layout != "causal" if targets_only is None else targets_only
+        if settings:
+            settings = {"layout": layout, "objective": noise, **settings}
+            noise, layout = self.replaced_settings(length, settings).values()
+        noise = Denoising(noise) if isinstance(noise, str) else noise
+        layout = DenoisingLayout(layout) if isinstance(layout, str) else layout
+        info, kind = tokenizer_info_of(corpus, "pad"), layout.kind
+        self._check(noise, kind, packed, group)
+        self.corpus, self.length, self.objective = corpus, length, noise.objective
+        self.layout, self.packed = kind, packed
+        self.group = (1 if noise.objective in ("prefix_lm", "deshuffling") else 128) if group is None else group
+        self.targets_only = kind != "causal" if layout.targets_only is None else layout.targets_only
         self._pad = info["pad_id"]
-        self._start_id = self._pad if start_id is None else start_id
+        self._start_id = self._pad if layout.start_id is None else layout.start_id
         self._end_id = info["eos_id"] if info["eos_id"] is not None else info["sep_id"]
         if self._end_id is None:
             raise ValueError("Denoising needs a tokenizer with an end (or separator) token.")
-        needs_sentinels = {"sentinels", "mask", "mask_or_random"} & {OBJECTIVES[objective].inputs}
-        if sentinels is None:
-            sentinels = sentinel_ids(corpus.tokenizer()) if needs_sentinels else ()
-        size = info["vocabulary_size"]
-        if (needs_sentinels and not len(sentinels)) or min(sentinels, default=0) < 0:
-            raise ValueError(
-                f"`sentinels` must contain at least one id, and no negative ones. Received: {list(sentinels)[:9]}."
-            )
-        leading = {info[role] for role in info if role.endswith("_id")}
-        self._denoising = Denoising(
-            OBJECTIVES[objective],
-            np.asarray(sentinels, dtype=np.int32),
-            (next(i for i in range(len(leading) + 1) if i not in leading), size),
-            rate,
-            mean_span,
-            roll,
-        )
+        self.noise = noise.for_corpus(corpus)
         self.max_tokens = self._max_tokens()
         inputs, targets, both = (int(sizes[0]) for sizes in self._sizes(np.array([self.max_tokens])))
-        if self.max_tokens < 2 or (layout == "encoder_decoder" and inputs < 2):
+        if self.max_tokens < 2 or (kind == "encoder_decoder" and inputs < 2):
             raise ValueError(f"`length` must leave space for text besides the end tokens. Received: {length}.")
-        spans = int(noise_counts(np.array([self.max_tokens]), rate, mean_span)[1][0])
-        if objective == "random_spans" and spans > len(self._denoising.sentinels):
+        spans = int(noise_counts(np.array([self.max_tokens]), noise.rate, noise.mean_span)[1][0])
+        if self.objective == "random_spans" and spans > len(self.noise.sentinels):
             raise ValueError(
-                f"There must be a sentinel for every span. Received: {len(self._denoising.sentinels)} sentinels for "
+                f"There must be a sentinel for every span. Received: {len(self.noise.sentinels)} sentinels for "
                 f"{spans} spans in {self.max_tokens} tokens. Use longer spans, a lower rate, or shorter rows."
             )
         self._make_plan(seed)
-        widest = self._widest_target(targets)
-        if target_length is not None and (layout != "encoder_decoder" or target_length < (widest if packed else 2)):
+        widest, target_length = self._widest_target(targets), layout.target_length
+        if target_length is not None and (kind != "encoder_decoder" or target_length < (widest if packed else 2)):
             raise ValueError(
                 f'`target_length` must be at least {widest if packed else 2} and needs layout="encoder_decoder". '
-                f"Received: target_length={target_length}, layout={layout!r}, packed={packed}."
+                f"Received: target_length={target_length}, layout={kind!r}, packed={packed}."
             )
         self.target_length = widest if target_length is None else target_length
         super().__init__(batch_size, (0, len(self._plan)), seed, steps, accumulation)
+
+    @staticmethod
+    def arguments(
+        length: int,
+        objective: str = "random_spans",
+        rate: float = 0.15,
+        mean_span: float = 3.0,
+        roll: bool = False,
+        sentinels: Sequence[int] | None = None,
+        layout: str = "encoder_decoder",
+        target_length: int | None = None,
+        start_id: int | None = None,
+        targets_only: bool | None = None,
+    ) -> dict:
+        """The arguments that stand for the settings of a recipe.
+
+        Args:
+            objective, rate, mean_span, roll, sentinels: as in `Denoising`.
+            layout, target_length, start_id, targets_only: as in `DenoisingLayout`.
+        """
+        noise = Denoising(objective, rate, mean_span, roll, sentinels)
+        return {"noise": noise, "layout": DenoisingLayout(layout, target_length, start_id, targets_only)}
 
     @property
     def tokens_per_step(self) -> int:
@@ -131,34 +152,25 @@ class DenoisingBatches(PassBatches):
 
     def recipe(self) -> dict:
         names = ("objective", "layout", "packed", "group", "target_length", "targets_only")
-        noise = self._denoising
+        noise = self.noise
         return {
             **super().recipe(),
             "corpus": self.corpus.fingerprint,
             **{name: getattr(self, name) for name in names},
             **{name: getattr(noise, name) for name in ("rate", "mean_span", "roll")},
-            "sentinels": noise.sentinels.tolist(),
+            "sentinels": list(noise.sentinels),
             "start_id": self._start_id,
         }
 
     # ------------------------------------------------------------------ plan
 
     @staticmethod
-    def _check(objective: str, layout: str, rate: float, mean_span: float, packed: bool, group: int | None) -> None:
-        for name, value, known in (("objective", objective, OBJECTIVES), ("layout", layout, LAYOUTS)):
-            if value not in known:
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r}.")
-        if not 0 < rate < 1:
-            raise ValueError(
-                f"`rate` must be between 0 and 1. Received: {rate}. To make all tokens noise, use deshuffling or lm."
-            )
-        if mean_span < 1:
-            raise ValueError(f"`mean_span` must be at least 1. Received: {mean_span}.")
+    def _check(noise: Denoising, kind: str, packed: bool, group: int | None) -> None:
         if group is not None and group < 1:
             raise ValueError(f"`group` must be at least 1. Received: {group}.")
-        if objective == "lm" and layout != "causal":
+        if not noise.has_inputs and kind != "causal":
             raise ValueError('"lm" has no inputs. Use layout="causal", or objective="prefix_lm".')
-        if packed and objective == "replace_spans":
+        if packed and noise.objective == "replace_spans":
             raise ValueError(
                 'Packing needs to know the lengths of corrupted pieces in advance, but those of "replace_spans" are '
                 'random. Use objective="random_spans" or packed=False.'
@@ -166,8 +178,8 @@ class DenoisingBatches(PassBatches):
 
     def _sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Maximum tokens in inputs, in targets and in both, with end tokens, for pieces of the given lengths."""
-        inputs, targets, both = self._denoising.most(lengths)
-        ends = 1 if self.objective != "lm" else 0
+        inputs, targets, both = self.noise.most(lengths)
+        ends = int(self.noise.has_inputs)
         return inputs + ends, targets + 1, both + 1 + ends
 
     def _max_tokens(self) -> int:
@@ -175,7 +187,7 @@ class DenoisingBatches(PassBatches):
         if self.layout == "encoder_decoder":
             if self.objective != "random_spans":
                 return self.length - 1
-            noise = self._denoising
+            noise = self.noise
             max_tokens = span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
             # The reference formula ignores that short pieces have at least one span, too.
             fits = self._sizes(np.arange(1, max_tokens + 1))[0] <= self.length
@@ -217,7 +229,7 @@ class DenoisingBatches(PassBatches):
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         lines, _ = self._places(update, first, last)
-        draws = self._denoising.num_draws(self.max_tokens)
+        draws = self.noise.num_draws(self.max_tokens)
         most = self._most if self.packed else 1
         draws = row_draws(self.seed, update, DYNAMIC, first, last - first, draws * most)[:, : draws * most]
         if self.packed:
@@ -230,7 +242,7 @@ class DenoisingBatches(PassBatches):
             counts = (lines >= 0).astype(np.int64)
             numbers, draws = lines[lines >= 0], draws[lines >= 0]
         token_ids, lengths = self._text(numbers)
-        inputs, targets = self._denoising(token_ids, lengths, draws)
+        inputs, targets = self.noise(token_ids, lengths, draws)
         if self.layout == "encoder_decoder":
             return self._two_sided(inputs, targets, counts)
         return self._joined(inputs, targets, counts)
@@ -269,7 +281,7 @@ class DenoisingBatches(PassBatches):
 
     def _joined(self, inputs: tuple, targets: tuple, counts: np.ndarray) -> tuple:
         first, first_lengths = self._ended(inputs, inputs[0].shape[1] + 1)
-        if self.objective == "lm":
+        if not self.noise.has_inputs:
             first_lengths = np.zeros_like(first_lengths)
         second, second_lengths = self._ended(targets, targets[0].shape[1] + 1)
         if not self.packed:  # where the number of tokens is random, inputs and targets may exceed the row

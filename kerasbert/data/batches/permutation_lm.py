@@ -5,13 +5,15 @@ import numpy as np
 from ..corpus.corpus import Corpus
 from ..corpus.packing import truncation
 from ..corpus.streams import TokenStream
-from ..noise.permutations import SpanTargets, order_ranks, positions_of, random_order
+from ..noise.corruption import positions_of
+from ..noise.permutations import SpanTargets, order_ranks, random_order
 from ..sampling import DYNAMIC, row_draws
 from .batches import Batches
 from .passes import tokenizer_info_of
+from .settings import SettingsBatches
 
 
-class PermutationLMBatches(Batches):
+class PermutationLMBatches(SettingsBatches, Batches):
     """Rows for XLNet: text that goes into the memory, then a pair of segments, each part in a separate random order.
 
     A row is [text of `reuse_length`] [A SEP B SEP CLS], without padding. No token is masked in "token_ids" (b, s);
@@ -37,10 +39,8 @@ class PermutationLMBatches(Batches):
             "stream_start"; rows then follow each other in their column without overlap.
         bidirectional_data: the second half of the rows reads the columns of the first half from right to left, which
             "backward" (b,) tells the backbone.
-        partial_prediction: K: one in K tokens is predicted.
-        max_predictions: slots, split equally between both parts of a row; default: length // partial_prediction.
-        max_span: maximum number of pieces in a span to predict.
-        whole_words: measure spans in words, as in the paper; the official code counts pieces.
+        noise: the spans to predict; default: `SpanTargets()`. Its `max_predictions` is split equally between both
+            parts of a row.
         permutation_size: tokens are permuted within chunks of this size; default: within the whole part.
         accumulation: number of items per update; must be 1 with a memory.
     """
@@ -54,24 +54,20 @@ class PermutationLMBatches(Batches):
         steps: int | None = None,
         reuse_length: int | None = None,
         bidirectional_data: bool = False,
-        partial_prediction: int = 6,
-        max_predictions: int | None = None,
-        max_span: int = 5,
-        whole_words: bool = False,
+        noise: SpanTargets | None = None,
         permutation_size: int | None = None,
         accumulation: int = 1,
+        **settings,
     ):
+        if settings:
+            noise = self.replaced_settings(length, {**settings, "noise": noise})["noise"]
+        noise = noise or SpanTargets()
         info = tokenizer_info_of(corpus, "cls", "sep")
         reuse = length // 2 if reuse_length is None else reuse_length
         if reuse < 0 or length - reuse < 5:
             raise ValueError(
                 "A row needs space for two segments and three special tokens after `reuse_length`. Received: "
                 f"length={length}, reuse_length={reuse}. Leave at least 5 tokens, and do not use a negative value."
-            )
-        if partial_prediction < 1 or max_span < 1 or (max_predictions or 1) < 1:
-            raise ValueError(
-                "`partial_prediction`, `max_span` and `max_predictions` must be at least 1. Received: "
-                f"{partial_prediction}, {max_span}, {max_predictions}."
             )
         if permutation_size is not None and (
             permutation_size < 1 or reuse % permutation_size or length % permutation_size
@@ -88,9 +84,8 @@ class PermutationLMBatches(Batches):
                 f"accumulation={accumulation} with reuse_length={reuse}. Use accumulation=1 or reuse_length=0."
             )
         self.corpus, self.length, self.reuse_length = corpus, length, reuse
-        self.bidirectional_data, self.partial_prediction = bidirectional_data, partial_prediction
-        self.max_predictions = max_predictions or max(1, length // partial_prediction)
-        self.max_span, self.whole_words, self.permutation_size = max_span, whole_words, permutation_size
+        self.bidirectional_data, self.noise, self.permutation_size = bidirectional_data, noise, permutation_size
+        self.max_predictions = noise.num_slots(length)
         self._sep, self._cls = np.int32(info["sep_id"]), np.int32(info["cls_id"])
         self._stream = TokenStream(corpus, corpus.tokenizer().backend.token_to_id("<eod>"))
         self._sentences = _sentence_bounds(corpus, self._stream)
@@ -107,18 +102,32 @@ class PermutationLMBatches(Batches):
             )
         second = self.max_predictions // 2 if reuse else self.max_predictions
         self._blocks = [
-            (slice(first, last), SpanTargets(goal, partial_prediction, max_span, whole_words))
+            (slice(first, last), goal)
             for first, last, goal in ((0, reuse, self.max_predictions - second), (reuse, length, second))
             if last > first
         ]
         super().__init__(batch_size, self.steps_per_pass if steps is None else steps, seed, accumulation)
 
+    @staticmethod
+    def arguments(
+        length: int,
+        partial_prediction: int = 6,
+        max_predictions: int | None = None,
+        max_span: int = 5,
+        whole_words: bool = False,
+    ) -> dict:
+        """The arguments that stand for the settings of a recipe, which are those of `SpanTargets`."""
+        return {"noise": SpanTargets(partial_prediction, max_span, whole_words, max_predictions)}
+
     def recipe(self) -> dict:
-        names = ("reuse_length", "bidirectional_data", "partial_prediction", "max_predictions", "max_span")
+        names = ("reuse_length", "bidirectional_data", "permutation_size")
+        noise = self.noise
         return {
             **super().recipe(),
             "corpus": self.corpus.fingerprint,
-            **{name: getattr(self, name) for name in (*names, "whole_words", "permutation_size")},
+            **{name: getattr(self, name) for name in names},
+            **{"partial_prediction": noise.partial, "max_span": noise.longest, "whole_words": noise.whole_words},
+            "max_predictions": self.max_predictions,
         }
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
@@ -128,7 +137,10 @@ class PermutationLMBatches(Batches):
         sizes = [part.stop - part.start for part, _ in self._blocks]
         counts = [
             3,
-            *(targets.num_draws(size) + size // 2 + 2 for (_, targets), size in zip(self._blocks, sizes, strict=True)),
+            *(
+                self.noise.num_draws(size, goal) + size // 2 + 2
+                for (_, goal), size in zip(self._blocks, sizes, strict=True)
+            ),
         ]
         draws = row_draws(self.seed, update, DYNAMIC, first, len(rows), sum(counts))
         draws = np.split(draws[:, : sum(counts)], np.cumsum(counts)[:-1], axis=1)
@@ -146,13 +158,13 @@ class PermutationLMBatches(Batches):
         x = {"token_ids": tokens, "segment_ids": segments}
         x |= {"query_ranks": np.empty_like(tokens), "key_ranks": np.empty_like(tokens)}
         targets = np.empty(tokens.shape, dtype=bool)
-        for (part, spans), raw in zip(self._blocks, draws[1:], strict=True):
+        for (part, goal), raw in zip(self._blocks, draws[1:], strict=True):
             starts = self._word_starts[tokens[:, part]]
             starts[backward] = starts[backward, ::-1]  # word starts follow the reading order
-            hidden = spans(starts, raw)
+            hidden = self.noise(starts, goal, raw)
             hidden[backward] = hidden[backward, ::-1]
             size = part.stop - part.start
-            order = random_order(size, self.permutation_size or size, raw[:, spans.num_draws(size) :])
+            order = random_order(size, self.permutation_size or size, raw[:, self.noise.num_draws(size, goal) :])
             queries, keys = order_ranks(hidden, ~text[:, part], order)
             # Ranks lie above those of the previous part: its tokens see none of this part, which sees all of them.
             base = part.start + (part.start > 0)

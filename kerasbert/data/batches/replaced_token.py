@@ -1,54 +1,10 @@
 """Batches for replaced token detection."""
 
-import dataclasses
-
 import numpy as np
 
-from ..corpus.corpus import Corpus
-from ..noise.corruption import num_to_predict, replace_tokens
-from ..noise.masking import TokenMasking
+from ..noise.masking import Tokens, TokensWithReplacement, masking_rule
+from ..noise.noise import Noise
 from .masked_lm import MaskedLMBatches
-
-
-def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray) -> np.ndarray:
-    """Positions of `counts` candidates per row, drawn with replacement, in the order drawn; -1 in unused slots.
-
-    As in ELECTRA's official code, a position may be drawn twice, and then counts twice. For a row without candidates,
-    all slots are unused.
-
-    Args:
-        candidates, counts, slots: as in `choose_tokens`.
-        draws: uint32 (b, at least `slots`).
-    """
-    totals = np.count_nonzero(candidates, axis=1)
-    ranks = (draws[:, :slots].astype(np.uint64) * totals[:, None].astype(np.uint64)) >> np.uint64(32)
-    places = np.flatnonzero(candidates)
-    first = np.cumsum(totals) - totals
-    unused = (np.arange(slots) >= counts[:, None]) | (totals == 0)[:, None]
-    flat = np.where(unused, 0, first[:, None] + ranks.astype(np.int64))
-    columns = places.take(flat) % candidates.shape[1] if len(places) else flat
-    return np.where(unused, -1, columns).astype(np.int32)
-
-
-@dataclasses.dataclass(frozen=True)
-class DrawnMasking:
-    """A `TokenMasking` whose slots are drawn with replacement. A position is masked if any of its slots is."""
-
-    rule: TokenMasking
-
-    def num_draws(self, length: int) -> int:
-        return 2 * self.rule.slots
-
-    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray, left_padding=False, never=None):
-        rule = self.rule
-        candidates = rule.candidates(token_ids, lengths, left_padding, never)
-        counts = num_to_predict(lengths, rule.rate, rule.slots)
-        positions = draw_tokens(candidates, counts, rule.slots, draws)
-        shares = draws[:, rule.slots : 2 * rule.slots]
-        targets = replace_tokens(token_ids, positions, shares, rule.mask_id, rule.vocabulary_size, rule.shares)
-        rows, slots = np.nonzero((positions >= 0) & (shares < round(rule.shares[0] * 2**32)))
-        token_ids[rows, positions[rows, slots]] = rule.mask_id
-        return positions, targets
 
 
 class ReplacedTokenBatches(MaskedLMBatches):
@@ -58,53 +14,93 @@ class ReplacedTokenBatches(MaskedLMBatches):
     y: "tokens", the original tokens (b, p). Weights: "tokens", 1 in used slots; "replaced" (b, s), 1 at real tokens.
 
     Args:
-        corpus, batch_size, length: as in `MaskedLMBatches`.
+        corpus, batch_size, length, seed, steps, rows, static_masks, language, accumulation: as in `MaskedLMBatches`,
+            for rows without a label.
+        noise: the masking rule, which shows the mask or the token itself, so that the sum of its `shares` is 1.
+            Default: `electra_noise(length)`.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.sentence_pairs:
+            raise ValueError("Replaced token detection has no second target. Received: rows of labelled pairs.")
+        if sum(self.noise.shares) < 1 - 1e-9:
+            raise ValueError(
+                "Slots show the mask or their token, so the sum of the `shares` of the noise must be 1. Received: "
+                f"{self.noise.shares}. Use shares=(0.85, 0.15), for example."
+            )
+
+    @staticmethod
+    def default_noise(length: int) -> Noise:
+        return electra_noise(length)
+
+    @staticmethod
+    def arguments(
+        length: int,
+        rows: str | None = None,
+        sentence_pairs: bool = False,
+        short_sequence_rate: float = 0.1,
+        lone_sentences: str = "skip",
+        static_masks: bool = False,
+        dupe_factor: int = 10,
+        mask_rate: float = 0.15,
+        max_predictions: int | None = None,
+        mask_share: float = 0.85,
+        with_replacement: bool = False,
+        whole_words: bool = False,
+        rule: str = "bert",
+        ngrams: int | tuple[float, ...] | None = None,
+        rare_exponent: float | None = None,
+        shares: tuple[float, float] = (0.8, 0.1),
+    ) -> dict:
+        """The arguments that stand for the settings of a recipe.
+
+        Args:
+            mask_rate, max_predictions, mask_share, with_replacement: as in `electra_noise`.
+            shares: not used: `mask_share` determines the shares.
+            others: as in `MaskedLMBatches.arguments`.
+        """
+        if tuple(shares) != (0.8, 0.1):
+            raise ValueError("Slots show the mask or their token. Received: shares. Use `mask_share` instead.")
+        settings = dict(whole_words=whole_words, ngrams=ngrams, rare_exponent=rare_exponent)
+        others = [name for name, value in settings.items() if value] + (["rule"] if rule != "bert" else [])
+        if with_replacement and others:
+            raise ValueError(
+                "With replacement, slots are pieces drawn uniformly by BERT's rule. Received: "
+                f"{', '.join(others)}, too. Choose one."
+            )
+        found = MaskedLMBatches.arguments(
+            length, rows, sentence_pairs, short_sequence_rate, lone_sentences, static_masks, dupe_factor
+        )
+        noise = electra_noise(length, mask_rate, max_predictions, mask_share, with_replacement)
+        if others:
+            noise = masking_rule(rule, mask_rate, noise.max_predictions, shares=noise.shares, **settings)
+        return {**found, "noise": noise}
+
+    def _with_targets(self, x: dict, targets: np.ndarray, weights: np.ndarray, lines: np.ndarray, rows) -> tuple:
+        return x, {"tokens": targets}, {"tokens": weights, "replaced": rows.maskable.astype(np.float32)}
+
+
+def electra_noise(
+    length: int,
+    mask_rate: float = 0.15,
+    max_predictions: int | None = None,
+    mask_share: float = 0.85,
+    with_replacement: bool = False,
+) -> Noise:
+    """The masking rule of ELECTRA's code.
+
+    Args:
+        length: tokens per row.
         mask_rate: share of tokens to fill, counting special tokens. The paper uses 0.15, and 0.25 for the large model.
         max_predictions: maximum number of slots per row. Default: (`mask_rate` + 0.005) * `length`, as in the official
             code.
         mask_share: share of slots that show the mask; the others show their token. ELECTRA uses 0.85, DeBERTa-v3 1.
         with_replacement: draw slots one by one, as the official code does, so that a position may have two; otherwise
             slots are at different positions.
-        **options: arguments of `MaskedLMBatches`, such as `seed`, `steps`, `static_masks` and `accumulation`.
     """
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        batch_size: int,
-        length: int,
-        mask_rate: float = 0.15,
-        max_predictions: int | None = None,
-        mask_share: float = 0.85,
-        with_replacement: bool = False,
-        **options,
-    ):
-        if not 0 <= mask_share <= 1:
-            raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")
-        if "shares" in options:
-            raise ValueError("Slots show the mask or their token. Received: shares. Use `mask_share` instead.")
-        others = [name for name in ("whole_words", "ngrams", "rare_exponent") if options.get(name)]
-        others += ["rule"] if options.get("rule", "bert") != "bert" else []
-        if with_replacement and others:
-            raise ValueError(
-                "With replacement, slots are pieces drawn uniformly by BERT's rule. Received: "
-                f"{', '.join(others)}, too. Choose one."
-            )
-        self.mask_share, self.with_replacement = mask_share, with_replacement
-        slots = max(1, int((mask_rate + 0.005) * length)) if max_predictions is None else max_predictions
-        super().__init__(corpus, batch_size, length, mask_rate=mask_rate, max_predictions=slots, **options)
-        if self.sentence_pairs:
-            raise ValueError("Replaced token detection has no second target. Received: rows of labelled pairs.")
-        masking = dataclasses.replace(self._masking, shares=(mask_share, 1 - mask_share))
-        self._masking = DrawnMasking(masking) if with_replacement else masking
-
-    def recipe(self) -> dict:
-        return {**super().recipe(), "mask_share": self.mask_share, "with_replacement": self.with_replacement}
-
-    def _rows(self, update: int, first: int, last: int) -> tuple:
-        x, tokens, used = super()._rows(update, first, last)
-        if "lengths" in x:
-            real = np.arange(self.length) < x["lengths"][:, None]
-        else:
-            real = x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0
-        return x, {"tokens": tokens}, {"tokens": used, "replaced": real.astype(np.float32)}
+    if not 0 <= mask_share <= 1:
+        raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")
+    slots = max(1, int((mask_rate + 0.005) * length)) if max_predictions is None else max_predictions
+    rule = TokensWithReplacement if with_replacement else Tokens
+    return rule(mask_rate, max_predictions=slots, shares=(mask_share, 1 - mask_share))

@@ -1,29 +1,36 @@
-"""Row layouts: chunks, pairs, whole lines, a stream, or several sequences per row.
+"""Row layouts: chunks, whole lines, a stream, or several sequences per row; `pair_rows` has those of pairs.
 
-Each layout has a plan, and `bounds` with the start of each distinct pass in it; it fills rows from lines of the plan.
+Each layout has a plan, and `bounds` with the start of each distinct pass in it; it fills rows from lines of the plan. A
+layout of your own is a class that is called with `(corpus, length, seed)` and has the attributes of `ChunkRows`.
 """
 
 import functools
-from bisect import bisect_left
-from collections.abc import Iterator
 
 import numpy as np
 
 from ..corpus.bin_packing import pack, packed_keys
 from ..corpus.corpus import Corpus
-from ..corpus.packing import document_chunks, segment_pairs, sentence_blocks
+from ..corpus.packing import document_chunks, sentence_blocks, whole_sentences
 from ..corpus.segments import joined_segments
 from ..corpus.streams import TokenStream
 from ..tasks.examples import fill_rows
 
 
 class ChunkRows:
-    """Contiguous chunks of documents in the tokenizer's template for single texts."""
+    """Base class of rows in the tokenizer's template for single texts or pairs.
+
+    Attributes:
+        labelled: whether rows have a label for a sentence pair, which `labels(lines)` returns.
+        template: [(token id, or "A" or "B" for text, and its segment)] of a row; () for rows without special tokens.
+        max_tokens: maximum number of tokens of text per row.
+        plan: array with one line per row.
+        bounds: where each distinct pass begins in the plan, followed by the end.
+    """
 
     labelled = False
     texts = ("single", 1)
 
-    def __init__(self, corpus: Corpus, length: int, **_):
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         if not hasattr(length, "__index__"):
             raise ValueError(f"`length` must be an integer. Received: {length!r}.")
         self.corpus, self.length = corpus, length
@@ -45,6 +52,14 @@ class ChunkRows:
         self.plan = self.corpus.plan(f"{name}_{self.length}", {"tokens": self.max_tokens, **settings}, build)
         self.bounds = (0, len(self.plan))
 
+    def places(self, lines: np.ndarray, real: np.ndarray) -> np.ndarray | None:
+        """Positions of the tokens in `corpus.tokens`, int (b, s), -1 elsewhere; None if a row is not one piece of it.
+
+        Args:
+            real: bool (b, s), False at padding.
+        """
+        return None
+
     def fill(self, lines: np.ndarray) -> dict:
         """x for the given lines of the plan; -1 is a padding row."""
         plan, tokens = np.asarray(self.plan[np.maximum(lines, 0)]), self.corpus.tokens
@@ -56,19 +71,46 @@ class ChunkRows:
         return fill_rows(self.corpus.tokenizer_info, rows, self.length, segments=self.texts[1] == 2)
 
 
-class DocumentRows(ChunkRows):
-    def __init__(self, corpus: Corpus, length: int, **_):
+class SingleChunkRows(ChunkRows):
+    """Base class of rows that are one piece of the corpus."""
+
+    def places(self, lines: np.ndarray, real: np.ndarray) -> np.ndarray:
+        plan = np.asarray(self.plan[np.maximum(lines, 0)])
+        lead = [item for item, _ in self.template].index("A")
+        within = np.arange(self.length) - np.argmax(real, axis=1)[:, None] - lead
+        inside = (within >= 0) & (within < plan[:, 1:]) & (lines >= 0)[:, None]
+        return np.where(inside, plan[:, :1] + within, -1)
+
+
+class DocumentRows(SingleChunkRows):
+    """Contiguous chunks of documents."""
+
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
         self.make_plan("chunks", {}, lambda: [document_chunks(self.document_starts, self.max_tokens)])
 
 
-class KnownRows(ChunkRows):
+class SentenceRows(SingleChunkRows):
+    """As many whole sentences of one document as fit; longer sentences are left out."""
+
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
+        super().__init__(corpus, length)
+        sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
+        self.make_plan("sentences", {}, lambda: [whole_sentences(sentences, corpus.document_starts, self.max_tokens)])
+        if not len(self.plan):
+            raise ValueError(
+                f"Rows must hold whole sentences. Received: length={length}, and a corpus with only longer ones. "
+                'Use a larger length, rows="chunks", or a corpus with shorter lines.'
+            )
+
+
+class KnownRows(SingleChunkRows):
     """The chunks of `DocumentRows`, except those of up to 11 tokens and those with at least half unknown tokens.
 
     Special tokens are counted. The rule is from DistilBERT's code.
     """
 
-    def __init__(self, corpus: Corpus, length: int, **_):
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
 
         def build() -> list[np.ndarray]:
@@ -81,57 +123,12 @@ class KnownRows(ChunkRows):
         self.make_plan("known_chunks", {"shortest": 12, "unknown": 0.5}, build)
 
 
-class PairRows(ChunkRows):
-    """Pairs of segments with a label, in the template for two texts."""
-
-    labelled = True
-    texts = ("pair", 2)
-    kind = "next"
-
-    def __init__(self, corpus: Corpus, length: int, seed: int, passes: int, short_rate: float, lone: str, **_):
-        super().__init__(corpus, length)
-        documents = np.unique(corpus.document_starts)  # corpora from other writers may have documents without sentences
-        if np.diff(documents).max() < 2:
-            raise ValueError(
-                "Pairs need documents of at least two sentences, one per line. Received: a corpus with only one in "
-                "each document. Put a line break after each sentence, and write the corpus again."
-            )
-        if self.kind != "order" and len(documents) < 3:
-            raise ValueError(
-                "A random second segment must come from another document. Received: only one document, in the corpus "
-                f"{corpus.folder}. Separate documents by a blank line, or use sentence order or rows without pairs."
-            )
-
-        def build() -> Iterator[np.ndarray]:
-            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-            return segment_pairs(sentences, documents, self.max_tokens, passes, seed, short_rate, self.kind, lone)
-
-        settings = {"passes": passes, "seed": seed, "short_rate": short_rate}
-        if self.kind != "next":
-            settings |= {"kind": self.kind, "lone": lone}
-        self.make_plan("segment_pairs", settings, build)
-        plan = self.plan
-        bounds = [bisect_left(range(len(plan)), number, key=lambda line: plan[line, 5]) for number in range(passes)]
-        self.bounds = (*bounds, len(plan))
-
-    def labels(self, lines: np.ndarray) -> np.ndarray:
-        return np.where(lines >= 0, self.plan[np.maximum(lines, 0), 4], 0).astype(np.int32)
-
-
-class SentencePairRows(PairRows):
-    kind = "sentences"
-
-
-class SentenceOrderRows(PairRows):
-    kind = "order"
-
-
 class SegmentRows(ChunkRows):
     """Whole sentences of a document in one or two segments, without a label; text that does not fit is cut off."""
 
     texts = ("pair", 2)
 
-    def __init__(self, corpus: Corpus, length: int, seed: int, **_):
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
         special = tuple(
             sum(item not in ("A", "B") for item, _ in corpus.tokenizer_info[kind]) for kind in ("single", "pair")
@@ -167,7 +164,7 @@ class FullSentenceRows(ChunkRows):
 
     within_documents = False
 
-    def __init__(self, corpus: Corpus, length: int, **_):
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
         place = [item for item, _ in self.template].index("A")
         self._lead = [item for item, _ in self.template[:place]]
@@ -223,16 +220,14 @@ class DocSentenceRows(FullSentenceRows):
     within_documents = True
 
 
-class StreamRows:
+class StreamRows(ChunkRows):
     """Contiguous chunks of all text with the end token after every line; no template."""
 
-    labelled = False
-
-    def __init__(self, corpus: Corpus, length: int, **_):
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         if length < 2:
             raise ValueError(f"`length` must be at least 2: the first token is never predicted. Received: {length}.")
         info = corpus.tokenizer_info
-        self.corpus, self.length, self.template = corpus, length, ()
+        self.corpus, self.length, self.max_tokens, self.template = corpus, length, length, ()
         self._stream = TokenStream(corpus, info["eos_id"] if info["eos_id"] is not None else info["sep_id"], True)
         self.bounds = (0, -(-len(self._stream) // length))
 
@@ -250,7 +245,7 @@ class PackedRows(ChunkRows):
     "sequence_ids", "position_ids" and "first_positions" show where each chunk begins.
     """
 
-    def __init__(self, corpus: Corpus, length: int, seed: int, **_):
+    def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
         self._special = len(self.template) - 1
 
@@ -283,22 +278,8 @@ class PackedRows(ChunkRows):
         return {"token_ids": token_ids, **keys}
 
 
-ROWS = {
-    "chunks": DocumentRows,
-    "known_chunks": KnownRows,
-    "segment_pairs": PairRows,
-    "sentence_pairs": SentencePairRows,
-    "sentence_order": SentenceOrderRows,
-    "segments": SegmentRows,
-    "full_sentences": FullSentenceRows,
-    "doc_sentences": DocSentenceRows,
-    "stream": StreamRows,
-    "packed": PackedRows,
-}
-
-
-def token_counts(x: dict) -> np.ndarray:
-    """Number of real tokens in each row of a batch, int (b,)."""
+def real_tokens(x: dict) -> np.ndarray:
+    """bool (b, s): True at the tokens of a batch that are not padding."""
     if "lengths" in x:
-        return x["lengths"]
-    return (x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0).sum(axis=1)
+        return np.arange(x["token_ids"].shape[1], dtype=np.int32) < x["lengths"][:, None]
+    return x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0

@@ -7,9 +7,11 @@ import numpy as np
 from ..corpus.bin_packing import pack, packed_keys
 from ..corpus.corpus import Corpus
 from ..corpus.packing import truncation
-from ..noise.masking import masking_for
+from ..noise.masking import masking_rule
+from ..noise.noise import MaskableRows, MaskingVocabulary, Noise
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
+from .settings import SettingsBatches
 
 
 def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterator[str]:
@@ -36,7 +38,7 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
             yield "\n".join(pair)
 
 
-class TranslationLMBatches(PassBatches):
+class TranslationLMBatches(SettingsBatches, PassBatches):
     """A sentence and its translation in one row, masked together, so that each can help to predict the other.
 
     </s> x1 </s> </s> x2 </s>, with positions from 0 and the respective language in each half.
@@ -55,7 +57,7 @@ class TranslationLMBatches(PassBatches):
         steps: number of updates in the run. Default: one pass over the pairs.
         both_orders: every pair occurs twice in a pass, once with the translation first.
         packed: put as many pairs into a row as fit; they do not attend to each other.
-        mask_rate, max_predictions, rule: as in `MaskedLMBatches`.
+        noise: the masking rule. Default: that of XLM, which decides for each token independently.
         accumulation: number of items per update.
     """
 
@@ -69,23 +71,22 @@ class TranslationLMBatches(PassBatches):
         steps: int | None = None,
         both_orders: bool = True,
         packed: bool = False,
-        mask_rate: float = 0.15,
-        max_predictions: int | None = None,
-        rule: str = "xlm",
+        noise: Noise | None = None,
         accumulation: int = 1,
+        **settings,
     ):
+        if settings:
+            noise = self.replaced_settings(length, {**settings, "noise": noise})["noise"]
         info = tokenizer_info_of(corpus, "mask", "pad")
         self._end_id = info["sep_id"] if info["sep_id"] is not None else info["eos_id"]
         if self._end_id is None:
             raise ValueError("Pairs need a tokenizer with a separator or end token.")
         if length < 6:
             raise ValueError(f"`length` must leave space for text besides four special tokens. Received: {length}.")
-        if not 0 < mask_rate < 1:
-            raise ValueError(f"`mask_rate` must be between 0 and 1. Received: {mask_rate}.")
         if len(set(languages)) != 2:
             raise ValueError(f"Translations need two languages. Received: {languages}.")
         self.corpus, self.length, self.languages = corpus, length, tuple(languages)
-        self.both_orders, self.packed, self.mask_rate, self.rule = both_orders, packed, mask_rate, rule
+        self.both_orders, self.packed = both_orders, packed
         lines = np.diff(corpus.document_starts)
         first = np.asarray(corpus.document_starts[:-1])[lines == 2]
         if not len(first):
@@ -105,22 +106,21 @@ class TranslationLMBatches(PassBatches):
             order, bounds = pack(self._pairs[:, 1] + self._pairs[:, 3] + 4, length, seed)
             self._pairs, self._packs = self._pairs[order], np.stack([bounds[:-1], np.diff(bounds)], axis=1)
             rows = len(self._packs)
-        self._masking = masking_for(
-            rule,
-            length,
-            max_predictions,
-            mask_id=info["mask_id"],
-            vocabulary_size=info["vocabulary_size"],
-            special_ids=(self._end_id,),
-            rate=mask_rate,
-        )
-        self.max_predictions = self._masking.slots
+        self.noise = (noise or masking_rule("xlm")).for_corpus(corpus)
+        self._vocabulary = MaskingVocabulary(info["mask_id"], info["vocabulary_size"], (self._end_id,), corpus)
+        self.max_predictions = self.noise.num_slots(length, 4)
         super().__init__(batch_size, (0, rows), seed, steps, accumulation)
 
+    @staticmethod
+    def arguments(length: int, mask_rate: float = 0.15, max_predictions: int | None = None, rule: str = "xlm") -> dict:
+        """The arguments that stand for the settings of a recipe, which are those of `masking_rule`."""
+        return {"noise": masking_rule(rule, mask_rate, max_predictions)}
+
     def recipe(self) -> dict:
-        names = ("languages", "both_orders", "packed", "mask_rate", "max_predictions", "rule")
-        arguments = {name: getattr(self, name) for name in names}
-        return {**super().recipe(), "corpus": self.corpus.fingerprint, **arguments, "languages": list(self.languages)}
+        found = {**super().recipe(), "corpus": self.corpus.fingerprint, "languages": list(self.languages)}
+        found |= {"both_orders": self.both_orders, "packed": self.packed}
+        noise = {"noise": self.noise.settings()} if self.settings is None else self.settings
+        return {**found, **noise, "max_predictions": self.max_predictions}
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         lines, _ = self._places(update, first, last)
@@ -151,6 +151,9 @@ class TranslationLMBatches(PassBatches):
             x |= {name: keys[name] for name in ("sequence_ids", "first_positions")}
         else:
             x["lengths"] = lengths
-        draws = row_draws(self.seed, update, DYNAMIC, first, last - first, self._masking.num_draws(self.length))
-        x["masked_positions"], targets = self._masking(token_ids, lengths, draws, never=starts)
+        real = np.arange(self.length) < lengths[:, None]
+        rows = MaskableRows(token_ids, lengths, real & ~starts, starts, self.max_predictions, self._vocabulary)
+        num_draws = self.noise.num_draws(self.length, self.max_predictions)
+        draws = row_draws(self.seed, update, DYNAMIC, first, last - first, num_draws)
+        x["masked_positions"], targets = self.noise(rows, draws)
         return x, targets, (x["masked_positions"] >= 0).astype(np.float32)

@@ -5,10 +5,12 @@ shape, a rendering of the inputs and a rendering of the targets: see `OBJECTIVES
 padded on the right.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..corpus.corpus import Corpus
 from ..tokenizers.tokenizer import Tokenizer
 from .corruption import choose_tokens, sort_keys
 
@@ -217,24 +219,67 @@ class Denoising:
     """A denoising objective with its parameters.
 
     Args:
-        objective: its noise shape and renderings.
-        sentinels: int (n,), first sentinel first; the first is also used as the mask.
-        vocabulary: random tokens are drawn from [first, last).
+        objective: one of `OBJECTIVES`: "random_spans", "replace_spans", "drop_tokens", "bert", "mass", "deshuffling",
+            "prefix_lm", or "lm", which has no inputs.
         rate: share of noise tokens.
         mean_span: mean length of random spans.
         roll: rotate random spans, so that a text may begin with noise and end with kept tokens.
+        sentinels: ids, first sentinel first; the first is also used as the mask. Ids beyond the vocabulary are allowed
+            if the model has embeddings for them. Default: <extra_id_0>, <extra_id_1>, ... of the tokenizer.
+        vocabulary: random tokens are drawn from [first, last). Default: all but the leading special tokens.
     """
 
-    objective: Objective
-    sentinels: np.ndarray
-    vocabulary: tuple[int, int]
+    objective: str = "random_spans"
     rate: float = 0.15
     mean_span: float = 3.0
     roll: bool = False
+    sentinels: tuple[int, ...] | None = None
+    vocabulary: tuple[int, int] | None = None
+
+    def __post_init__(self):
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}.")
+        if not 0 < self.rate < 1:
+            raise ValueError(
+                f"`rate` must be between 0 and 1. Received: {self.rate}. To make all tokens noise, use deshuffling or "
+                "lm."
+            )
+        if self.mean_span < 1:
+            raise ValueError(f"`mean_span` must be at least 1. Received: {self.mean_span}.")
+        if self.sentinels is not None:
+            object.__setattr__(self, "sentinels", tuple(int(number) for number in self.sentinels))
+
+    def for_corpus(self, corpus: Corpus) -> "Denoising":
+        """The same objective with the sentinels and the vocabulary of a corpus, where they are not given."""
+        info, sentinels = corpus.tokenizer_info, self.sentinels
+        if sentinels is None:
+            sentinels = tuple(sentinel_ids(corpus.tokenizer()).tolist()) if self.needs_sentinels else ()
+        if (self.needs_sentinels and not len(sentinels)) or min(sentinels, default=0) < 0:
+            raise ValueError(
+                f"`sentinels` must contain at least one id, and no negative ones. Received: {list(sentinels)[:9]}."
+            )
+        leading = {info[role] for role in info if role.endswith("_id")}
+        first = next(number for number in range(len(leading) + 1) if number not in leading)
+        vocabulary = self.vocabulary or (first, info["vocabulary_size"])
+        return dataclasses.replace(self, sentinels=sentinels, vocabulary=vocabulary)
+
+    @property
+    def parts(self) -> Objective:
+        """The noise shape and the renderings."""
+        return OBJECTIVES[self.objective]
+
+    @property
+    def needs_sentinels(self) -> bool:
+        return self.parts.inputs in ("sentinels", "mask", "mask_or_random")
+
+    @property
+    def has_inputs(self) -> bool:
+        """False for a plain language model."""
+        return self.objective != "lm"
 
     def num_draws(self, width: int) -> int:
         """Number of 32-bit draws needed per row."""
-        return self._shape_draws(width) + (width if self.objective.inputs in ("mask_or_random", "shuffled") else 0) + 2
+        return self._shape_draws(width) + (width if self.parts.inputs in ("mask_or_random", "shuffled") else 0) + 2
 
     def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, draws: np.ndarray) -> tuple[Rows, Rows]:
         """Inputs and targets for int32 `token_ids` (b, s), without end tokens."""
@@ -242,9 +287,9 @@ class Denoising:
         real = np.arange(width) < lengths[:, None]
         noise = self._noise(lengths, width, draws)
         further = draws[:, self._shape_draws(width) :]
-        kind = self.objective.inputs
+        kind = self.parts.inputs
         if kind == "sentinels":
-            inputs = spans_replaced(token_ids, lengths, noise, self.sentinels)
+            inputs = spans_replaced(token_ids, lengths, noise, self._sentinels)
         elif kind == "nothing":
             inputs = kept(token_ids, real & ~noise)
         elif kind == "mask":
@@ -253,12 +298,16 @@ class Denoising:
             inputs = shuffled_noise(token_ids, noise, further), lengths
         else:
             inputs = masked_or_random(token_ids, noise, self.sentinels[0], self.vocabulary, further), lengths
-        if self.objective.targets == "sentinels":
-            return inputs, spans_replaced(token_ids, lengths, real & ~noise, self.sentinels)
-        return inputs, (token_ids, lengths) if self.objective.targets == "text" else kept(token_ids, noise)
+        if self.parts.targets == "sentinels":
+            return inputs, spans_replaced(token_ids, lengths, real & ~noise, self._sentinels)
+        return inputs, (token_ids, lengths) if self.parts.targets == "text" else kept(token_ids, noise)
+
+    @property
+    def _sentinels(self) -> np.ndarray:
+        return np.asarray(self.sentinels, dtype=np.int32)
 
     def _noise(self, lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarray:
-        kind = self.objective.noise
+        kind = self.parts.noise
         if kind == "spans":
             return random_spans(lengths, width, self.rate, self.mean_span, draws[:, : span_draws(width)], self.roll)
         if kind == "tokens":
@@ -266,26 +315,26 @@ class Denoising:
         return random_ends(lengths, width, draws) if kind == "end" else np.arange(width) < lengths[:, None]
 
     def _shape_draws(self, width: int) -> int:
-        return {"spans": span_draws(width), "tokens": width, "end": 1, "all": 0}[self.objective.noise]
+        return {"spans": span_draws(width), "tokens": width, "end": 1, "all": 0}[self.parts.noise]
 
     def most(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Maximum number of tokens in the inputs, in the targets and in both together, without end tokens.
 
         Where each token is noise independently, any number is possible; the result allows for six standard deviations.
         """
-        if self.objective.noise == "spans":
+        if self.parts.noise == "spans":
             noise, spans = noise_counts(lengths, self.rate, self.mean_span)
             shorter = np.maximum(lengths, 2) - lengths
             inputs, targets = lengths - noise + spans + self.roll, noise + spans - shorter + self.roll
             return inputs, targets, inputs + targets
-        if self.objective.targets == "text":
-            inputs = lengths * (self.objective != OBJECTIVES["lm"])
+        if self.parts.targets == "text":
+            inputs = lengths * (self.has_inputs)
             return inputs, lengths, inputs + lengths
-        if self.objective.noise == "end":
+        if self.parts.noise == "end":
             return lengths - 1, lengths - 1, lengths
         spread = 6 * np.sqrt(lengths * self.rate * (1 - self.rate))
         noise = np.minimum(np.ceil(lengths * self.rate + spread), lengths).astype(np.int64)
-        if self.objective.targets == "noise":
+        if self.parts.targets == "noise":
             return lengths, noise, lengths
         runs = np.ceil(lengths * self.rate * (1 - self.rate)).astype(np.int64)
         return lengths, noise + runs + 1, np.ceil(lengths + 2 * runs + spread).astype(np.int64) + 1

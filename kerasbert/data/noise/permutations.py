@@ -20,38 +20,50 @@ class SpanTargets:
     chosen, random single pieces are added.
 
     Args:
-        goal: number of pieces to predict per block.
-        partial: pieces of context for each piece of a span (K of section 2.3).
+        partial: pieces of context for each piece of a span (K of section 2.3), so that one in K tokens is predicted.
         longest: maximum number of pieces in a span.
         whole_words: measure spans in words, as in the paper; the official code counts pieces. A word is cut only where
             the goal is reached, and its span keeps the full context.
+        max_predictions: maximum number of pieces to predict per row. Default: length // partial.
     """
 
-    goal: int
     partial: int = 6
     longest: int = 5
     whole_words: bool = False
+    max_predictions: int | None = None
 
-    def num_draws(self, length: int) -> int:
+    def __post_init__(self):
+        if self.partial < 1 or self.longest < 1 or (self.max_predictions or 1) < 1:
+            raise ValueError(
+                "`partial`, `longest` and `max_predictions` must be at least 1. Received: "
+                f"{self.partial}, {self.longest}, {self.max_predictions}."
+            )
+
+    def num_slots(self, length: int) -> int:
+        """Number of pieces to predict in a row of `length` tokens."""
+        return self.max_predictions or max(1, length // self.partial)
+
+    def num_draws(self, length: int, goal: int) -> int:
         """Number of 32-bit draws needed per row: two for each span, plus those of `choose_tokens`."""
-        return 2 * self._turns(length) + length // 2 + 2
+        return 2 * self._turns(length, goal) + length // 2 + 2
 
-    def _turns(self, length: int) -> int:
-        return min(self.goal, -(-length // (1 + self.partial)))
+    def _turns(self, length: int, goal: int) -> int:
+        return min(goal, -(-length // (1 + self.partial)))
 
-    def __call__(self, starts: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """Selects the pieces to predict, bool (b, s): min(goal, s) per row.
+    def __call__(self, starts: np.ndarray, goal: int, draws: np.ndarray) -> np.ndarray:
+        """Selects the pieces of a block to predict, bool (b, s): min(goal, s) per row.
 
         Args:
             starts: bool (b, s), True where a word begins.
-            draws: uint32 (b, at least `num_draws(s)`).
+            goal: number of pieces to predict per row.
+            draws: uint32 (b, at least `num_draws(s, goal)`).
         """
         rows, length = starts.shape
-        turns = self._turns(length)
+        turns = self._turns(length, goal)
         shares = np.cumsum(1 / np.arange(1, self.longest + 1))
         sizes = 1 + np.searchsorted(shares[:-1] / shares[-1] * 2.0**32, draws[:, : 2 * turns : 2].T, side="right")
         if not self.whole_words:  # the number of pieces left to choose is known in advance
-            sizes = np.clip(self.goal - (np.cumsum(sizes, axis=0) - sizes), 0, sizes)
+            sizes = np.clip(goal - (np.cumsum(sizes, axis=0) - sizes), 0, sizes)
         context = sizes * self.partial
         before = (draws[:, 1 : 2 * turns : 2].T * context) >> 32
         begins, ends = self._walk(starts, sizes, before, context - before)
@@ -59,15 +71,15 @@ class SpanTargets:
         # Drop the first span that would reach the end and all later ones, and cut the spans at the goal.
         inside = np.logical_and.accumulate(ends < length, axis=0)
         begins, found = begins * inside, (ends - begins) * inside
-        found = np.clip(self.goal - (np.cumsum(found, axis=0) - found), 0, found)
+        found = np.clip(goal - (np.cumsum(found, axis=0) - found), 0, found)
         places = np.arange(rows) * (length + 1)
         edges = [
             np.bincount((places + edge).ravel(), minlength=rows * (length + 1)) for edge in (begins, begins + found)
         ]
         chosen = np.cumsum((edges[0] - edges[1]).reshape(rows, length + 1)[:, :length], axis=1) > 0
-        left = self.goal - found.sum(axis=0)
+        left = goal - found.sum(axis=0)
         if left.any():
-            extra = choose_tokens(~chosen, np.minimum(left, self.goal), self.goal, draws[:, 2 * turns :])
+            extra = choose_tokens(~chosen, np.minimum(left, goal), goal, draws[:, 2 * turns :])
             used = extra >= 0
             chosen[np.nonzero(used)[0], extra[used]] = True
         return chosen
@@ -134,15 +146,3 @@ def order_ranks(hidden: np.ndarray, special: np.ndarray, order: np.ndarray) -> t
     """
     keys = np.where(hidden | special, order, np.int32(-1))
     return np.where(hidden & ~special, keys, keys + np.int32(1)), keys
-
-
-def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
-    """Positions where a row is True, int32 (b, slots): ascending, -1 in unused slots.
-
-    [0 1 0 1], slots 3 -> [1 3 -1]
-    """
-    rows, columns = np.nonzero(chosen)
-    counts = np.count_nonzero(chosen, axis=1)
-    positions = np.full((len(chosen), slots), -1, dtype=np.int32)
-    positions[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = columns
-    return positions

@@ -1,8 +1,11 @@
 """Span masking, and the tokens at the boundaries of spans, as in SpanBERT (Joshi et al. 2019, arXiv 1907.10529)."""
 
-from dataclasses import dataclass
+import dataclasses
 
 import numpy as np
+
+from .corruption import positions_of
+from .noise import MaskableRows, Noise, check_rate, check_shares
 
 SCHEMES = ("spans", "words", "pieces")
 
@@ -76,18 +79,6 @@ def choose_spans(
     return chosen
 
 
-def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
-    """Positions where each row is True, int32 (b, slots), ascending; -1 in unused slots.
-
-    [[0, 1, 0, 1]], 3 -> [[1, 3, -1]]
-    """
-    rows, columns = np.nonzero(chosen)
-    counts = np.count_nonzero(chosen, axis=1)
-    positions = np.full((len(chosen), slots), -1, dtype=np.int32)
-    positions[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = columns
-    return positions
-
-
 def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First and last position of the span (a run without gaps) that contains each slot; meaningless in unused slots.
 
@@ -125,71 +116,131 @@ def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: 
     return {name: np.where(used, array, -1).astype(np.int32) for name, array in found.items()}
 
 
-@dataclass(frozen=True)
-class SpanMasking:
-    """Masks a share `rate` of a row's text in spans; each span is masked, kept or replaced by random tokens as a whole.
+@dataclasses.dataclass(frozen=True)
+class Spans(Noise):
+    """Masks spans of whole words; each span is masked, kept or replaced by random tokens as a whole (section 3.1).
 
-    Adjacent spans count as one span. Random tokens have the frequencies of `noise`.
+    Adjacent spans count as one span. Random tokens have the frequencies of the corpus.
 
     Args:
-        mask_id: id of the mask token.
-        special_ids: tokens that are never masked.
-        slots: maximum number of tokens to predict per row.
-        noise: int (n,): random tokens are drawn from these.
-        word_starts: bool (vocabulary,); None treats every piece as a word.
-        lengths: probabilities of spans of 1, 2, ... words.
-        rate: share of the text to predict.
-        by_span: False decides for each token independently.
+        rate: share of the text to predict, not counting special tokens.
+        geometric: probability that a span ends after a word.
+        longest: maximum number of words in a span.
+        words: False takes single pieces, each of which is masked, kept or replaced independently.
         shares: shares of the spans that become the mask, and that are kept.
+        max_predictions: maximum number of tokens to predict per row. Default: `rate` of a full row.
+        phrases: int (n, 2), start and stop in `corpus.tokens` of spans that are masked as a whole, such as entities or
+            noun phrases; in order, without overlaps.
+        phrase_share: probability of a phrase where one is available. The paper uses 0.5.
     """
 
-    mask_id: int
-    special_ids: tuple[int, ...]
-    slots: int
-    noise: np.ndarray
-    word_starts: np.ndarray | None = None
-    lengths: tuple[float, ...] = (1.0,)
     rate: float = 0.15
-    by_span: bool = True
+    _: dataclasses.KW_ONLY
+    geometric: float = 0.2
+    longest: int = 10
+    words: bool = True
     shares: tuple[float, float] = (0.8, 0.1)
+    max_predictions: int | None = None
+    phrases: np.ndarray | None = dataclasses.field(default=None, repr=False, compare=False)
+    phrase_share: float = 0.5
 
-    def num_draws(self) -> int:
-        """Number of 32-bit draws needed per row: per slot, three for spans, one to decide, one for a random token."""
-        return 5 * self.slots
+    def __post_init__(self):
+        check_rate(self.rate)
+        check_shares(self.shares)
+        if not (0 < self.geometric < 1 and 0 <= self.phrase_share <= 1):
+            raise ValueError(
+                "`geometric` must be above 0 and below 1, and `phrase_share` from 0 to 1. Received: "
+                f"{self.geometric}, {self.phrase_share}."
+            )
+        if self.longest < 1 or (self.max_predictions or 1) < 1:
+            raise ValueError(
+                f"`longest` and `max_predictions` must be at least 1. Received: {self.longest}, {self.max_predictions}."
+            )
+        if self.phrases is not None:
+            object.__setattr__(self, "phrases", _checked_phrases(self.phrases))
 
-    def candidates(self, token_ids: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """bool (b, s): the tokens of the text."""
-        for special in self.special_ids:
-            real = real & (token_ids != special)
-        return real
+    @classmethod
+    def of_scheme(cls, scheme: str = "spans", geometric: float = 0.2, longest: int = 10, **settings) -> "Spans":
+        """The masks that the paper compares (section 5.1): "spans", whole "words", or "pieces"."""
+        if scheme not in SCHEMES:
+            raise ValueError(f"`scheme` must be one of {', '.join(SCHEMES)}. Received: {scheme!r}.")
+        words = scheme != "pieces"
+        return cls(geometric=geometric, longest=longest if scheme == "spans" else 1, words=words, **settings)
 
-    def __call__(self, token_ids: np.ndarray, candidates: np.ndarray, draws: np.ndarray, phrases=None, share=0.5):
-        """Corrupts int32 `token_ids` (b, s) in place.
+    def for_corpus(self, corpus) -> "Spans":
+        if self.phrases is not None and self.phrases[-1, 1] > corpus.num_tokens:
+            raise ValueError(
+                f"`phrases` must be within the corpus of {corpus.num_tokens} tokens. Received: "
+                f"{self.phrases[-1].tolist()}."
+            )
+        return self
 
-        Args:
-            candidates: bool (b, s).
-            draws: uint32 (b, at least `num_draws()`).
-            phrases, share: as in `choose_spans`.
+    def num_slots(self, length: int, num_special: int) -> int:
+        return self.max_predictions or int(spans_to_predict(np.array(length - num_special), self.rate))
 
-        Returns: positions and targets, int32 (b, slots).
-        """
-        counts = np.minimum(spans_to_predict(np.count_nonzero(candidates, axis=1), self.rate), self.slots)
-        starts = candidates.copy() if self.word_starts is None else self.word_starts.take(token_ids)
+    def choice_draws(self, length: int, num_slots: int) -> int:
+        return 3 * num_slots
+
+    def num_draws(self, length: int, num_slots: int) -> int:
+        """Number of 32-bit draws per row: per slot, three for spans, one to decide, one for a random token."""
+        return 5 * num_slots
+
+    def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
+        candidates = rows.text
+        counts = np.minimum(spans_to_predict(np.count_nonzero(candidates, axis=1), self.rate), rows.num_slots)
+        starts = rows.vocabulary.word_starts.take(rows.token_ids) if self.words else candidates.copy()
         starts[np.arange(len(starts)), np.argmax(candidates, axis=1)] = True
-        for_spans, deciding, random = np.split(draws[:, : 5 * self.slots], [3 * self.slots, 4 * self.slots], axis=1)
-        chosen = choose_spans(candidates, starts, counts, self.lengths, for_spans, phrases, share)
-        positions = positions_of(chosen, self.slots)
+        lengths, phrases = geometric_lengths(self.geometric, self.longest), self._phrases_of(rows)
+        chosen = choose_spans(candidates, starts, counts, lengths, draws, phrases, self.phrase_share)
+        return positions_of(chosen, rows.num_slots)
+
+    def __call__(self, rows: MaskableRows, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slots, token_ids, corpus_tokens = rows.num_slots, rows.token_ids, rows.vocabulary.corpus.tokens
+        positions = self.choose(rows, draws[:, : 3 * slots])
+        deciding, random = draws[:, 3 * slots : 4 * slots], draws[:, 4 * slots : 5 * slots]
         used = positions >= 0
         originals = np.take_along_axis(token_ids, np.maximum(positions, 0), axis=1)
-        if self.by_span:
+        if self.words:
             first = span_ends(positions)[0]
             span = np.cumsum(first == positions, axis=1) - 1
             deciding = np.take_along_axis(deciding, np.maximum(span, 0), axis=1)
         mask_below, keep_below = (round(sum(self.shares[:n]) * 2**32) for n in (1, 2))
-        drawn = (random.astype(np.uint64) * np.uint64(len(self.noise))) >> np.uint64(32)
-        replaced = np.where(deciding < mask_below, np.int32(self.mask_id), originals)
+        drawn = (random.astype(np.uint64) * np.uint64(len(corpus_tokens))) >> np.uint64(32)
+        replaced = np.where(deciding < mask_below, np.int32(rows.vocabulary.mask_id), originals)
         swap = used & (deciding >= keep_below)
-        replaced[swap] = self.noise[drawn[swap]]
-        rows, slots = np.nonzero(used)
-        token_ids[rows, positions[rows, slots]] = replaced[rows, slots]
+        replaced[swap] = corpus_tokens[drawn[swap]]
+        row, slot = np.nonzero(used)
+        token_ids[row, positions[row, slot]] = replaced[row, slot]
         return positions, np.where(used, originals, 0).astype(np.int32)
+
+    def _phrases_of(self, rows: MaskableRows) -> np.ndarray | None:
+        """int (b, s): the number of the phrase that contains each token, counted from 1; 0 for none."""
+        if self.phrases is None:
+            return None
+        places = rows.places()
+        if places is None:
+            raise ValueError("Phrases need rows that are pieces of the corpus. Received: rows without `places`.")
+        number = np.searchsorted(self.phrases[:, 0], places, side="right")
+        inside = (places >= 0) & (number > 0) & (places < self.phrases[np.maximum(number, 1) - 1, 1])
+        return np.where(inside, number, 0)
+
+    def settings(self) -> dict:
+        phrases = None if self.phrases is None else [len(self.phrases), int(self.phrases.sum())]
+        return {**super().settings(), "phrases": phrases}
+
+
+def _checked_phrases(phrases: np.ndarray) -> np.ndarray:
+    phrases = np.asarray(phrases)
+    if phrases.ndim != 2 or phrases.shape[1] != 2 or not len(phrases) or phrases.dtype.kind not in "iu":
+        raise ValueError(
+            "`phrases` must be integers (n, 2): start and stop of each. Received: shape "
+            f"{phrases.shape}, {phrases.dtype}."
+        )
+    phrases = phrases.astype(np.int64)
+    in_order = (np.diff(phrases.reshape(-1)) >= 0).all() and (phrases[:, 0] < phrases[:, 1]).all()
+    if not in_order or phrases[0, 0] < 0:
+        raise ValueError(
+            "`phrases` must be in order, without overlaps, not empty and not negative. Received: "
+            f"{phrases[:5].tolist()}..."
+        )
+    return phrases

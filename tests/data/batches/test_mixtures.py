@@ -80,7 +80,7 @@ def test_documents_for_a_vocabulary():
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory, wordpiece):
     return {
-        name: MaskedLMBatches(
+        name: MaskedLMBatches.from_settings(
             Corpus.write(tmp_path_factory.mktemp(name) / name, make_documents(seed, size), wordpiece),
             *(5, 24),
             rows="stream",
@@ -174,7 +174,7 @@ def test_text_to_text_tasks_beside_denoising(t5, tmp_path):
     sources = [f"copy {letter}" for letter in targets]
     task = Seq2SeqBatches(sources, targets, t5, batch_size=4, length=40, target_length=40)
     length, target_length = task.shapes[0]
-    denoise = DenoisingBatches(corpus, 4, length, target_length=target_length)
+    denoise = DenoisingBatches.from_settings(corpus, 4, length, target_length=target_length)
     mixture = MixtureBatches({"c4": denoise, "copy": task}, {"c4": 3, "copy": 1}, batch_size=8, steps=20)
     seen = Counter()
     for step, (x, y, _) in enumerate(mixture):

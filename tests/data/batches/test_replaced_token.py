@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import ReplacedTokenBatches
-from kerasbert.data.batches.replaced_token import draw_tokens
+from kerasbert.data.noise.masking import draw_tokens
 from kerasbert.data.sampling import DYNAMIC, row_draws
 
 from .test_batches import same, sliced
@@ -23,12 +23,12 @@ def shown(x, y, mask_id):
     ("length", "rate", "slots"), [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (4, 0.15, 1)]
 )
 def test_slots_of_the_official_code(corpus, length, rate, slots):
-    assert ReplacedTokenBatches(corpus, 2, length, mask_rate=rate).max_predictions == slots
+    assert ReplacedTokenBatches.from_settings(corpus, 2, length, mask_rate=rate).max_predictions == slots
 
 
 @pytest.mark.parametrize("with_replacement", [False, True])
 def test_contract(corpus, wordpiece, with_replacement):
-    batches = ReplacedTokenBatches(corpus, 64, 48, steps=20, with_replacement=with_replacement)
+    batches = ReplacedTokenBatches.from_settings(corpus, 64, 48, steps=20, with_replacement=with_replacement)
     masks, keeps, doubles = [], [], 0
     for x, y, weight in batches:
         assert x["masked_positions"].shape == y["tokens"].shape == (64, 7) and set(y) == {"tokens"}
@@ -51,17 +51,17 @@ def test_contract(corpus, wordpiece, with_replacement):
 
 
 def test_deberta_masks_every_slot(corpus, wordpiece):
-    x, y, _ = ReplacedTokenBatches(corpus, 64, 48, mask_share=1.0)[0]
+    x, y, _ = ReplacedTokenBatches.from_settings(corpus, 64, 48, mask_share=1.0)[0]
     assert shown(x, y, wordpiece.mask_id) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("with_replacement", [False, True])
 def test_replay_resume_shards_and_accumulation(corpus, with_replacement):
     options = dict(steps=3000, seed=4, with_replacement=with_replacement)
-    batches = ReplacedTokenBatches(corpus, 6, 32, **options)
-    same(batches[2000], ReplacedTokenBatches(corpus, 6, 32, **options).starting_at(2000)[0])
+    batches = ReplacedTokenBatches.from_settings(corpus, 6, 32, **options)
+    same(batches[2000], ReplacedTokenBatches.from_settings(corpus, 6, 32, **options).starting_at(2000)[0])
     same(batches.shard(1, 3)[7], sliced(batches[7], 2, 4))
-    parts = ReplacedTokenBatches(corpus, 6, 32, **options, accumulation=2)
+    parts = ReplacedTokenBatches.from_settings(corpus, 6, 32, **options, accumulation=2)
     for name in ("tokens", "replaced"):
         assert parts[7][0]["loss_normalizer"][name][0] == pytest.approx(batches[3][2][name].sum() / 6)
     assert batches.recipe()["with_replacement"] is with_replacement
@@ -94,9 +94,9 @@ def test_packed_rows_weigh_all_their_tokens(corpus):
         (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: ngrams, rule, too"),
         (dict(max_predictions=0), "must be at least 1"),
         (dict(shares=(0.5, 0.5)), "Received: shares. Use `mask_share`"),
-        (dict(mask_rate=1.0), "`mask_rate` must be between 0 and 1"),
+        (dict(mask_rate=1.0), "masking rate must be above 0"),
     ],
 )
 def test_bad_input(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        ReplacedTokenBatches(corpus, 4, 32, **options)
+        ReplacedTokenBatches.from_settings(corpus, 4, 32, **options)

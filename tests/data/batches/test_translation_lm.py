@@ -50,7 +50,7 @@ def pairs_of(x, y, boundary):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pass_holds_every_pair(corpus, form):
-    batches = TranslationLMBatches(corpus, 7, 80, languages=(3, 5), **form)
+    batches = TranslationLMBatches.from_settings(corpus, 7, 80, languages=(3, 5), **form)
     found = [pair for x, y, _ in batches for pair in pairs_of(x, y, corpus.tokenizer_info["sep_id"])]
     encoded = [corpus.tokenizer().encode(side, add_special_tokens=False) for side in (SOURCES, TARGETS)]
     expected = [(a.tolist(), b.tolist(), (3, 5)) for a, b in zip(*encoded, strict=True)]
@@ -62,8 +62,8 @@ def test_a_pass_holds_every_pair(corpus, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_replay_resume_and_shards(corpus, form):
-    batches = TranslationLMBatches(corpus, 6, 48, steps=300, seed=4, **form)
-    again = TranslationLMBatches(Corpus.open(corpus.folder), 6, 48, steps=250, seed=4, **form)
+    batches = TranslationLMBatches.from_settings(corpus, 6, 48, steps=300, seed=4, **form)
+    again = TranslationLMBatches.from_settings(Corpus.open(corpus.folder), 6, 48, steps=250, seed=4, **form)
     for step in (200, 3):
         same(batches[step], again[step])
         same(batches[step], again.starting_at(step)[0])
@@ -109,13 +109,13 @@ def test_long_pairs_lose_the_end_of_the_longer_half(corpus):
     [
         ({"length": 5}, "`length` must leave space"),
         ({"languages": (1, 1)}, "two languages"),
-        ({"mask_rate": 0.0}, "`mask_rate` must be between"),
+        ({"mask_rate": 0.0}, "masking rate must be above 0"),
         ({"rule": "elmo"}, "`rule` must be one of"),
     ],
 )
 def test_bad_arguments(corpus, options, message):
     with pytest.raises(ValueError, match=message):
-        TranslationLMBatches(corpus, **{"batch_size": 4, "length": 48, **options})
+        TranslationLMBatches.from_settings(corpus, **{"batch_size": 4, "length": 48, **options})
 
 
 def test_text_without_translations(corpus, tmp_path):

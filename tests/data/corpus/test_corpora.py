@@ -293,7 +293,7 @@ def test_a_corpus_in_memory_is_the_one_on_disk(tmp_path, documents, wordpiece, m
     assert not isinstance(in_memory.tokens.base, np.memmap) and in_memory.tokenizer() is wordpiece
     in_memory.verify()
     options = dict(batch_size=4, length=24, rows="segment_pairs", seed=3)
-    batches = [MaskedLMBatches(corpus, **options) for corpus in (on_disk, in_memory)]
+    batches = [MaskedLMBatches.from_settings(corpus, **options) for corpus in (on_disk, in_memory)]
     for step in (0, len(batches[0]) - 1):
         for one, other in zip(*(arrays_of(one[step]) for one in batches), strict=True):
             np.testing.assert_array_equal(one, other)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from kerasbert.data.noise.corruption import choose_tokens, choose_words, num_to_predict, replace_tokens
-from kerasbert.data.noise.masking import TokenMasking
+from kerasbert.data.noise.masking import Tokens, WholeWords
 from kerasbert.data.sampling import DYNAMIC, row_draws
+
+from .masked_rows import apply
 
 pytestmark = pytest.mark.one_backend
 
@@ -151,9 +153,10 @@ def test_token_masking(whole_words, left):
     if left:
         tokens = np.stack([np.roll(row, 60 - size) for row, size in zip(tokens, lengths, strict=True)])
     word_starts = np.arange(VOCABULARY) % 3 > 0 if whole_words else None
-    masking = TokenMasking(MASK, VOCABULARY, (CLS, SEP), slots=9, word_starts=word_starts)
-    inputs = tokens.copy()
-    positions, targets = masking(inputs, lengths, row_draws(0, 0, 0, 0, 300, masking.num_draws(60)), left)
+    noise = (WholeWords if whole_words else Tokens)(max_predictions=9)
+    columns, inputs = np.arange(60), tokens.copy()
+    real = columns >= 60 - lengths[:, None] if left else columns < lengths[:, None]
+    positions, targets = apply(noise, inputs, (CLS, SEP), real, word_starts, MASK)
     used = positions >= 0
     rows, slots = np.nonzero(used)
     np.testing.assert_array_equal(tokens[rows, positions[used]], targets[used])
@@ -171,14 +174,14 @@ def test_token_masking(whole_words, left):
 
 
 def test_rows_without_candidates():
-    masking = TokenMasking(MASK, VOCABULARY, (CLS, SEP), slots=2)
-    words = TokenMasking(MASK, VOCABULARY, (CLS, SEP), slots=2, word_starts=np.ones(VOCABULARY, bool))
+    words = WholeWords(max_predictions=2)
     tokens = np.array([[0, 0, 0, 0], [CLS, SEP, 0, 0], [CLS, 9, SEP, 0]], dtype=np.int32)
-    for rule in (masking, words):
-        positions, targets = rule(tokens.copy(), np.array([0, 2, 3]), draws_for(3, 4, 2))
+    real = np.arange(4) < np.array([0, 2, 3])[:, None]
+    for noise in (Tokens(max_predictions=2), words):
+        positions, targets = apply(noise, tokens.copy(), (CLS, SEP), real)
         assert positions.tolist() == [[-1, -1], [-1, -1], [1, -1]]
         assert targets.tolist() == [[0, 0], [0, 0], [9, 0]]
-    positions, _ = words(tokens[:2].copy(), np.array([0, 2]), draws_for(2, 4, 2))
+    positions, _ = apply(words, tokens[:2].copy(), (CLS, SEP), real[:2])
     assert (positions == -1).all()
 
 
@@ -186,8 +189,7 @@ def test_every_position_is_as_likely_as_any():
     rows, length = 20_000, 21
     tokens = np.full((rows, length), 9, dtype=np.int32)
     tokens[:, 0], tokens[:, 20] = CLS, SEP
-    masking = TokenMasking(MASK, VOCABULARY, (CLS, SEP), slots=3)
-    positions, _ = masking(tokens, np.full(rows, length), row_draws(0, 0, 0, 0, rows, masking.num_draws(length)))
+    positions, _ = apply(Tokens(max_predictions=3), tokens, (CLS, SEP))
     counts = np.bincount(positions.ravel(), minlength=length)
     assert counts[[0, 20]].tolist() == [0, 0]
     assert abs(counts[1:20] - rows * 3 / 19).max() < 5 * np.sqrt(rows * 3 / 19)

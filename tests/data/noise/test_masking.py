@@ -13,12 +13,13 @@ from kerasbert.data.noise.corruption import (
     drawn_count,
     positions_of,
 )
-from kerasbert.data.noise.masking import TokenMasking, albert_word_starts, masking_for, ngram_shares, rare_first_weights
+from kerasbert.data.noise.masking import Tokens, masking_rule, ngram_shares
+from kerasbert.data.noise.noise import albert_word_starts, rare_first_weights
 from kerasbert.data.sampling import row_draws
 
-pytestmark = pytest.mark.one_backend
+from .masked_rows import MASK, VOCABULARY, apply
 
-MASK, VOCABULARY = 5, 60
+pytestmark = pytest.mark.one_backend
 
 
 def draws_for(rows, size, seed=0):
@@ -119,11 +120,9 @@ def test_a_walk_leaves_the_end_of_long_rows_alone():
     tokens = np.full((4_000, 512), 9, np.int32)
     rates = {}
     for rule in ("deberta", "deberta_anywhere"):
-        kinds = dict(mask_id=MASK, vocabulary_size=VOCABULARY, special_ids=(), ngrams=ngram_shares(3), rate=0.15)
-        masking = masking_for(rule, 512, None, word_starts=np.ones(VOCABULARY, bool), **kinds)
-        draws = draws_for(len(tokens), masking.num_draws(512))
-        positions, _ = masking(tokens.copy(), np.full(len(tokens), 512), draws)
-        assert masking.slots == 85 and abs((positions >= 0).sum(axis=1).mean() - 77) < 0.5
+        noise = masking_rule(rule, ngrams=ngram_shares(3))
+        positions, _ = apply(noise, tokens.copy(), ())
+        assert positions.shape[1] == 85 and abs((positions >= 0).sum(axis=1).mean() - 77) < 0.5
         rates[rule] = np.bincount(positions[positions >= 0], minlength=512) / len(tokens)
     left, spread = rates["deberta"], rates["deberta_anywhere"]
     # One word in six is found; 77 are enough after some 460.
@@ -209,15 +208,12 @@ def test_a_share_of_words():
     assert (positions[:, 0] % 2 == 0).all() and (positions[:, 1] == positions[:, 0] + 1).all()
 
 
-def masked(rule, rows=4000, length=40, **settings):
+def masked(rule, rows=4000, length=40, word_starts=None, **settings):
     tokens = np.random.default_rng(1).integers(6, VOCABULARY, (rows, length), dtype=np.int32)
     tokens[:, 0], tokens[:, -1] = 0, 2
-    masking = masking_for(
-        rule, length, None, mask_id=MASK, vocabulary_size=VOCABULARY, special_ids=(0, 2), **{"rate": 0.15, **settings}
-    )
     inputs = tokens.copy()
-    lengths = np.full(rows, length)
-    positions, targets = masking(inputs, lengths, draws_for(rows, masking.num_draws(length)))
+    noise = masking_rule(rule, whole_words=word_starts is not None, **settings)
+    positions, targets = apply(noise, inputs, (0, 2), word_starts=word_starts)
     return tokens, inputs, positions, targets
 
 
@@ -240,7 +236,7 @@ def test_xlm_never_hides_the_first_token_and_each_by_itself():
 
 
 def test_modernbert_shares_of_thirty_per_cent():
-    tokens, inputs, positions, _ = masked("modernbert", rate=0.3)
+    tokens, inputs, positions, _ = masked("modernbert", mask_rate=0.3)
     rows, slots = np.nonzero(positions >= 0)
     places = positions[rows, slots]
     total = tokens.size
@@ -269,9 +265,9 @@ def test_roberta_decides_for_whole_words():
 
 
 def test_left_padding_and_unknown_rules():
-    masking = TokenMasking(MASK, VOCABULARY, (), slots=3, count="independent", rate=0.9, skip_first=True)
-    tokens = np.full((50, 3), 9, np.int32)
-    positions, _ = masking(tokens, np.full(50, 2), draws_for(50, 6), True)
+    noise = Tokens(0.9, count="independent", skip_first=True)
+    maskable = np.tile([False, True, True], (50, 1))
+    positions, _ = apply(noise, np.full((50, 3), 9, np.int32), (), maskable)
     assert set(positions.ravel().tolist()) == {-1, 2}
     with pytest.raises(ValueError, match="`rule` must be one of bert, roberta"):
         masked("elmo")

@@ -111,7 +111,7 @@ def rendered(objective, mask, **changes):
         def _noise(self, lengths, width, draws):
             return mask
 
-    denoising = Given(OBJECTIVES[objective], np.arange(X, X - 100, -1), (3, 32100), **changes)
+    denoising = Given(objective, sentinels=range(X, X - 100, -1), vocabulary=(3, 32100), **changes)
     sides = denoising(tokens, lengths, draws_for(1, denoising.num_draws(len(WORDS))))
     names = {number: word for word, number in vocabulary.items()}
     return tuple(" ".join(names[token] for token in rows[0].tolist()) for rows, _ in sides)
@@ -220,8 +220,8 @@ def test_more_runs_than_sentinels_go_on_downwards():
 
 
 def test_padding_is_never_rendered():
-    for name, objective in OBJECTIVES.items():
-        denoising = Denoising(objective, SENTINELS, (3, 1000), rate=0.4, mean_span=2.0)
+    for name in OBJECTIVES:
+        denoising = Denoising(name, 0.4, 2.0, sentinels=SENTINELS, vocabulary=(3, 1000))
         draws = draws_for(2, denoising.num_draws(12))
         tokens = np.arange(100, 112, dtype=np.int32)
         longer = denoising(np.array([tokens, tokens]), np.array([7, 12]), draws)

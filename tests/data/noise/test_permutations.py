@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.noise.permutations import SpanTargets, order_ranks, positions_of, random_order
+from kerasbert.data.noise.corruption import positions_of
+from kerasbert.data.noise.permutations import SpanTargets, order_ranks, random_order
 from kerasbert.data.sampling import row_draws
 
 pytestmark = pytest.mark.one_backend
@@ -28,9 +29,9 @@ def test_positions_ascend_and_unused_slots_are_minus_one():
     assert found.tolist() == [[1, 3, -1], [-1, -1, -1], [0, 1, 2]] and found.dtype == np.int32
 
 
-def reference(starts, raw, spans):
+def reference(starts, raw, spans, goal):
     """One row as the sheet tells it, with the same random numbers."""
-    length, chosen, left, cursor, turn = len(starts), set(), spans.goal, 0, 0
+    length, chosen, left, cursor, turn = len(starts), set(), goal, 0, 0
     shares = np.array([1 / n for n in range(1, spans.longest + 1)])
     while cursor < length and left > 0:
         u, v = raw[2 * turn] / 2**32, raw[2 * turn + 1] / 2**32
@@ -61,23 +62,23 @@ def reference(starts, raw, spans):
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_spans_are_those_of_a_loop(whole_words):
     for length, goal, partial in ((97, 16, 6), (40, 3, 6), (23, 11, 1), (64, 40, 2), (9, 2, 7)):
-        spans = SpanTargets(goal, partial, whole_words=whole_words)
+        spans = SpanTargets(partial, whole_words=whole_words)
         starts = np.random.default_rng(length).random((50, length)) < 0.6
-        raw = draws(50, spans.num_draws(length), seed=length)
-        found = spans(starts, raw)
+        raw = draws(50, spans.num_draws(length, goal), seed=length)
+        found = spans(starts, goal, raw)
         assert (found.sum(axis=1) == min(goal, length)).all()
         for row in range(50):
-            chosen, left = reference(starts[row], raw[row], spans)
+            chosen, left = reference(starts[row], raw[row], spans, goal)
             assert chosen <= set(np.flatnonzero(found[row]))
             assert found[row].sum() == len(chosen) + left
 
 
 def test_lengths_of_spans_and_their_share():
     """p(n) proportional to 1 / n for 1 to 5, mean 2.19; K = 6 makes one in seven of a long block."""
-    spans = SpanTargets(goal=1_000)
-    length = 7_000
-    raw = draws(60, spans.num_draws(length))
-    found = spans(np.ones((60, length), bool), raw)
+    spans = SpanTargets()
+    length, goal = 7_000, 1_000
+    raw = draws(60, spans.num_draws(length, goal))
+    found = spans(np.ones((60, length), bool), goal, raw)
     walked = found[:, :5_000]  # before the walk may have ended, and behind it pieces are made up for
     edges = np.diff(np.pad(walked, ((0, 0), (1, 1))).astype(int), axis=1)
     sizes = (np.nonzero(edges == -1)[1] - np.nonzero(edges == 1)[1])[np.nonzero(edges == 1)[1] > 0]
@@ -85,15 +86,15 @@ def test_lengths_of_spans_and_their_share():
     # Spans may touch (no context between): 1 in 36 or fewer.
     np.testing.assert_allclose(shares, [0.4380, 0.2190, 0.1460, 0.1095, 0.0876], atol=0.02)
     assert abs(walked.mean() - 1 / 7) < 0.003
-    short = SpanTargets(goal=43)(np.ones((200, 256), bool), draws(200, SpanTargets(43).num_draws(256), seed=1))
+    short = spans(np.ones((200, 256), bool), 43, draws(200, spans.num_draws(256, 43), seed=1))
     assert (short.sum(axis=1) == 43).all()
     assert short.mean(axis=0)[20:236].std() < 0.05  # all over the block
 
 
 def test_pieces_that_are_made_up_are_anywhere():
     """No word begins anywhere, so there are no spans: three of ten, every place alike."""
-    spans = SpanTargets(goal=3)
-    found = spans(np.zeros((20_000, 10), bool), draws(20_000, spans.num_draws(10)))
+    spans = SpanTargets()
+    found = spans(np.zeros((20_000, 10), bool), 3, draws(20_000, spans.num_draws(10, 3)))
     assert (found.sum(axis=1) == 3).all()
     np.testing.assert_allclose(found.mean(axis=0), 0.3, atol=0.015)
 

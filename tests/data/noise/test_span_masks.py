@@ -1,13 +1,16 @@
 """Span masks: the fact sheet's worked example, exact budgets, the distribution of lengths, one decision a span."""
 
+import types
+
 import numpy as np
 import pytest
 
+from kerasbert.data.noise.corruption import positions_of
+from kerasbert.data.noise.noise import MaskableRows, MaskingVocabulary
 from kerasbert.data.noise.span_masks import (
-    SpanMasking,
+    Spans,
     choose_spans,
     geometric_lengths,
-    positions_of,
     span_boundaries,
     span_ends,
     spans_to_predict,
@@ -153,14 +156,18 @@ def test_a_long_span_has_terms_for_its_first_tokens():
 # === What takes their place ===
 
 
-def masked(rows=3000, **options):
-    masking = SpanMasking(mask_id=4, special_ids=(1, 2), slots=6, noise=np.array([7, 7, 7, 8]), **options)
+def masked(rows=3000, word_starts=None, **options):
+    noise = Spans(max_predictions=6, **options)
     ids = np.tile(np.arange(10, 50, dtype=np.int32), (rows, 1))
     ids[:, 0], ids[:, -1] = 1, 2
     before = ids.copy()
-    candidates = masking.candidates(ids, np.ones_like(ids, bool))
-    positions, targets = masking(ids, candidates, draws_for(rows, masking.num_draws()))
-    assert candidates.sum() == rows * 38 and (positions >= 0).all() and positions.min() > 0 and positions.max() < 39
+    corpus = types.SimpleNamespace(tokens=np.array([7, 7, 7, 8]))
+    vocabulary = MaskingVocabulary(4, 60, (1, 2), corpus, np.ones(60, bool) if word_starts is None else word_starts)
+    every = np.ones_like(ids, bool)
+    given = MaskableRows(ids, np.full(rows, 40), every, np.arange(40) == 0, 6, vocabulary)
+    assert given.text.sum() == rows * 38
+    positions, targets = noise(given, draws_for(rows, noise.num_draws(40, 6)))
+    assert (positions >= 0).all() and positions.min() > 0 and positions.max() < 39
     np.testing.assert_array_equal(targets, np.take_along_axis(before, positions, axis=1))
     changed = ids != before
     np.put_along_axis(changed, positions, False, axis=1)
@@ -173,7 +180,7 @@ def kinds(after, targets):
 
 
 def test_a_span_is_masked_kept_or_replaced_as_a_whole():
-    after, positions, targets = masked(lengths=geometric_lengths())
+    after, positions, targets = masked()
     kind, first = kinds(after, targets), span_ends(positions)[0]
     together = first[:, 1:] == first[:, :-1]
     assert (kind[:, 1:] == kind[:, :-1])[together].all() and together.mean() > 0.4
@@ -185,7 +192,7 @@ def test_a_span_is_masked_kept_or_replaced_as_a_whole():
 
 
 def test_pieces_are_decided_one_by_one():
-    after, positions, targets = masked(by_span=False)
+    after, positions, targets = masked(words=False, longest=1)
     kind, first = kinds(after, targets), span_ends(positions)[0]
     together = first[:, 1:] == first[:, :-1]
     agree = (kind[:, 1:] == kind[:, :-1])[together].mean()
@@ -198,7 +205,7 @@ def test_pieces_are_decided_one_by_one():
 def test_words_are_whole_but_for_the_last():
     starts = np.zeros(50, bool)
     starts[::3] = True  # ids 12, 15, ... begin words of three pieces
-    after, positions, targets = masked(word_starts=starts)
+    after, positions, targets = masked(word_starts=starts, longest=1)
     words = np.cumsum(starts)[targets]
     for row in range(500):
         inner = words[row][(targets[row] >= 12) & (targets[row] < 48)]  # the first and the last word have one piece

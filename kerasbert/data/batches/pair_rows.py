@@ -1,0 +1,114 @@
+"""Rows of pairs of segments with a label: next-sentence prediction and sentence order."""
+
+import dataclasses
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ..corpus.corpus import Corpus
+from ..corpus.packing import segment_pairs
+from .rows import ChunkRows
+
+
+class PairRows(ChunkRows):
+    """Pairs of segments with a label, in the template for two texts."""
+
+    labelled = True
+    texts = ("pair", 2)
+    kind = "next"
+
+    def __init__(
+        self, corpus: Corpus, length: int, seed: int = 0, passes: int = 10, short_rate: float = 0.1, lone: str = "skip"
+    ):
+        super().__init__(corpus, length)
+        documents = np.unique(corpus.document_starts)  # corpora from other writers may have documents without sentences
+        if np.diff(documents).max() < 2:
+            raise ValueError(
+                "Pairs need documents of at least two sentences, one per line. Received: a corpus with only one in "
+                "each document. Put a line break after each sentence, and write the corpus again."
+            )
+        if self.kind != "order" and len(documents) < 3:
+            raise ValueError(
+                "A random second segment must come from another document. Received: only one document, in the corpus "
+                f"{corpus.folder}. Separate documents by a blank line, or use sentence order or rows without pairs."
+            )
+
+        def build() -> Iterator[np.ndarray]:
+            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
+            return segment_pairs(sentences, documents, self.max_tokens, passes, seed, short_rate, self.kind, lone)
+
+        settings = {"passes": passes, "seed": seed, "short_rate": short_rate}
+        if self.kind != "next":
+            settings |= {"kind": self.kind, "lone": lone}
+        self.make_plan("segment_pairs", settings, build)
+        plan = self.plan
+        bounds = [bisect_left(range(len(plan)), number, key=lambda line: plan[line, 5]) for number in range(passes)]
+        self.bounds = (*bounds, len(plan))
+
+    def labels(self, lines: np.ndarray) -> np.ndarray:
+        return np.where(lines >= 0, self.plan[np.maximum(lines, 0), 4], 0).astype(np.int32)
+
+
+class SentencePairRows(PairRows):
+    """Pairs of single sentences."""
+
+    kind = "sentences"
+
+
+class SentenceOrderRows(PairRows):
+    """Pairs of consecutive segments, half of them exchanged."""
+
+    kind = "order"
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentPairs:
+    """BERT's pairs of segments with a label: 0 if B follows A, 1 if B is from another document.
+
+    Args:
+        passes: number of passes with different pairs.
+        short_sequence_rate: share of documents that are cut into shorter pairs.
+    """
+
+    passes: int = 10
+    short_sequence_rate: float = 0.1
+    layout: ClassVar[type[PairRows]] = PairRows
+
+    def __post_init__(self):
+        if self.passes < 1 or not 0 <= self.short_sequence_rate <= 1:
+            raise ValueError(
+                "`passes` (`dupe_factor`) must be at least 1, and `short_sequence_rate` from 0 to 1. Received: "
+                f"{self.passes}, {self.short_sequence_rate}."
+            )
+
+    def __call__(self, corpus: Corpus, length: int, seed: int, **options) -> PairRows:
+        return self.layout(corpus, length, seed, self.passes, self.short_sequence_rate, **options)
+
+
+class SentencePairs(SegmentPairs):
+    """Pairs of single sentences with the labels of `SegmentPairs`."""
+
+    layout = SentencePairRows
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceOrder(SegmentPairs):
+    """ALBERT's pairs of consecutive segments; with label 1, A and B are exchanged.
+
+    Args:
+        lone_sentences: what becomes of a chunk of one sentence: "skip" drops it, and "random" makes a pair with a
+            random B and label 1, as in ALBERT's code.
+    """
+
+    lone_sentences: Literal["skip", "random"] = "skip"
+    layout: ClassVar[type[PairRows]] = SentenceOrderRows
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.lone_sentences not in ("skip", "random"):
+            raise ValueError(f'`lone_sentences` must be "skip" or "random". Received: {self.lone_sentences!r}.')
+
+    def __call__(self, corpus: Corpus, length: int, seed: int) -> PairRows:
+        return super().__call__(corpus, length, seed, lone=self.lone_sentences)
