@@ -191,7 +191,7 @@ def read_coverage(data_file, root):
         name = os.path.relpath(path, root)
         covered[name] = set(data.lines(path))
         contexts[name] = {
-            line: {test.split("|")[0] for test in tests if test}
+            line: {test.rpartition("|")[0] for test in tests if test}
             for line, tests in data.contexts_by_lineno(path).items()
         }
     return covered, contexts

@@ -44,7 +44,7 @@ NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 
 
 def base(name: str, steps_like: str = "bert.tiny", **changes):
-    """A recipe of this study: a tiny twin without dropout, with the ids behind the vocabulary."""
+    """A recipe of this study: a tiny recipe without dropout, with the ids behind the vocabulary."""
     recipe = find_recipe(steps_like)
     dropout = dict(dropout=0.0) if steps_like.startswith("t5") else NO_DROPOUT
     config = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, vocabulary_size=SIZE)

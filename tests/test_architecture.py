@@ -250,6 +250,18 @@ def test_families_import_each_other_but_never_subclass():
     assert not wrong, "\n".join(wrong)
 
 
+def test_objectives_and_tasks_have_one_base_class():
+    """A class that works only together with its siblings cannot be read, tested or extended by itself."""
+    wrong = [
+        f"{name_of(path)}:{node.lineno}: {node.name}({', '.join(map(ast.unparse, node.bases))})"
+        for path in PACKAGE
+        if room_of(path) in ("objectives", "tasks")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and len(node.bases) > 1
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_nobody_asks_which_family_it_holds():
     wrong = [
         f"{name_of(path)}:{node.lineno}"

@@ -1,16 +1,22 @@
 """Which backend `import kerasbert` picks, and the lazy public names."""
 
+import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.core import registration
+from kerasbert.layers import TokenHead
+from kerasbert.layers.registered import Registered
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 
@@ -69,9 +75,11 @@ def test_an_imported_keras_is_left_alone(tmp_path):
 
 
 LOAD = """
-import sys
+import json, sys
 import numpy as np
 {first}
+head = keras.saving.deserialize_keras_object(json.loads(sys.argv[2]))
+assert type(head) is sys.modules["kerasbert.layers"].TokenHead and head.dense.units == 3
 assert not any(name.startswith("kerasbert.models") for name in sys.modules)
 model = keras.models.load_model(sys.argv[1])
 assert type(model) is sys.modules["kerasbert.tasks"].TextClassifier
@@ -81,33 +89,38 @@ np.testing.assert_array_equal(found, np.load(sys.argv[1] + ".npy"))
 """
 
 
-def test_keras_loads_our_models_once_kerasbert_is_imported(tmp_path):
-    """Before Keras or after it, and without importing models for it."""
+def test_keras_loads_our_models_and_layers_once_kerasbert_is_imported(tmp_path):
+    """Before Keras or after it, and without importing them for it."""
     path = tmp_path / "c.keras"
     config = BertConfig(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=2, feed_forward_dim=2, max_length=4)
     model = TextClassifier(Bert(config), labels=2)
     model.compile(kerasbert.training.adamw(learning_rate=1e-3, warmup=2, steps=20))
     model.save(path)
     np.save(f"{path}.npy", model.predict({"token_ids": np.array([[1, 2]])}, verbose=0))
+    head = json.dumps(keras.saving.serialize_keras_object(TokenHead(3)))
     for first in ("kerasbert, keras", "keras, kerasbert"):
-        command = [sys.executable, "-c", LOAD.format(first=f"import {first}"), str(path)]
+        command = [sys.executable, "-c", LOAD.format(first=f"import {first}"), str(path), head]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
 
 
 def test_every_registered_class_is_known_beforehand():
-    import keras
+    for module in pkgutil.walk_packages(kerasbert.__path__, "kerasbert."):
+        importlib.import_module(module.name)
+    known = {name: cls for name, cls in keras.saving.get_custom_objects().items() if name.startswith("kerasbert>")}
+    places = {name.removeprefix("kerasbert>"): cls.__module__ for name, cls in known.items()}
+    assert registration.registered_classes() == places
+    for name, module in places.items():
+        stand_in = registration.Deferred(module, name)
+        assert stand_in.from_config.__self__ is known[f"kerasbert>{name}"]
 
-    from kerasbert import objectives, tasks  # noqa: F401
-    from kerasbert.core import registration
 
-    known = keras.saving.get_custom_objects()
-    ours = {name: cls for name, cls in known.items() if name.startswith("kerasbert>") and isinstance(cls, type)}
-    listed = {f"kerasbert>{name}" for names in registration.CLASSES.values() for name in names.split()}
-    assert {name for name, cls in ours.items() if cls.__module__.startswith("kerasbert.")} <= listed
-    for module, names in registration.CLASSES.items():
-        for name in names.split():
-            stand_in = registration.Deferred(module, name)
-            assert stand_in.from_config.__self__ is known[f"kerasbert>{name}"]
+def test_no_two_layers_are_registered_under_one_name():
+    def subclasses(cls):
+        return {cls}.union(*map(subclasses, cls.__subclasses__()))
+
+    ours = [cls for cls in subclasses(Registered) - {Registered} if cls.__module__.startswith("kerasbert.")]
+    assert len(ours) > 60
+    assert len({cls.__name__ for cls in ours}) == len(ours)
 
 
 def test_public_names():

@@ -15,8 +15,9 @@ STRIDE = 9_973  # between the seeds of a generator that draws more than once in 
 def rematerialized(layer):
     """The `call` of `layer`, changed so that training stores only its arguments.
 
-    Outside a call, Keras does not know whether it is training nor the compute dtype, and dropout would draw new masks.
-    The recomputation is therefore another call of the layer, with the seeds of the first. Gradients do not change.
+    The backward pass computes everything else again. It does so by calling the layer, because only inside a call does
+    Keras know the compute dtype and whether it is training, and with the seeds of the first call, because dropout
+    would otherwise draw new masks. Gradients do not change.
     """
     call, inside = layer.call, []
 

@@ -112,7 +112,10 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         family, size = sized
         if not _is_any_family(cls):
             if not (issubclass(family, cls) or issubclass(cls, family)):
-                raise ValueError(f"{path!r} is a size of {family.__name__}. Received by: {cls.__name__}.from_preset.")
+                raise ValueError(
+                    f"{cls.__name__}.from_preset needs a size of its family. Received: {path!r}, a size of "
+                    f"{family.__name__}. Use {family.__name__}.from_preset({path!r}, load_weights=False)."
+                )
             family = cls
         if load_weights:
             raise ValueError(

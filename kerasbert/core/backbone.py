@@ -49,7 +49,7 @@ class Backbone(keras.Model):
     AFTER_BLOCKS = ("pooler", "final_norm", "mask_decoder")  # layers applied after the blocks; all others come before
     prediction_arguments = {}  # passed to `call` when a masked LM head reads the `sequence_output`
     pair_rows = "segment_pairs"  # the `rows` of `MaskedLMBatches` if there is a sentence pair head
-    extra_inputs = ()  # batch keys that `call` reads in addition to `inputs.KEYS`
+    extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
     has_output_positions = False  # whether `call` takes `output_positions`, the only ones that the last block computes
 
     def __init__(self, config, **kwargs):
@@ -118,9 +118,9 @@ class Backbone(keras.Model):
     def check_inputs(self, inputs):
         """Raises a ValueError for a batch that compiled code would silently misread.
 
-        Keys must be those of `inputs.KEYS` or `extra_inputs`, with the kinds and shapes given there. Where the values
-        of an array are known (numpy, or an eager tensor), ids must be inside the vocabulary, sequences no longer than
-        the position table, segments inside their table, positions inside the sequence, and masks must consist of 0
+        Keys must be those of `core.BATCH_KEYS`, with the kinds and shapes given there, or of `extra_inputs`. Where the
+        values of an array are known (numpy, or an eager tensor), ids must be inside the vocabulary, sequences no longer
+        than the position table, segments inside their table, positions inside the sequence, and masks must consist of 0
         and 1. Padding that no mask hides causes a warning.
         """
         check_keys(inputs, self.extra_inputs)
@@ -132,8 +132,8 @@ class Backbone(keras.Model):
                 wrong = int(array.max() if array.max() >= limit else array.min())
                 raise ValueError(f"`{key}` must be between 0 and {limit - 1} ({meaning}). Received: {wrong}.")
         length = inputs["token_ids"].shape[-1]
-        longest = getattr(self.config, "max_length", None)
-        if length is not None and longest and self.learned_positions and inputs.get("position_ids") is None:
+        longest = self.position_limit
+        if length is not None and longest and inputs.get("position_ids") is None:
             received = length
             if inputs.get("sequence_ids") is not None:
                 received = longest_sequence(concrete_array(inputs["sequence_ids"]))
@@ -151,14 +151,19 @@ class Backbone(keras.Model):
 
     learned_positions = True  # False where sequences may have any length
 
+    @property
+    def position_limit(self):
+        """The maximum length of a sequence, that of the position table; None if sequences may have any length."""
+        return getattr(self.config, "max_length", None) if self.learned_positions else None
+
     def input_limits(self):
         """(key, limit, meaning): the values of each input must lie in [0, limit)."""
         config = self.config
         limits = [("token_ids", config.vocabulary_size, "vocabulary_size")]
         if getattr(config, "num_segments", 0):
             limits.append(("segment_ids", config.num_segments, "num_segments"))
-        if self.learned_positions and getattr(config, "max_length", None):
-            limits.append(("position_ids", config.max_length, "max_length"))
+        if self.position_limit:
+            limits.append(("position_ids", self.position_limit, "max_length"))
         return limits
 
     # === Parts that objectives and tasks use ===

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from ..layers.registered import Config  # noqa: F401  (imported from here by the families)
+
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceLayout:

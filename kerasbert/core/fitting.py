@@ -25,7 +25,7 @@ from .feeding import (
     split_last,
 )
 from .inputs import check_arrays, check_keys, checked_inputs
-from .keras_adapter import TrainingMode
+from .keras_adapter import TrainingMode, is_validation
 from .sources import KINDS, check_source, length_of, readable, unpacked
 
 JIT_FROM = 1_000_000  # models with this many parameters are trained with XLA on TensorFlow
@@ -133,8 +133,8 @@ class Fitting(TrainingMode):
         """Trains on `Batches` (a whole run), on arrays, or on text.
 
         Args:
-            x: a `Batches`; or texts; or a dict of arrays (the keys are those of `core.inputs.KEYS`); or a PyDataset,
-                DataLoader, tf.data.Dataset or generator of batches (x, y) or (x, y, sample_weight) of arrays or texts.
+            x: a `Batches`; or texts; or a dict of arrays (a `kerasbert.core.Batch`); or a PyDataset, DataLoader,
+                tf.data.Dataset or generator of batches (x, y) or (x, y, sample_weight) of arrays or texts.
             y, sample_weight, batch_size, epochs, validation_split, class_weight: as in Keras; for texts and arrays.
             steps_per_epoch: with `Batches`, the number of steps between reports, validations and checkpoints. It must
                 divide the length of the run; default: the largest number up to 1,000 that does.
@@ -170,6 +170,7 @@ class Fitting(TrainingMode):
                 )
             source = readable(x, self._converted, endless=steps_per_epoch is not None)
             self._start_schedule(steps and steps * epochs)
+            source = self.prepare(source, training=True)
             accumulation = getattr(_without_scale(self.optimizer), "gradient_accumulation_steps", None) or 1
             self._check_schedule((steps or 1) * epochs // accumulation)
             validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
@@ -197,6 +198,9 @@ class Fitting(TrainingMode):
             steps_per_epoch = len(x) // epochs
         self._start_schedule(len(x), x.accumulation)
         self.tokens_per_step = x.tokens_per_step
+        feed = Feed(x, steps_per_epoch, self.check_batch)
+        self.prepare(feed, training=True)
+        held_out = None if validation_data is None else self._feed(validation_data, batch_size)
         first = self._resume(callbacks)
         self._check_schedule((len(x) - first) // x.accumulation)
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
@@ -204,7 +208,7 @@ class Fitting(TrainingMode):
         callbacks += [CompilerMemory(), keras.callbacks.History()]
         rest = -first % steps_per_epoch  # steps left in an interrupted epoch
         for steps, last in [(rest, first + rest), (steps_per_epoch, len(x))][not rest :]:
-            feed = Feed(x, steps, self.check_batch)
+            feed.steps = steps
             feed.start(first)
             connect(callbacks, feed.real_tokens)
             with checked_inputs(), data_errors():
@@ -214,7 +218,7 @@ class Fitting(TrainingMode):
                     initial_epoch=first // steps_per_epoch,
                     verbose=0 if verbose == "auto" else verbose,
                     callbacks=[Epochs(feed, steps_per_epoch), *callbacks],
-                    validation_data=None if validation_data is None else self._feed(validation_data, batch_size),
+                    validation_data=held_out,
                     shuffle=False,
                     **kwargs,
                 )
@@ -224,13 +228,13 @@ class Fitting(TrainingMode):
 
     def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
         """Keras's `evaluate`, which also accepts `Batches`, dicts of arrays, and texts."""
+        if is_validation(kwargs):
+            return super().evaluate(x, **kwargs)
         x = self.examples_of(x)
         self._check_targets(x, y)
         if not self.compiled:
             self._compile_automatically()
         with checked_inputs(), data_errors():
-            if not self._is_ours(x):
-                return super().evaluate(readable(x, self._converted), **kwargs)
             return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
@@ -242,7 +246,8 @@ class Fitting(TrainingMode):
         x = self.examples_of(x)
         with reading_weights(), checked_inputs(), data_errors():
             if not self._is_ours(x):
-                return _single(super().predict(readable(x, self._converted_inputs), **kwargs))
+                source = self.prepare(readable(x, self._converted_inputs), training=False)
+                return _single(super().predict(source, **kwargs))
             if isinstance(x, dict):
                 check_keys(self.inputs_of_backbone(x), self.backbone.extra_inputs)
             rows = None if isinstance(x, Batches) else num_rows(x)
@@ -258,6 +263,33 @@ class Fitting(TrainingMode):
                 return _single(predict_by_width(self, x, lambda part: predict(self._feed(part, None), **kwargs)))
             outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
         return _single(keras.tree.map_structure(lambda array: array[:rows], outputs))
+
+    def train_on_batch(self, x, *args, **kwargs):
+        self.prepare([(x,)], training=True)
+        return super().train_on_batch(x, *args, **kwargs)
+
+    def test_on_batch(self, x, *args, **kwargs):
+        self.prepare([(x,)], training=False)
+        return super().test_on_batch(x, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        self.prepare([(x,)], training=False)
+        return super().predict_on_batch(x)
+
+    def prepare(self, batches, training):
+        """Called with data before they are read: by all methods that train, evaluate or predict, and by eager calls.
+
+        Compiled programs cannot create variables. A model with variables that depend on the data, such as a memory with
+        one row per row of a batch, creates them here, in a layer that holds them (see `objectives.memory`). `fit` calls
+        it before it restores a checkpoint.
+
+        Args:
+            batches: an iterable of batches, tuples that begin with the inputs.
+            training: whether the model will be trained on them.
+
+        Returns: `batches`; a subclass that reads from an iterator returns one with the same batches.
+        """
+        return batches
 
     def _converted(self, batch):
         """A batch of a dataset as arrays (x, y, sample_weight), checked; texts are encoded."""
@@ -297,17 +329,16 @@ class Fitting(TrainingMode):
         return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
 
     def _feed(self, data, batch_size):
-        """Data for Keras: a whole `Batches`, or one pass in order over (x, y, sample_weight) of arrays or texts."""
+        """Data for Keras: one pass in order over `Batches`, another source, or (x, y, sample_weight) of any kind."""
         if isinstance(data, tuple):
-            x, y, sample_weight = (*data, None, None)[:3]
-            if not self._is_ours(x):
-                return readable(x, self._converted)
-            data = x = self.examples_of(x)
-            if not isinstance(x, Batches):
-                data = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
+            data, y, sample_weight = (*data, None, None)[:3]
+            if self._is_ours(data) and not isinstance(data, Batches):
+                data = self._batches(data, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
         if not isinstance(data, Batches):
-            return readable(data, self._converted)
-        return Feed(data, len(data), self.check_batch).for_keras()
+            return self.prepare(readable(data, self._converted), training=False)
+        feed = Feed(data, len(data), self.check_batch)
+        self.prepare(feed, training=False)
+        return feed.for_keras()
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         x = self.examples_of(x)

@@ -7,6 +7,7 @@ import math
 import keras
 
 from ..backend.compilation import concrete_array
+from ..layers.positions import sinusoidal_table
 
 _BUDGET = contextvars.ContextVar("budget", default=None)
 # Allowance for poolers and other parts that a file may lack: a bit more than one matrix of the widest published model.
@@ -41,15 +42,32 @@ class _Budget:
 
 @keras.saving.register_keras_serializable("kerasbert")
 class CountedZeros(keras.initializers.Zeros):
-    """Zeros that are counted while a model is created from a file."""
+    """Zeros that are counted while a model is created from a file.
 
-    def __init__(self, budget=None):
-        self.budget = budget
+    A layer that is created from the config of such a layer has no file: it gets the initializer that this one replaces.
+
+    Args:
+        budget: a `_Budget`, or None.
+        replaced: name of a class of `keras.initializers`, and its arguments without the seed; or nothing.
+    """
+
+    def __init__(self, budget=None, replaced=()):
+        self.budget, self.replaced = budget, replaced
 
     def __call__(self, shape, dtype=None):
         if self.budget is not None:
             self.budget.spend(shape)
         return super().__call__(shape, dtype)
+
+    def get_config(self):
+        return {"replaced": list(self.replaced)}
+
+    @classmethod
+    def from_config(cls, config):
+        if not config.get("replaced"):
+            return cls()
+        name, *arguments = config["replaced"]
+        return initializer(getattr(keras.initializers, name), *arguments)
 
 
 @contextlib.contextmanager
@@ -75,16 +93,37 @@ def zero_weights(limit=None):
 def initializer(cls, *arguments):
     """Zeros inside `zero_weights`, else `cls`, with a seed generator so that layers of one shape are not identical."""
     budget = _BUDGET.get()
-    return cls(*arguments, seed=keras.random.SeedGenerator()) if budget is None else CountedZeros(budget)
+    if budget is None:
+        return cls(*arguments, seed=keras.random.SeedGenerator())
+    return CountedZeros(budget, (cls.__name__, *arguments))
 
 
 def truncated_normal(stddev, cutoff=2.0):
     """Normal distribution, truncated at `cutoff` standard deviations; zeros inside `zero_weights`."""
     if cutoff == 2.0:
         return initializer(keras.initializers.TruncatedNormal, 0.0, stddev)
-    most = min(math.erf(cutoff * 0.5**0.5), 1 - 2**-20)
-    uniform = initializer(keras.initializers.RandomUniform, -most, most)
-    return lambda shape, dtype=None: keras.ops.erfinv(uniform(shape, dtype)) * (2**0.5 * stddev)
+    return CutoffNormal(stddev, cutoff)
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class CutoffNormal(keras.initializers.Initializer):
+    """Normal distribution, truncated at any number of standard deviations: Keras's is truncated at two.
+
+    Args:
+        stddev: of the distribution before truncation.
+        cutoff: in standard deviations.
+    """
+
+    def __init__(self, stddev, cutoff):
+        self.stddev, self.cutoff = stddev, cutoff
+        most = min(math.erf(cutoff * 0.5**0.5), 1 - 2**-20)
+        self.uniform = initializer(keras.initializers.RandomUniform, -most, most)
+
+    def __call__(self, shape, dtype=None):
+        return keras.ops.erfinv(self.uniform(shape, dtype)) * (2**0.5 * self.stddev)
+
+    def get_config(self):
+        return {"stddev": self.stddev, "cutoff": self.cutoff}
 
 
 def normal(stddev, mean=0.0):
@@ -99,8 +138,18 @@ def glorot_uniform():
 
 def orthogonal():
     """Matrices with orthonormal columns; zeros inside `zero_weights`."""
-    single = initializer(keras.initializers.Orthogonal)  # half precision has no QR decomposition
-    return lambda shape, dtype=None: keras.ops.cast(single(shape, "float32"), dtype or keras.config.floatx())
+    return Orthogonal()
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class Orthogonal(keras.initializers.Initializer):
+    """Keras's orthogonal matrices, computed in float32: half precision has no QR decomposition."""
+
+    def __init__(self):
+        self.single = initializer(keras.initializers.Orthogonal)
+
+    def __call__(self, shape, dtype=None):
+        return keras.ops.cast(self.single(shape, "float32"), dtype or keras.config.floatx())
 
 
 def uniform(limit):
@@ -109,17 +158,38 @@ def uniform(limit):
 
 
 def uniform_by_inputs():
-    """Uniform distribution up to inputs ** -0.5 of a layer, torch's default; zeros inside `zero_weights`."""
+    """Uniform distribution from -n ** -0.5 to n ** -0.5 for n inputs, torch's default; zeros inside `zero_weights`."""
     return initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")
 
 
 def with_zero_row(initializer, row):
     """An embedding initializer whose padding `row` starts at zero; with None, no row does."""
-    if row is None:
-        return initializer
+    return initializer if row is None else ZeroRow(initializer, row)
 
-    def initialize(shape, dtype=None):
-        others = keras.ops.arange(shape[0])[:, None] != row
-        return keras.ops.where(others, initializer(shape, dtype), keras.ops.zeros((), dtype))
 
-    return initialize
+@keras.saving.register_keras_serializable("kerasbert")
+class ZeroRow(keras.initializers.Initializer):
+    """Another initializer, but zeros in one row.
+
+    Args:
+        initializer: of the other rows.
+        row: its index.
+    """
+
+    def __init__(self, initializer, row):
+        self.initializer, self.row = keras.initializers.get(initializer), row
+
+    def __call__(self, shape, dtype=None):
+        others = keras.ops.arange(shape[0])[:, None] != self.row
+        return keras.ops.where(others, self.initializer(shape, dtype), keras.ops.zeros((), dtype))
+
+    def get_config(self):
+        return {"initializer": keras.initializers.serialize(self.initializer), "row": self.row}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
+class SinusoidalTable(keras.initializers.Initializer):
+    """The rows of `sinusoidal_table`, one for each position."""
+
+    def __call__(self, shape, dtype=None):
+        return keras.ops.convert_to_tensor(sinusoidal_table(*shape), dtype)

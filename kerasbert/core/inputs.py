@@ -1,4 +1,4 @@
-"""The keys of a batch, and checks of inputs that compiled code would silently misread."""
+"""Checks of batches for inputs that compiled code would silently misread."""
 
 import contextlib
 import contextvars
@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import concrete_array
+from .batch import BATCH_KEYS
 
 _CHECKED = contextvars.ContextVar("checked", default=False)
 
@@ -27,41 +28,9 @@ def inputs_are_checked():
     return _CHECKED.get()
 
 
-# Key -> (kind, shape). Kinds: "ids" are integers, a "mask" is bool or integers of 0 and 1, "numbers" are of any type.
-# Letters of shapes: b rows, s tokens, t tokens of the decoder, p slots, n sequences of a packed row, c characters of a
-# word, k words around a word.
-KEYS = {
-    "token_ids": ("ids", "bs"),
-    "padding_mask": ("mask", "bs"),  # True at real tokens
-    "lengths": ("ids", "b"),  # number of real tokens, all on the left; replaces `padding_mask`
-    "segment_ids": ("ids", "bs"),
-    "position_ids": ("ids", "bs"),
-    "sequence_ids": ("ids", "bs"),  # in packed rows: number of the sequence, starting at 1; 0 is padding
-    "first_positions": ("ids", "bn"),  # in packed rows: where each sequence starts
-    "language_ids": ("ids", "bs"),
-    "character_ids": ("ids", "bsc"),
-    "context_ids": ("ids", "bk"),
-    "masked_positions": ("ids", "bp"),  # slots to predict; -1 is unused
-    "span_left": ("ids", "bp"),
-    "span_right": ("ids", "bp"),
-    "span_offset": ("ids", "bp"),
-    "query_ranks": ("ids", "bs"),  # token i sees j where query_ranks[i] > key_ranks[j]
-    "key_ranks": ("ids", "bs"),
-    "permutation_mask": ("mask", "bss"),  # True: may not attend
-    "prefix_mask": ("mask", "bs"),  # True: visible to all
-    "backward": ("mask", "b"),
-    "stream_start": ("mask", "b"),
-    "memory": ("numbers", None),  # its shape is that of the backbone's `empty_memory`
-    "memory_mask": ("mask", None),
-    "decoder_token_ids": ("ids", "bt"),
-    "decoder_padding_mask": ("mask", "bt"),
-    "decoder_lengths": ("ids", "b"),
-    "decoder_position_ids": ("ids", "bt"),
-    "decoder_sequence_ids": ("ids", "bt"),
-    "loss_normalizer": ("numbers", "b"),
-}
+HELP = "help(kerasbert.core.Batch)"  # not a page: the wheel has no docs
 
-# Names of these keys in other packages; meanings that error messages explain; names of targets, which are not inputs.
+# Names of the keys in other packages; meanings that error messages explain; names of targets, which are not inputs.
 _OTHER_NAMES = {
     "attention_mask": "padding_mask",
     "input_mask": "padding_mask",
@@ -86,38 +55,39 @@ def check_keys(inputs, others=()):
 
     Args:
         inputs: a batch.
-        others: keys that a class reads in addition to `KEYS`.
+        others: keys that a class reads in addition to `BATCH_KEYS`.
     """
-    example = '{"token_ids": ids, "padding_mask": mask}'
+    example = f'{{"token_ids": ids, "padding_mask": mask}}; {HELP} describes all keys'
     if not isinstance(inputs, dict):
         raise ValueError(f"A batch must be a dict with `token_ids`. Received: {type(inputs).__name__}. Use {example}.")
-    known = {*KEYS, *others}
+    known = {*BATCH_KEYS, *others}
     for key in inputs:
         if key in known:
             continue
         if key in _TARGETS:
             raise ValueError(f"Targets must not be in a batch. Received: `{key}` in a batch. Pass them as y.")
         near = _OTHER_NAMES.get(key) or next(iter(difflib.get_close_matches(str(key), known, 1)), None)
-        fix = f"Use `{near}`{_MEANINGS.get(near, '')}" if near else f"The keys are {', '.join(sorted(known))}"
+        fix = (
+            f"Use `{near}`{_MEANINGS.get(near, '')}" if near else f"The keys are {', '.join(sorted(known))}; see {HELP}"
+        )
         raise ValueError(f"The keys of a batch must be known: others would be ignored. Received: {key!r}. {fix}.")
     if inputs.get("token_ids") is None:
         raise ValueError(f"A batch must be a dict with `token_ids`. Received: {sorted(inputs)}. Use {example}.")
 
 
 def check_arrays(inputs):
-    """Raises a ValueError for arrays whose kind or shape differs from `KEYS`, and for invalid values of masks and
+    """Raises a ValueError for arrays whose kind or shape differs from `BATCH_KEYS`, and for invalid values of masks and
     lengths, where values are known."""
     sizes = {}
-    for key, (kind, letters) in KEYS.items():
+    for key, described in BATCH_KEYS.items():
         for name, array in _named(key, inputs.get(key)):
             if not hasattr(array, "shape") or not hasattr(array, "dtype"):
                 raise ValueError(
                     f"`{name}` must be an array or a tensor. Received: a {type(array).__name__}. Use np.array(...)."
                 )
-            _check_kind(name, kind, array)
-            if letters is None:
-                continue
-            _check_shape(name, letters, tuple(array.shape), sizes)
+            _check_kind(name, described.kind, array)
+            if described.shape is not None:
+                _check_shape(name, described.shape, tuple(array.shape), sizes)
     for prefix, letter in (("", "s"), ("decoder_", "t")):
         lengths, most = concrete_array(inputs.get(f"{prefix}lengths")), sizes.get(letter)
         if lengths is None or most is None or not lengths.size:
@@ -172,10 +142,13 @@ def _check_shape(key, letters, shape, sizes):
         like = next((table[letter] for letter in letters if letter in table), "token_ids")
         if letters in ("bs", "bt"):
             wanted = f"must have the shape of `{like}`, {(sizes['b'], sizes[letters[1]])}: one value per token"
+            fix = ""
         else:
             known = ", ".join(str(sizes.get(letter) or letter) for letter in letters)
             wanted = f"must have the shape ({', '.join(letters)}), here ({known})"
-        fix = " To separate the sequences of a row, use `sequence_ids`." if len(shape) > len(letters) else ""
+            fix = f" {HELP} explains the letters."
+        if len(shape) > len(letters):
+            fix = " To separate the sequences of a row, use `sequence_ids`."
         raise ValueError(f"`{key}` {wanted}. Received: {shape}.{fix}")
     for letter, size in zip(letters, shape, strict=True):
         if size is not None:

@@ -36,9 +36,14 @@ def is_training(layer):
     return bool(layer._get_call_context().get_value("training"))
 
 
-def all_layers(layer, include_self=True):
-    """All layers inside a layer or model, at any depth."""
-    return list(layer._flatten_layers(include_self=include_self))
+def is_validation(options):
+    """Whether `fit` called `evaluate` with these options: it then evaluates on the data that `fit` received."""
+    return options.get("_use_cached_eval_dataset", False)
+
+
+def all_layers(layer, include_self=True, recursive=True):
+    """The layers inside a layer or model, at any depth if `recursive`, in the order in which they were assigned."""
+    return list(layer._flatten_layers(include_self=include_self, recursive=recursive))
 
 
 def base_kernel(dense):

@@ -7,26 +7,30 @@ stand-in is registered for each class, and imports the class on first use.
 import importlib
 import importlib.abc
 import importlib.util
+import re
 import sys
+from pathlib import Path
 
-# Module -> the classes in it that are registered with Keras as "kerasbert>NAME".
-CLASSES = {
-    "kerasbert.models": (
-        "Albert Bert Deberta DebertaV2 DistilBert Electra Elmo GPT GPT2 MobileBert ModernBert ModernBertDecoder "
-        "Roberta Seq2SeqAttention T5 Transformer TransformerXL WordVectors XLM XLNet"
-    ),
-    "kerasbert.core.initializers": "CountedZeros",
-    "kerasbert.objectives": (
-        "BidirectionalLM CausalLM Discriminator Distillation KnowledgeTransfer MaskedLM PermutationLM "
-        "ReplacedTokenDetection Seq2SeqLM SkipGram SpanBoundary"
-    ),
-    "kerasbert.tasks": "MultiTask MultipleChoice QuestionAnswerer TextClassifier TextEmbedder TokenClassifier",
-    "kerasbert.tasks.token_classifier": "TokenAccuracy",
-    "kerasbert.training.optimizers": "LossScale TransformerAdamW",
-    "kerasbert.training.progressive": "ProgressiveAdamW ProgressiveLamb",
-    "kerasbert.training.schedules": "InverseSquareRoot RootDecay WarmupDecay",
-    "kerasbert.training.tensor_scaled": "StableAdamW TransformerAdafactor TransformerLamb",
-}
+PACKAGE = Path(__file__).parent.parent
+DECORATOR = '@keras.saving.register_keras_serializable("kerasbert")'
+CLASS = re.compile(rf"^({re.escape(DECORATOR)}\n)?class (\w+)\(([^)]*)\):", re.MULTILINE)
+
+
+def registered_classes():
+    """{name: module} of every class that its module registers as "kerasbert>NAME", read from the source files.
+
+    Such a class has Keras's decorator, or is derived from `layers.registered.Registered`.
+    """
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for decorator, name, bases in CLASS.findall(path.read_text(encoding="utf-8")):
+            found.append((name, module, decorator, set(re.findall(r"[\w.]+", bases))))
+    derived, before = {"Registered"}, None
+    while derived != before:
+        before = derived
+        derived = before | {name for name, _, _, bases in found if bases & before}
+    return {name: module for name, module, decorator, bases in found if decorator or bases & derived}
 
 
 class Deferred:
@@ -75,9 +79,8 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 def register(keras):
     """Registers a stand-in for each class that is not registered yet."""
     known = keras.saving.get_custom_objects()
-    for module, names in CLASSES.items():
-        for name in names.split():
-            known.setdefault(f"kerasbert>{name}", Deferred(module, name))
+    for name, module in registered_classes().items():
+        known.setdefault(f"kerasbert>{name}", Deferred(module, name))
 
 
 def register_with_keras():

@@ -71,8 +71,20 @@ def _converted(source, convert, endless):
             yield reads_data(convert)(batch)
 
 
+def first_batch(batches):
+    """(the first batch, all batches): reading from an iterator removes the batch, so it is put back in front."""
+    iterator = iter(batches)
+    first = next(iterator)
+    if iterator is not batches:
+        return first, batches
+    return first, (batch for batch in itertools.chain([first], iterator))  # Keras expects a generator
+
+
 class Converted(keras.utils.PyDataset):
-    """A source of known length, with every batch converted; a source without indexing is read from its start."""
+    """The batches of a source of known length, each passed through `convert`.
+
+    Sources other than a PyDataset are iterated over, anew whenever a batch is not requested in order.
+    """
 
     def __init__(self, source, convert, length):
         super().__init__()

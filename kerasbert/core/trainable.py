@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 
-from ..backend.compilation import reading_weights
+from ..backend.compilation import concrete_array, reading_weights
 from ..checkpoints import presets
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone, refuse_quantization
@@ -62,6 +62,9 @@ class Trainable(Fitting):
         if inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
         self.check_batch(inputs)
+        first = next(array for array in keras.tree.flatten(inputs) if array is not None)
+        if concrete_array(first) is not None:  # neither traced nor symbolic
+            self.prepare([(inputs,)], bool(kwargs.get("training")))
         with reading_weights(), checked_inputs():
             return super().__call__(inputs, *args, **kwargs)
 

@@ -107,11 +107,13 @@ class Sampling:
 class BeamSearch:
     """The `num_beams` best continuations of every row, as in transformers (version 5.23), including ties.
 
-    Each step has twice as many candidates (more with several stop tokens). Those that end become finished if they are
-    among the first `num_beams`; the best of the others continue. The state: `step` (), tokens so far; for running
-    beams, `tokens` (b, beams, n), `scores`, the latest `token` (r,), and `rows`, which each came from; for finished
-    ones, `done_tokens`, `done_counts`, `done_scores` and `done`, whether the slot is filled; `hope` (b, 1), whether a
-    running beam may still become better; `open` (), whether a candidate was left that has not ended.
+    Each step extends the running beams to 2 * `num_beams` candidates per row (more with several stop tokens).
+    Candidates that end are finished if they are among the best `num_beams`; the best of the others keep running.
+
+    The state is a dict. `step` () is the number of tokens so far. Of running beams: `tokens` (b, beams, n), `scores`
+    (b, beams), the latest `token` (b * beams,), and `rows` (b * beams,), the beam that each one extends. Of finished
+    ones: `done_tokens`, `done_counts`, `done_scores`, and `done`, True where there is one. `hope` (b, 1) is whether a
+    running beam may still surpass a finished one, `open` () whether any candidate has not ended.
     """
 
     def __init__(self, options, rows, length, limits, draws):

@@ -2,7 +2,7 @@
 
 from .attention import MultiHeadAttention, attend
 from .cache import advanced, caches_of, causal_inputs, empty_cache
-from .composite import Composite
+from .composite import Composite, Layer
 from .dense import Dense, tied_logits
 from .dropout import Dropout
 from .embeddings import first_tokens, gather_positions, last_tokens, mean_tokens
@@ -30,6 +30,7 @@ __all__ = [
     "FirstTokenClassifier",
     "GatedFeedForward",
     "LastTokenHead",
+    "Layer",
     "MaskedLMHead",
     "MultiHeadAttention",
     "PooledClassifier",

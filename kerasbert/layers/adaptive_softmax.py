@@ -8,11 +8,14 @@ import dataclasses
 import keras
 from keras import ops
 
+from .composite import Layer
+from .registered import Config
+
 BLOCK, MOST_BLOCKS = 1_024, 16  # minimum tokens per block of losses; maximum blocks, to bound the program size
 
 
 @dataclasses.dataclass(frozen=True)
-class Clusters:
+class Clusters(Config):
     """A vocabulary sorted by falling frequency, cut into clusters.
 
     Args:
@@ -30,6 +33,8 @@ class Clusters:
     tied: tuple
 
     def __post_init__(self):
+        object.__setattr__(self, "bounds", tuple(self.bounds))
+        object.__setattr__(self, "tied", tuple(self.tied))
         count = len(self.bounds) - 1
         if any(start >= stop for start, stop in zip(self.bounds[:-1], self.bounds[1:], strict=True)):
             raise ValueError(
@@ -63,7 +68,7 @@ class Clusters:
         return self.divisor > 1 or self.embedding_dim != self.hidden_dim
 
 
-class AdaptiveEmbedding(keras.layers.Layer):
+class AdaptiveEmbedding(Layer):
     """Token embeddings in clusters, each projected to the width of the model.
 
     Args:
@@ -107,7 +112,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         return sum(parts[1:], parts[0]) * self.clusters.hidden_dim**0.5
 
 
-class AdaptiveSoftmax(keras.layers.Layer):
+class AdaptiveSoftmax(Layer):
     """Log probabilities in two steps: of frequent tokens and clusters of rarer ones, then of tokens within a cluster.
 
     The output weights are the embedding tables; the biases are separate.

@@ -79,6 +79,7 @@ class MultiHeadAttention(Composite):
         kernel_initializer: for the four kernels.
         use_bias: whether the four dense layers have a bias.
         output_initializer: for the kernel of the output layer; default `kernel_initializer`.
+        scale: factor of the scores; default head size ** -0.5.
 
     Call:
         x: float (b, q, m), where the queries come from.
@@ -93,8 +94,6 @@ class MultiHeadAttention(Composite):
     Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k) and the cache, if asked for.
     """
 
-    scale = None  # of the scores; None: head size ** -0.5
-
     def __init__(
         self,
         hidden_dim,
@@ -103,6 +102,7 @@ class MultiHeadAttention(Composite):
         kernel_initializer="glorot_uniform",
         use_bias=True,
         output_initializer=None,
+        scale=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -112,7 +112,7 @@ class MultiHeadAttention(Composite):
                 f"`hidden_dim` must be a multiple of `num_heads`. Received: hidden_dim={hidden_dim}, "
                 f"num_heads={num_heads}. Use {lower or num_heads} or {lower + num_heads}."
             )
-        self.num_heads = num_heads
+        self.num_heads, self.scale = num_heads, scale
         dense = dict(kernel_initializer=kernel_initializer, use_bias=use_bias, dtype=self.dtype_policy)
         self.query = Dense(hidden_dim, name="query", **dense)
         self.key = Dense(hidden_dim, name="key", **dense)

@@ -3,11 +3,12 @@
 import keras
 from keras import ops
 
+from .composite import Layer
 from .dropout import Dropout
 from .feed_forward import activation_function
 
 
-class NeighbourConvolution(keras.layers.Layer):
+class NeighbourConvolution(Layer):
     """Adds the activated convolution of a block's input to its output, and normalises the sum.
 
     From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). A neighbour that is padding, or belongs to another

@@ -4,9 +4,10 @@ import keras
 from keras import ops
 
 from ..backend.gradients import add_bias, matrix_product
+from .registered import Registered
 
 
-class Dense(keras.layers.Dense):
+class Dense(Registered, keras.layers.Dense):
     """Keras's dense layer.
 
     Call:

@@ -3,9 +3,10 @@
 import keras
 
 from ..backend.random_masks import dropped
+from .registered import Registered
 
 
-class Dropout(keras.layers.Dropout):
+class Dropout(Registered, keras.layers.Dropout):
     """Keras's dropout layer, with cheaply drawn masks, which JAX and TensorFlow need not keep for the gradient.
 
     Call:

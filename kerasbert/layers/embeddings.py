@@ -1,8 +1,8 @@
 """Functions that gather, pool and scatter vectors of a sequence, and gradient-disentangled embeddings."""
 
-import keras
 from keras import ops
 
+from .composite import Layer
 from .masks import real_tokens
 
 
@@ -65,7 +65,7 @@ def needed_tokens(x, inputs, positions):
 
 
 def first_real_tokens(x, inputs):
-    """As `first_tokens`, but after padding on the left."""
+    """As `first_tokens`, but skips padding on the left."""
     real = real_tokens(inputs)
     if real is None or inputs.get("sequence_ids") is not None:
         return first_tokens(x, inputs)
@@ -114,7 +114,7 @@ def pooled(pooler, x, inputs):
     return None if first is None else pooler(first)
 
 
-class DisentangledEmbedding(keras.layers.Layer):
+class DisentangledEmbedding(Layer):
     """A table that adds a trained difference to another table: stop_gradient(base) + difference.
 
     Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3): lookups through

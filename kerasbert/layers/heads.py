@@ -6,13 +6,13 @@ A fine-tuning head is called with the outputs of its backbone; a vocabulary head
 import keras
 from keras import ops
 
-from .composite import Composite
+from .composite import Composite, Layer
 from .dense import Dense, tied_logits
 from .dropout import Dropout
 from .feed_forward import activation_function
 
 
-class MaskedLMHead(keras.layers.Layer):
+class MaskedLMHead(Layer):
     """Scores over the vocabulary by the transposed token table: dense, activation, layer norm, table, bias.
 
     Devlin et al. 2018 (arXiv 1810.04805), as in the official code: the table is tied, the output bias is not.
@@ -54,7 +54,7 @@ class MaskedLMHead(keras.layers.Layer):
         return tied_logits(x, table, self.bias)
 
 
-class SpanBoundaryHead(keras.layers.Layer):
+class SpanBoundaryHead(Layer):
     """Scores over the vocabulary for a token of a span, from the two tokens around the span and its position.
 
     Two dense layers, each with its activation and norm, then the transposed token table and a separate bias
@@ -235,7 +235,7 @@ class TokenTableHead(Composite):
         return tied_logits(x, table)
 
 
-class TiedLMHead(keras.layers.Layer):
+class TiedLMHead(Layer):
     """Scores over the vocabulary by the transposed token table and a bias. Call and returns: as `MaskedLMHead`."""
 
     def build(self, x_shape, table_shape):
@@ -303,7 +303,7 @@ class HeadTransform(Composite):
         return self.norm(self.activation(self.dense(x)))
 
 
-class TransformedTableHead(keras.layers.Layer):
+class TransformedTableHead(Layer):
     """Scores over the vocabulary: a transform, the transposed token table, a bias. Called like `MaskedLMHead`.
 
     Args:

@@ -3,23 +3,26 @@
 import functools
 import math
 
-import keras
 import numpy as np
 from keras import ops
 
+from .composite import Layer
+
 
 def relative_shift(scores, key_length):
-    """Moves scores by distance to the columns of their keys (Dai et al. 2019, arXiv 1901.02860, appendix B).
+    """Rearranges scores with one column per distance to one column per key (Dai et al. 2019, 1901.02860, appendix B).
 
-    The queries are the last of the keys: query i is at distance i + (k - q) - j from key j, negative for later keys.
+    The queries are the last q of k tokens, so query i is at distance i + (k - q) - j from key j: negative if the key is
+    later.
 
     query 0 [a0 a1 a2], query 1 [b0 b1 b2], for distances 2, 1, 0 of 3 keys -> [a1 a2 .], [b0 b1 b2]
 
     Call:
-        scores: float (b, h, q, r), one for each of the distances k - 1, k - 2, ..., at least to 0.
+        scores: float (b, h, q, r), one for each of the distances k - 1, k - 2, ..., down to 0 or further.
         key_length: k.
 
-    Returns: float (b, h, q, k). Entries whose distance has no score (`.`: later keys if r = k) must be masked.
+    Returns: float (b, h, q, k). Entries whose distance has no score are undefined and must be masked: all later keys
+        (`.` above) if the distances end at 0.
     """
     batch, num_heads, queries, distances = (-1 if size is None else size for size in ops.shape(scores))
     x = ops.pad(scores, ((0, 0), (0, 0), (0, 0), (1, 0)))
@@ -80,7 +83,7 @@ def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
     return later + ops.take(distance_buckets(num_buckets, max_distance), ops.minimum(distances, max_distance))
 
 
-class BucketedBias(keras.layers.Layer):
+class BucketedBias(Layer):
     """A learned score for every head and every bucket of distances (T5).
 
     Args:

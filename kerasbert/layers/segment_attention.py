@@ -1,16 +1,16 @@
 """Attention of a segment to itself and to the memory of the preceding segments, by content and by distance."""
 
-import keras
 from keras import ops
 
 from .attention import attend, attention_probabilities, merge_heads, split_heads
+from .composite import Layer
 from .dense import Dense
 from .dropout import Dropout
 from .extras import Extras
 from .relative_attention import relative_shift
 
 
-class SegmentAttention(keras.layers.Layer):
+class SegmentAttention(Layer):
     """softmax((q + u) k^T + (q + w) (W r)^T) v (Dai et al. 2019, arXiv 1901.02860, section 3.3).
 
     Args:
@@ -18,7 +18,7 @@ class SegmentAttention(keras.layers.Layer):
         num_heads, head_dim: h and d; their product need not be m.
         dropout: rate on the attention probabilities.
         kernel_initializer: for all weights.
-        own_biases: whether this layer has separate u and w; otherwise they are passed to every call.
+        untied_biases: whether this layer has separate u and w; otherwise they are passed to every call.
 
     Call:
         x: float (b, q, m), the segment.
@@ -38,12 +38,12 @@ class SegmentAttention(keras.layers.Layer):
         head_dim,
         dropout=0.0,
         kernel_initializer="glorot_uniform",
-        own_biases=False,
+        untied_biases=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads, self.head_dim = num_heads, head_dim
-        self.own_biases, self.initializer = own_biases, kernel_initializer
+        self.untied_biases, self.initializer = untied_biases, kernel_initializer
         dense = dict(use_bias=False, kernel_initializer=kernel_initializer, dtype=self.dtype_policy)
         self.query = Dense(num_heads * head_dim, name="query", **dense)
         self.key = Dense(num_heads * head_dim, name="key", **dense)
@@ -53,7 +53,7 @@ class SegmentAttention(keras.layers.Layer):
         self.dropout = Dropout(dropout, dtype="float32", name="dropout")
 
     def build(self, x_shape=None):
-        if self.own_biases:
+        if self.untied_biases:
             self.biases = attention_biases(self, self.num_heads, self.head_dim, self.initializer)
 
     def call(self, x, context, distances, attention_mask=None, biases=None, return_weights=False, training=None):

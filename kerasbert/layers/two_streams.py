@@ -12,7 +12,7 @@ from keras import ops
 
 from ..backend.compilation import concrete_array
 from .attention import attend, attention_probabilities, merge_heads, split_heads
-from .composite import Composite
+from .composite import Composite, Layer
 from .dense import Dense
 from .dropout import Dropout
 from .embeddings import gather_positions
@@ -134,7 +134,7 @@ def check_permutation(inputs):
 # === Attention ===
 
 
-class RelativeQueries(keras.layers.Layer):
+class RelativeQueries(Layer):
     """Adds a learned vector to the query for each of the three scores: by content, by distance and by segment.
 
     Call:
@@ -165,7 +165,7 @@ class TwoStreamAttention(Composite):
         num_heads: must divide `hidden_dim`.
         dropout: rate on the attention probabilities.
         kernel_initializer: for all weights.
-        own_queries: whether this layer has separate `RelativeQueries`; otherwise it uses those in `shared`.
+        untied_queries: whether this layer has separate `RelativeQueries`; otherwise it uses those in `shared`.
 
     Call:
         streams: [contents (b, s, m)], or [contents, queries (b, p, m)].
@@ -176,7 +176,7 @@ class TwoStreamAttention(Composite):
     Returns: a list with one float (b, ., m) per stream, and `Extras`: the probabilities (b, h, s, mem + s) of contents.
     """
 
-    def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, own_queries=True, **kwargs):
+    def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, untied_queries=True, **kwargs):
         super().__init__(**kwargs)
         common = dict(dtype=self.dtype_policy)
         dense = dict(use_bias=False, kernel_initializer=kernel_initializer, **common)
@@ -187,7 +187,7 @@ class TwoStreamAttention(Composite):
         self.distance = Dense(hidden_dim, name="distance", **dense)
         self.project = Dense(hidden_dim, name="project", **dense)
         self.relative_queries = None
-        if own_queries:
+        if untied_queries:
             self.relative_queries = RelativeQueries(kernel_initializer, name="relative_queries", **common)
         self.segment_embedding = keras.layers.Embedding(
             2, hidden_dim, kernel_initializer, name="segment_embedding", **common

@@ -3,7 +3,7 @@
 from ..core.backbone import Backbone
 from ..core.blocks import BlockOutputs, run_blocks
 from ..core.encoder_decoder import EncoderDecoderBackbone
-from ..core.family import FAMILIES, Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.family import FAMILIES, Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..core.weight_names import Field, Heads, Part, Tensor
 from .albert import Albert, AlbertConfig
@@ -29,6 +29,7 @@ from .xlnet.xlnet import XLNet, XLNetConfig
 
 __all__ = [
     "BlockOutputs",
+    "Config",
     "EncoderDecoderBackbone",
     "FAMILIES",
     "Family",

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.backbone import Backbone
 from ..core.blocks import BlockOutputs
-from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..core.weight_names import Field
 from ..layers.attention import MultiHeadAttention
@@ -30,7 +30,7 @@ from ..layers.positions import token_positions
 
 
 @dataclasses.dataclass(frozen=True)
-class AlbertConfig:
+class AlbertConfig(Config):
     vocabulary_size: int = 30_000
     embedding_dim: int = 128  # E, width of the three tables and of the masked LM head
     num_layers: int = 12  # number of applications of the layers of a group, over all groups

@@ -11,7 +11,7 @@ import keras
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..layers.attention import MultiHeadAttention
 from ..layers.composite import Composite
@@ -27,7 +27,7 @@ from ..layers.positions import token_positions
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
+class BertConfig(Config):
     vocabulary_size: int = 30_522
     num_layers: int = 12
     num_heads: int = 12

@@ -11,8 +11,8 @@ import keras
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
-from ..core.initializers import normal
+from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.initializers import SinusoidalTable, normal
 from ..layers.attention import MultiHeadAttention
 from ..layers.composite import Composite
 from ..layers.dropout import Dropout
@@ -20,13 +20,13 @@ from ..layers.embeddings import gather_positions, needed_positions, needed_token
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
-from ..layers.positions import sinusoidal_table, token_positions
+from ..layers.positions import token_positions
 
 # === Config ===
 
 
 @dataclasses.dataclass(frozen=True)
-class DistilBertConfig:
+class DistilBertConfig(Config):
     vocabulary_size: int = 30_522
     num_layers: int = 6
     num_heads: int = 12
@@ -138,7 +138,7 @@ class DistilBert(Backbone):
             **common,
         )
         if config.sinusoidal_positions:
-            initializer = keras.initializers.Constant(sinusoidal_table(config.max_length, config.hidden_dim))
+            initializer = SinusoidalTable()
         self.position_embedding = keras.layers.Embedding(
             config.max_length,
             config.hidden_dim,

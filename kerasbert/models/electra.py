@@ -12,7 +12,7 @@ import keras
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..layers.composite import Composite
 from ..layers.dense import Dense
@@ -28,7 +28,7 @@ from .bert import BertBlock
 
 
 @dataclasses.dataclass(frozen=True)
-class ElectraConfig:
+class ElectraConfig(Config):
     vocabulary_size: int = 30_522
     embedding_dim: int = 128  # width of the three tables and of the masked LM head
     num_layers: int = 12

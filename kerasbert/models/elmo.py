@@ -12,10 +12,10 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import glorot_uniform, normal, uniform
 from ..core.weight_names import Tensor
-from ..layers.composite import Composite
+from ..layers.composite import Composite, Layer
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
@@ -28,7 +28,7 @@ CHARACTER_ROWS = 262  # 256 bytes, sentence and word boundaries, the filler, and
 
 
 @dataclasses.dataclass(frozen=True)
-class ElmoConfig:
+class ElmoConfig(Config):
     vocabulary_size: int = 793_471  # of the language models; also of the input if `characters` is False
     characters: bool = True  # True: words are read as `character_ids`; False: as `token_ids`
     character_dim: int = 16
@@ -110,7 +110,7 @@ class CharacterEncoder(Composite):
 # === Recurrence ===
 
 
-class ProjectedLstm(keras.layers.Layer):
+class ProjectedLstm(Layer):
     """An LSTM whose output is projected; cell states and projections are clipped (Sak et al. 2014).
 
     Args:
@@ -237,7 +237,7 @@ class Elmo(Backbone):
 # === Heads ===
 
 
-class ScalarMix(keras.layers.Layer):
+class ScalarMix(Layer):
     """gamma * sum of softmax(w)_j * layer j: a mix of all layers, learned with the task.
 
     Args:

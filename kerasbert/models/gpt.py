@@ -11,7 +11,7 @@ import keras
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
 from ..core.weight_names import Field, Part
 from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
@@ -24,7 +24,7 @@ from .bert import BertBlock
 
 
 @dataclasses.dataclass(frozen=True)
-class GPTConfig:
+class GPTConfig(Config):
     vocabulary_size: int = 40_478
     num_layers: int = 12
     num_heads: int = 12

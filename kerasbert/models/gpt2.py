@@ -11,7 +11,7 @@ import keras
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
 from ..core.weight_names import Field, Part
 from ..layers.attention import MultiHeadAttention
@@ -26,7 +26,7 @@ from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead
 
 
 @dataclasses.dataclass(frozen=True)
-class GPT2Config:
+class GPT2Config(Config):
     vocabulary_size: int = 50_257
     num_layers: int = 12
     num_heads: int = 12
@@ -99,10 +99,10 @@ class GPT2Block(Composite):
             config.attention_dropout,
             initializer,
             output_initializer=residual,
+            scale=config.attention_scale(layer),
             name="attention",
             **common,
         )
-        self.attention.scale = config.attention_scale(layer)
         self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
         self.feed_forward = FeedForward(
             config.hidden_dim,

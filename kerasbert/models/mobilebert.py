@@ -13,11 +13,11 @@ from keras import ops
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal, with_zero_row
 from ..core.weight_names import Tensor
 from ..layers.attention import attend, attention_probabilities, merge_heads, split_heads
-from ..layers.composite import Composite
+from ..layers.composite import Composite, Layer
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens, pooled
@@ -31,7 +31,7 @@ from . import bert
 
 
 @dataclasses.dataclass(frozen=True)
-class MobileBertConfig:
+class MobileBertConfig(Config):
     vocabulary_size: int = 30_522
     num_layers: int = 24
     num_heads: int = 4
@@ -90,7 +90,7 @@ SIZES = {
 # === Block ===
 
 
-class NoNorm(keras.layers.Layer):
+class NoNorm(Layer):
     """A scale and a shift for every feature, instead of a layer norm (section 3.3): no mean, no variance."""
 
     def build(self, x_shape):
@@ -109,7 +109,7 @@ def _norm(config, epsilon=None, **common):
     raise ValueError(f"`normalization` must be no_norm or layer_norm. Received: {config.normalization!r}.")
 
 
-class Bottleneck(keras.layers.Layer):
+class Bottleneck(Layer):
     """A dense layer to the width of the block, and a norm: float (b, s, hidden_dim) -> (b, s, block_dim)."""
 
     def __init__(self, config, **kwargs):
@@ -158,7 +158,7 @@ class BottleneckAttention(Composite):
         return y, Extras(attention_probabilities(query, key, attention_mask) if return_weights else None)
 
 
-class MobileBertBlock(keras.layers.Layer):
+class MobileBertBlock(Layer):
     """Bottleneck, attention, a stack of feed-forward networks, output projection (figure 1c; post-norm).
 
     Call and returns: as `BertBlock`.
@@ -215,7 +215,7 @@ class MobileBertBlock(keras.layers.Layer):
 # === Backbone ===
 
 
-class TrigramProjection(keras.layers.Layer):
+class TrigramProjection(Layer):
     """Projects token vectors to the residual stream: a dense layer over (next, this, previous), zeros past the ends.
 
     Padding after the last token counts as its next token, as in the released checkpoints. Only in packed rows
@@ -306,7 +306,7 @@ class MobileBert(Backbone):
 # === Heads ===
 
 
-class SplitMaskedLMHead(keras.layers.Layer):
+class SplitMaskedLMHead(Layer):
     """BERT's masked LM head with an output matrix in two parts: the narrow token table, and separate weights.
 
     Its norm is a layer norm even if the blocks have none. Call and returns: as `MaskedLMHead`.

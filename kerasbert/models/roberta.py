@@ -14,7 +14,7 @@ from keras import ops
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import normal, with_zero_row
 from ..core.weight_names import Field
 from ..layers.dense import Dense
@@ -29,7 +29,7 @@ from .bert import BertBlock
 
 
 @dataclasses.dataclass(frozen=True)
-class RobertaConfig:
+class RobertaConfig(Config):
     vocabulary_size: int = 50_265
     num_layers: int = 12
     num_heads: int = 12

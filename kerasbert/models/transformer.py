@@ -14,7 +14,7 @@ from keras import ops
 
 from ..core.blocks import run_blocks
 from ..core.encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
-from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import glorot_uniform, normal
 from ..layers.attention import MultiHeadAttention
 from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
@@ -29,7 +29,7 @@ from ..layers.positions import token_positions
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(Config):
     vocabulary_size: int = 37_000  # shared by both languages
     num_layers: int = 6  # of the encoder and of the decoder, each
     num_heads: int = 8

@@ -14,7 +14,7 @@ from keras import ops
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
 from ..core.weight_names import Field, Part, Tensor
 from ..layers.adaptive_softmax import AdaptiveEmbedding, AdaptiveSoftmax, Clusters
@@ -32,7 +32,7 @@ from ..layers.segment_attention import SegmentAttention, attention_biases
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerXLConfig:
+class TransformerXLConfig(Config):
     vocabulary_size: int = 267_735  # sorted by decreasing frequency, if there are cutoffs
     num_layers: int = 16
     num_heads: int = 10
@@ -140,7 +140,7 @@ class TransformerXLBlock(Composite):
             config.head_dim,
             config.attention_dropout,
             config.kernel_initializer(),
-            own_biases=config.untied_biases,
+            untied_biases=config.untied_biases,
             name="attention",
             **common,
         )

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.family import Family, HuggingFaceLayout, register_family
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal, uniform
 from ..layers.composite import Composite
 from ..layers.dense import Dense
@@ -24,7 +24,7 @@ from ..layers.masks import real_tokens
 
 
 @dataclasses.dataclass(frozen=True)
-class WordVectorsConfig:
+class WordVectorsConfig(Config):
     vocabulary_size: int = 30_000
     hidden_dim: int = 300
     classifier_dropout: float = 0.0  # before fine-tuning heads

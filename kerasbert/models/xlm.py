@@ -13,8 +13,8 @@ from keras import ops
 
 from ..core.backbone import Backbone
 from ..core.blocks import run_blocks
-from ..core.family import Family, HuggingFaceLayout, register_family
-from ..core.initializers import normal, uniform_by_inputs, with_zero_row
+from ..core.family import Config, Family, HuggingFaceLayout, register_family
+from ..core.initializers import SinusoidalTable, normal, uniform_by_inputs, with_zero_row
 from ..core.weight_names import Field
 from ..layers.composite import Composite
 from ..layers.dense import Dense
@@ -23,14 +23,14 @@ from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import activation_function
 from ..layers.heads import TiedLMHead, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
-from ..layers.positions import sinusoidal_table, token_positions
+from ..layers.positions import token_positions
 from .bert import BertBlock
 
 # === Config ===
 
 
 @dataclasses.dataclass(frozen=True)
-class XLMConfig:
+class XLMConfig(Config):
     vocabulary_size: int = 30_145
     num_layers: int = 12
     num_heads: int = 16
@@ -124,7 +124,7 @@ class XLM(Backbone):
         self.position_embedding = keras.layers.Embedding(
             config.max_length,
             m,
-            _sinusoidal if config.sinusoidal_positions else table,
+            SinusoidalTable() if config.sinusoidal_positions else table,
             trainable=not config.sinusoidal_positions,
             name="position_embedding",
             **common,
@@ -177,10 +177,6 @@ class XLM(Backbone):
 
 def _without_padding(x, real):
     return x if real is None else ops.where(real[:, :, None], x, 0.0)
-
-
-def _sinusoidal(shape, dtype=None):
-    return ops.convert_to_tensor(sinusoidal_table(*shape), dtype)
 
 
 # === Heads ===

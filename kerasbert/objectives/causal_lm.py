@@ -9,17 +9,19 @@ from ..data import CausalLMBatches, StreamBatches
 from ..data.corpus.corpus import Corpus
 from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
-from .memory import StreamObjective
+from .memory import StreamMemory, prepare_memory, run_backbone, start_memory
 from .next_token import NextToken
-from .scoring import CausalScoring
+from .scoring import causal_scores
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class CausalLM(CausalScoring, StreamObjective, NextToken):
+class CausalLM(NextToken):
     """Predicts every token from those before it (Radford et al. 2018, section 3.1), and thus generates text.
 
     The targets are shifted in the data: y at a position is the token that follows it. Tokens that `prefix_mask` marks
     are not targets, unless `sample_weight` makes them targets.
+
+    With `stream_start` in a batch, a backbone with a memory keeps it across batches; see `objectives.memory`.
 
     Args:
         backbone: a backbone with a `causal_lm` head.
@@ -34,12 +36,15 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
+        self.memory = None
+        if hasattr(backbone, "empty_memory"):
+            self.memory = StreamMemory(backbone.empty_memory, name="memory", dtype=self.dtype_policy)
         self.causal_lm = backbone.make_head("causal_lm")
         self.losses_alone = False
         self.build_now()
 
     def call(self, inputs, training=None):
-        x = self.run_backbone(inputs, training)["sequence_output"]
+        x = run_backbone(self, inputs, training)["sequence_output"]
         if inputs.get("masked_positions") is not None:
             x = gather_positions(x, inputs["masked_positions"])
         if training and self.losses_alone:
@@ -65,6 +70,20 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
         shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # the next token is in the prefix, so it is not a target
         return weights & ops.logical_not(ops.pad(shown, ((0, 0), (0, 1))))
 
+    # === Memory ===
+
+    def start_memory(self, rows, training):
+        """Prepares the memory for batches of `rows` rows. `fit`, `evaluate`, `predict` and the like call it.
+
+        Args:
+            rows: rows per batch. A memory with this number of rows is kept, any other is replaced by an empty one.
+            training: True for the memory of training, False for that of evaluation and prediction.
+        """
+        start_memory(self, rows, training)
+
+    def prepare(self, batches, training):
+        return prepare_memory(self, batches, training)
+
     # === Generation ===
 
     def decoder_prompts(self, ids):
@@ -86,6 +105,21 @@ class CausalLM(CausalScoring, StreamObjective, NextToken):
         return logits[:, 0], outputs["cache"]
 
     # === Text ===
+
+    def score(self, texts, contexts=None, batch_size=32):
+        """Log probabilities of texts: the log probability of every token given those before it.
+
+        Args:
+            texts: a str or a list of str.
+            contexts: what each text continues: one str for all texts, or a list with one per text. Without a context,
+                the row begins with the tokenizer's start token, or with its end token if there is no start token; with
+                neither, the first token is not scored.
+            batch_size: maximum number of texts per batch.
+
+        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for a single
+            str, just its dict.
+        """
+        return causal_scores(self, texts, contexts, batch_size)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Chunks of texts, each one document, or streams for a memory; see `CausalLMBatches` and `StreamBatches`."""

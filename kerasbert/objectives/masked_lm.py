@@ -5,8 +5,9 @@ from keras import ops
 
 from ..data import MaskedLMBatches
 from ..data.corpus.corpus import Corpus
-from .mask_filling import MaskFilling
+from .mask_filling import fill_mask
 from .objective import (
+    Objective,
     Perplexity,
     WeightedMean,
     check_labels,
@@ -15,7 +16,7 @@ from .objective import (
     slot_shape,
     slot_weights,
 )
-from .scoring import MaskedScoring
+from .scoring import pseudo_log_likelihoods
 
 
 def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, seed, shuffle):
@@ -29,7 +30,7 @@ def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, se
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class MaskedLM(MaskedScoring, MaskFilling):
+class MaskedLM(Objective):
     """Predicts masked tokens from the context on both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 
     Hidden states are gathered at `masked_positions` before the output layer, which is the transposed token table. With
@@ -92,6 +93,34 @@ class MaskedLM(MaskedScoring, MaskFilling):
         return self.mean_loss(x, losses, weights, "sentence_pair")
 
     # === Text ===
+
+    def fill_mask(self, texts, top_k=5):
+        """The likeliest tokens for every mask token of each text.
+
+        Args:
+            texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the [MASK] of France."
+            top_k: candidates per mask.
+
+        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for a
+            single str, just its list.
+        """
+        return fill_mask(self, texts, top_k)
+
+    def score(self, texts, within_words=False, batch_size=32):
+        """Pseudo-log-likelihoods: each token in turn is masked and predicted from all others.
+
+        Salazar et al. 2020 (arXiv 1910.14659). A text of n tokens takes n rows.
+
+        Args:
+            texts: a str or a list of str.
+            within_words: also mask the later tokens of the same word, so that a token is not predicted from the rest of
+                its word (Kauf, Ivanova 2023, arXiv 2305.10588).
+            batch_size: rows per batch.
+
+        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity" (of its pseudo-log-likelihood),
+            "token_scores"}; for a single str, just its dict. Special tokens are not scored.
+        """
+        return pseudo_log_likelihoods(self, texts, within_words, batch_size)
 
     @property
     def rows(self):

@@ -53,6 +53,13 @@ class NextToken(Objective):
         """(the token ids that decoding starts from, further inputs of decoding with one row per prompt, or None)."""
         return ids, None
 
+    def default_stop_ids(self):
+        """The token ids that end a text, a list: the `eos_id` of the config, or else of the tokenizer."""
+        stop = getattr(self.backbone.config, "eos_id", None)
+        if stop is None and self.tokenizer is not None:
+            stop = self.tokenizer.eos_id
+        return [] if stop is None else np.atleast_1d(stop).tolist()
+
     def generate(
         self,
         prompts,
@@ -107,9 +114,9 @@ class NextToken(Objective):
             top_k=top_k,
             top_p=top_p,
             num_sequences=num_sequences,
-            stop_ids=self._stop_ids() if stop_ids is None else self._given_stop_ids(stop_ids),
+            stop_ids=self.default_stop_ids() if stop_ids is None else self._checked_stop_ids(stop_ids),
         )
-        limit = self.backbone.config.max_length if self.backbone.learned_positions else None
+        limit = self.backbone.position_limit
         found = generate(self, starts, options, max_new_tokens, min_new_tokens, seed, batch_size, context, limit)
 
         def answer(prompt, new, score):
@@ -137,19 +144,13 @@ class NextToken(Objective):
                 )
         return [row.astype("int32") for row in rows], False, one
 
-    def _given_stop_ids(self, stop_ids):
+    def _checked_stop_ids(self, stop_ids):
         """Checks and returns the token ids that end a continuation; ids outside the vocabulary raise an error."""
         size = self.backbone.config.vocabulary_size
         wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
         if wrong:
             raise ValueError(f"`stop_ids` must be between 0 and {size - 1}, or () for none. Received: {wrong[0]}.")
         return stop_ids
-
-    def _stop_ids(self):
-        stop = getattr(self.backbone.config, "eos_id", None)
-        if stop is None and self.tokenizer is not None:
-            stop = self.tokenizer.eos_id
-        return () if stop is None else stop
 
     # === Checks and configuration ===
 

@@ -7,14 +7,14 @@ from keras import ops
 from ..data import PermutationLMBatches
 from ..data.corpus.corpus import Corpus
 from ..layers.memory import without_last
-from .mask_filling import MaskFilling
-from .memory import StreamObjective
+from .mask_filling import fill_mask
+from .memory import StreamMemory, prepare_memory, run_backbone, start_memory
 from .next_token import NextToken
 from .objective import token_weights
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class PermutationLM(StreamObjective, NextToken, MaskFilling):
+class PermutationLM(NextToken):
     """Predicts tokens in the order of a permutation, without masking (Yang et al. 2019, 1906.08237, section 2).
 
     The content stream reads the real tokens; the query stream, which knows only the positions of its slots, predicts.
@@ -22,7 +22,7 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
     stream: the language model head then reads the content stream.
 
     With `stream_start` in a batch, a backbone with `memory_length` keeps its memory across batches; see
-    `StreamObjective`.
+    `objectives.memory`.
 
     Args:
         backbone: a backbone with a `permutation_lm` head and a `query_output`, such as `XLNet`.
@@ -38,8 +38,9 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
-        if not backbone.config.memory_length:
-            self.memory = None
+        self.memory = None
+        if backbone.config.memory_length:
+            self.memory = StreamMemory(backbone.empty_memory, name="memory", dtype=self.dtype_policy)
         self.permutation_lm = backbone.make_head("permutation_lm")
         self.build_now()
 
@@ -51,16 +52,30 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
                     "Slots (`masked_positions`) are predicted in the order of a permutation. Received: slots without "
                     "one. Provide `query_ranks` and `key_ranks`, or `permutation_mask`."
                 )
-            return self.permutation_lm(
-                self.run_backbone(inputs, training)["sequence_output"], self.backbone.token_table
-            )
+            outputs = run_backbone(self, inputs, training)
+            return self.permutation_lm(outputs["sequence_output"], self.backbone.token_table)
         if slots is None:
             ids = ops.convert_to_tensor(inputs["token_ids"])
             inputs = {**inputs, "masked_positions": ops.zeros_like(ids) + ops.arange(ops.shape(ids)[1], dtype="int32")}
-        return self.permutation_lm(self.run_backbone(inputs, training)["query_output"], self.backbone.token_table)
+        outputs = run_backbone(self, inputs, training)
+        return self.permutation_lm(outputs["query_output"], self.backbone.token_table)
 
     def default_weights(self, x, y):
         return token_weights(x) if x.get("masked_positions") is None else x["masked_positions"] >= 0
+
+    # === Memory ===
+
+    def start_memory(self, rows, training):
+        """Prepares the memory for batches of `rows` rows. `fit`, `evaluate`, `predict` and the like call it.
+
+        Args:
+            rows: rows per batch. A memory with this number of rows is kept, any other is replaced by an empty one.
+            training: True for the memory of training, False for that of evaluation and prediction.
+        """
+        start_memory(self, rows, training)
+
+    def prepare(self, batches, training):
+        return prepare_memory(self, batches, training)
 
     # === Generation ===
 
@@ -89,12 +104,23 @@ class PermutationLM(StreamObjective, NextToken, MaskFilling):
 
     # === Text ===
 
-    def slots_of_masks(self, x, positions):
-        """Batch in which no token attends to a mask token, not even another mask token."""
+    def fill_mask(self, texts, top_k=5):
+        """The likeliest tokens for every mask token of each text.
+
+        Args:
+            texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the <mask> of France."
+            top_k: candidates per mask.
+
+        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for a
+            single str, just its list.
+        """
+        return fill_mask(self, texts, top_k, self._hidden_masks)
+
+    def _hidden_masks(self, x):
+        """The inputs with which no token attends to a mask token, not even another mask token."""
         hidden = x["token_ids"] == self.tokenizer.mask_id
         ranks = {"query_ranks": np.ones_like(x["token_ids"]), "key_ranks": hidden.astype("int32")}
-        forward = {"backward": np.zeros(len(hidden), bool)} if self.backbone.config.bidirectional_data else {}
-        return {**super().slots_of_masks(x, positions), **ranks, **forward}
+        return {**ranks, "backward": np.zeros(len(hidden), bool)} if self.backbone.config.bidirectional_data else ranks
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Pairs of segments from texts, each text one document, without memory; see `PermutationLMBatches`."""

@@ -1,5 +1,10 @@
-"""Scoring of texts by a language model: the log probability of every token, in batches of bounded size."""
+"""Scoring of texts by a language model: the log probability of every token, in batches of bounded size.
 
+A row is (x, labels): x is a dict of int32 arrays, `token_ids` and optionally `decoder_token_ids`, `segment_ids` and
+`masked_positions`; labels are the token ids whose log probabilities are computed.
+"""
+
+import functools
 import math
 
 import numpy as np
@@ -8,56 +13,54 @@ from ..backend.compilation import compiled
 from ..core.feeding import check_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
-from .objective import Objective, cross_entropy
+from .objective import cross_entropy
 
 LOGITS = 1 << 25  # maximum number of logits per batch: 128 MiB
 
 
-class Scoring(Objective):
-    """Base class of objectives that score texts.
+# === Log probabilities of rows ===
 
-    A row is (x, labels): x is a dict of int32 arrays, `token_ids` and optionally `decoder_token_ids`, `segment_ids` and
-    `masked_positions`; labels are the token ids whose log probabilities are computed.
+
+def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=None):
+    """The log probabilities of the labels of each row, float64 arrays, in the order of the rows.
+
+    Rows of similar widths share a batch; a row is created only when its batch is.
+
+    Args:
+        model: an objective whose outputs are logits, or a dict with logits as `tokens`.
+        sizes: for each row (number of tokens, number of decoder tokens or 0).
+        make_row: function from the index of a row to the row.
+        batch_size: maximum number of rows per batch; lower where there would be more than `LOGITS` logits.
+        labels_per_row: None for one label per (decoder) token.
     """
+    program = model.__dict__.get("_scoring_program")
+    if program is None:
+        function = functools.partial(_label_log_probabilities, model)
+        program = model.__dict__["_scoring_program"] = compiled(function, lambda: model.weights)
+    limit = model.backbone.position_limit
+    widths = [(bucket_width(s, limit), t and bucket_width(t, limit)) for s, t in sizes]
+    found = [None] * len(sizes)
+    for width in sorted(set(widths)):
+        numbers = [i for i, row_width in enumerate(widths) if row_width == width]
+        labels = labels_per_row or width[1] or width[0]
+        most = LOGITS // (labels * model.backbone.config.vocabulary_size)
+        rows = max(1, min(batch_size, most, 1 << (len(numbers) - 1).bit_length()))
+        for start in range(0, len(numbers), rows):
+            here = numbers[start : start + rows]
+            made = [make_row(i) for i in here]
+            x, y = _batch(made, rows, width, labels)
+            model.check_batch(x, y)
+            with checked_inputs():
+                values = program(x, y)
+            for row, number in enumerate(here):
+                found[number] = values[row, : len(made[row][1])].astype("float64")
+    return found
 
-    scores_slots = False  # whether each row has a single label, at its masked position
 
-    def row_log_probabilities(self, sizes, make_row, batch_size=32):
-        """The log probabilities of the labels of each row, float64 arrays, in the order of the rows.
-
-        Rows of similar widths share a batch; a row is created only when its batch is.
-
-        Args:
-            sizes: for each row (number of tokens, number of decoder tokens or 0).
-            make_row: function from the index of a row to the row.
-            batch_size: maximum number of rows per batch; lower where there would be more than `LOGITS` logits.
-        """
-        program = self.__dict__.get("_scoring_program")
-        if program is None:
-            program = self.__dict__["_scoring_program"] = compiled(self._label_log_probabilities, lambda: self.weights)
-        limit = getattr(self.backbone.config, "max_length", None) if self.backbone.learned_positions else None
-        widths = [(bucket_width(s, limit), t and bucket_width(t, limit)) for s, t in sizes]
-        found = [None] * len(sizes)
-        for width in sorted(set(widths)):
-            numbers = [i for i, row_width in enumerate(widths) if row_width == width]
-            labels = 1 if self.scores_slots else width[1] or width[0]
-            most = LOGITS // (labels * self.backbone.config.vocabulary_size)
-            rows = max(1, min(batch_size, most, 1 << (len(numbers) - 1).bit_length()))
-            for start in range(0, len(numbers), rows):
-                here = numbers[start : start + rows]
-                made = [make_row(i) for i in here]
-                x, y = _batch(made, rows, width, labels)
-                self.check_batch(x, y)
-                with checked_inputs():
-                    values = program(x, y)
-                for row, number in enumerate(here):
-                    found[number] = values[row, : len(made[row][1])].astype("float64")
-        return found
-
-    def _label_log_probabilities(self, x, y):
-        logits = self(x, training=False)
-        logits = logits["tokens"] if isinstance(logits, dict) else logits
-        return -cross_entropy(logits, y)
+def _label_log_probabilities(model, x, y):
+    logits = model(x, training=False)
+    logits = logits["tokens"] if isinstance(logits, dict) else logits
+    return -cross_entropy(logits, y)
 
 
 def _batch(rows, size, width, labels):
@@ -78,6 +81,17 @@ def _filled(arrays, columns):
     for row, array in zip(filled, arrays, strict=True):
         row[: len(array)] = array
     return filled
+
+
+# === Contexts and results ===
+
+
+def one_per_text(contexts, texts):
+    """The context of each text, from one str or None for all texts, or a list with one per text."""
+    contexts = [contexts] * len(texts) if contexts is None or isinstance(contexts, str) else list(contexts)
+    if len(contexts) != len(texts):
+        raise ValueError(f"Every text needs a context. Received: {len(contexts)} for {len(texts)} texts.")
+    return contexts
 
 
 def text_scores(token_scores):
@@ -103,134 +117,83 @@ def check_fits(lengths, limit, what="text"):
             )
 
 
-class MaskedScoring(Scoring):
-    """`score` of objectives that predict masked tokens."""
-
-    scores_slots = True
-
-    def score(self, texts, within_words=False, batch_size=32):
-        """Pseudo-log-likelihoods: each token in turn is masked and predicted from all others.
-
-        Salazar et al. 2020 (arXiv 1910.14659). A text of n tokens takes n rows.
-
-        Args:
-            texts: a str or a list of str.
-            within_words: also mask the later tokens of the same word, so that a token is not predicted from the rest of
-                its word (Kauf, Ivanova 2023, arXiv 2305.10588).
-            batch_size: rows per batch.
-
-        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity" (of its pseudo-log-likelihood),
-            "token_scores"}; for a single str, just its dict. Special tokens are not scored.
-        """
-        check_texts(texts, "score")
-        if isinstance(texts, str):
-            return self.score([texts], within_words, batch_size)[0]
-        tokenizer = self.require_tokenizer()
-        if tokenizer.mask_id is None:
-            raise ValueError("Texts are scored by masking their tokens. Received: a tokenizer without a mask token.")
-        found = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
-        template = tokenizer.info["single"]
-        before = [item for item, _ in template].index("A")
-        segments = any(segment for _, segment in tokenizer.info["pair"])
-        limit = getattr(self.backbone.config, "max_length", None) if self.backbone.learned_positions else None
-        lengths = [len(ids) + len(template) - 1 for ids in found]
-        check_fits(lengths, limit)
-        words = tokenizer.word_numbers(texts) if within_words else None
-        slots = [(number, place) for number, ids in enumerate(found) for place in range(len(ids))]
-
-        def make_row(row):
-            number, place = slots[row]
-            ids = found[number]
-            hidden = np.arange(len(ids)) == place
-            if within_words:
-                hidden |= (np.arange(len(ids)) > place) & (words[number] == words[number][place])
-            masked = np.where(hidden, tokenizer.mask_id, ids)
-            parts = [masked if item == "A" else [item] for item, _ in template]
-            x = {"token_ids": np.concatenate(parts).astype("int32"), "masked_positions": np.array([before + place])}
-            return x | ({"segment_ids": np.zeros(len(x["token_ids"]), "int32")} if segments else {}), ids[[place]]
-
-        values = self.row_log_probabilities([(lengths[number], 0) for number, _ in slots], make_row, batch_size)
-        flat = iter(values)
-        return text_scores([np.array([next(flat)[0] for _ in ids]) for ids in found])
+# === Scores of each kind of model ===
 
 
-class NextTokenScoring(Scoring):
-    """`score` of objectives that predict the next token."""
+def pseudo_log_likelihoods(model, texts, within_words=False, batch_size=32):
+    """The scores of texts whose tokens are masked one at a time; see `MaskedLM.score`."""
+    check_texts(texts, "score")
+    if isinstance(texts, str):
+        return pseudo_log_likelihoods(model, [texts], within_words, batch_size)[0]
+    tokenizer = model.require_tokenizer()
+    if tokenizer.mask_id is None:
+        raise ValueError("Texts are scored by masking their tokens. Received: a tokenizer without a mask token.")
+    found = tokenizer.encode(texts, add_special_tokens=False, plain_text=True)
+    template = tokenizer.info["single"]
+    before = [item for item, _ in template].index("A")
+    segments = any(segment for _, segment in tokenizer.info["pair"])
+    lengths = [len(ids) + len(template) - 1 for ids in found]
+    check_fits(lengths, model.backbone.position_limit)
+    words = tokenizer.word_numbers(texts) if within_words else None
+    slots = [(number, place) for number, ids in enumerate(found) for place in range(len(ids))]
 
-    def score(self, texts, contexts=None, batch_size=32):
-        """Log probabilities of texts: the log probability of every token given those before it.
+    def make_row(row):
+        number, place = slots[row]
+        ids = found[number]
+        hidden = np.arange(len(ids)) == place
+        if within_words:
+            hidden |= (np.arange(len(ids)) > place) & (words[number] == words[number][place])
+        masked = np.where(hidden, tokenizer.mask_id, ids)
+        parts = [masked if item == "A" else [item] for item, _ in template]
+        x = {"token_ids": np.concatenate(parts).astype("int32"), "masked_positions": np.array([before + place])}
+        return x | ({"segment_ids": np.zeros(len(x["token_ids"]), "int32")} if segments else {}), ids[[place]]
 
-        Args:
-            texts: a str or a list of str.
-            contexts: what each text continues (`CausalLM`) or answers (`Seq2SeqLM`, which requires it): one str for all
-                texts, or a list with one per text. Without a context, a `CausalLM` begins with the tokenizer's
-                start token, or with its end token if there is no start token; with neither, the first token is not
-                scored.
-            batch_size: maximum number of texts per batch.
-
-        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for a single
-            str, just its dict. The answers of a `Seq2SeqLM` are scored with their end token.
-        """
-        check_texts(texts, "score")
-        if isinstance(texts, str):
-            return self.score([texts], contexts, batch_size)[0]
-        contexts = [contexts] * len(texts) if contexts is None or isinstance(contexts, str) else list(contexts)
-        if len(contexts) != len(texts):
-            raise ValueError(f"Every text needs a context. Received: {len(contexts)} for {len(texts)} texts.")
-        sizes, make_row, counts = self.scored_rows(list(texts), contexts)
-        values = self.row_log_probabilities(sizes, make_row, batch_size)
-        return text_scores([row[len(row) - count :] for row, count in zip(values, counts, strict=True)])
-
-    def scored_rows(self, texts, contexts):
-        """(sizes, make_row, counts): arguments of `row_log_probabilities`, and the number of labels to score per row.
-
-        The labels to score are the last ones of the row.
-        """
-        raise NotImplementedError
+    sizes = [(lengths[number], 0) for number, _ in slots]
+    flat = iter(row_log_probabilities(model, sizes, make_row, batch_size, labels_per_row=1))
+    return text_scores([np.array([next(flat)[0] for _ in ids]) for ids in found])
 
 
-class CausalScoring(NextTokenScoring):
-    """`score` of a decoder: context and text are concatenated in one row."""
+def causal_scores(model, texts, contexts=None, batch_size=32):
+    """The scores of texts that continue their contexts, in the same row; see `CausalLM.score`."""
+    check_texts(texts, "score")
+    if isinstance(texts, str):
+        return causal_scores(model, [texts], contexts, batch_size)[0]
+    contexts = one_per_text(contexts, texts)
+    tokenizer = model.require_tokenizer()
+    first = tokenizer.eos_id if tokenizer.bos_id is None else tokenizer.bos_id
+    starts = tokenizer.encode([context or "" for context in contexts], add_special_tokens=False)
+    starts = [ids if len(ids) or first is None else np.array([first], "int32") for ids in starts]
+    texts = tokenizer.encode(list(texts), add_special_tokens=False)
+    rows = [np.concatenate(pair) for pair in zip(starts, texts, strict=True)]
+    check_fits([len(row) - 1 for row in rows], model.backbone.position_limit)
 
-    def scored_rows(self, texts, contexts):
-        tokenizer = self.require_tokenizer()
-        first = tokenizer.eos_id if tokenizer.bos_id is None else tokenizer.bos_id
-        starts = tokenizer.encode([context or "" for context in contexts], add_special_tokens=False)
-        starts = [ids if len(ids) or first is None else np.array([first], "int32") for ids in starts]
-        texts = tokenizer.encode(texts, add_special_tokens=False)
-        rows = [np.concatenate(pair) for pair in zip(starts, texts, strict=True)]
-        limit = self.backbone.config.max_length if self.backbone.learned_positions else None
-        check_fits([len(row) - 1 for row in rows], limit)
-        targets = [len(row) - max(1, len(start)) for row, start in zip(rows, starts, strict=True)]
+    def make_row(number):
+        ids = rows[number]
+        return {"token_ids": ids[:-1]}, ids[1:]
 
-        def make_row(number):
-            ids = rows[number]
-            return {"token_ids": ids[:-1]}, ids[1:]
-
-        sizes = [(max(1, len(row) - 1), 0) for row in rows]
-        return sizes, make_row, targets
+    sizes = [(max(1, len(row) - 1), 0) for row in rows]
+    values = row_log_probabilities(model, sizes, make_row, batch_size)
+    return text_scores([row[max(1, len(start)) - 1 :] for row, start in zip(values, starts, strict=True)])
 
 
-class Seq2SeqScoring(NextTokenScoring):
-    """`score` of an encoder-decoder: the context is the source, the text is the target."""
+def answer_scores(model, texts, contexts, batch_size=32):
+    """The scores of texts that answer their contexts, the sources of an encoder-decoder; see `Seq2SeqLM.score`."""
+    check_texts(texts, "score")
+    if isinstance(texts, str):
+        return answer_scores(model, [texts], contexts, batch_size)[0]
+    contexts = one_per_text(contexts, texts)
+    if None in contexts:
+        raise ValueError("A sequence-to-sequence model scores answers. Received: no `contexts`. Provide the sources.")
+    tokenizer, limit = model.require_tokenizer(), model.backbone.position_limit
+    sources = tokenizer.encode(contexts)
+    end = model.default_stop_ids()[:1]
+    targets = [np.array([*ids, *end], "int32") for ids in tokenizer.encode(list(texts), add_special_tokens=False)]
+    check_fits(map(len, sources), limit, "context")
+    check_fits(map(len, targets), limit)
 
-    def scored_rows(self, texts, contexts):
-        if None in contexts:
-            raise ValueError(
-                "A sequence-to-sequence model scores answers. Received: no `contexts`. Provide the sources."
-            )
-        tokenizer, config = self.require_tokenizer(), self.backbone.config
-        sources = tokenizer.encode(contexts)
-        end = [int(i) for i in np.atleast_1d(self._stop_ids())[:1]]
-        texts = tokenizer.encode(texts, add_special_tokens=False)
-        targets = [np.array([*ids, *end], "int32") for ids in texts]
-        limit = config.max_length if self.backbone.learned_positions else None
-        check_fits(map(len, sources), limit, "context")
-        check_fits(map(len, targets), limit)
+    def make_row(number):
+        read = np.array([model.backbone.config.decoder_start_id, *targets[number][:-1]], "int32")
+        return {"token_ids": sources[number], "decoder_token_ids": read}, targets[number]
 
-        def make_row(number):
-            read = np.array([config.decoder_start_id, *targets[number][:-1]], "int32")
-            return {"token_ids": sources[number], "decoder_token_ids": read}, targets[number]
-
-        sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        return sizes, make_row, list(map(len, targets))
+    sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    return text_scores(row_log_probabilities(model, sizes, make_row, batch_size))

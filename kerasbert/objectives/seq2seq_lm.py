@@ -8,11 +8,11 @@ from ..data import Seq2SeqBatches
 from ..data.batches.seq2seq import source_ids
 from ..layers.masks import real_tokens
 from .next_token import NextToken
-from .scoring import Seq2SeqScoring
+from .scoring import answer_scores
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class Seq2SeqLM(Seq2SeqScoring, NextToken):
+class Seq2SeqLM(NextToken):
     """Predicts every token of a target from the source and the tokens before it (Vaswani et al. 2017, section 3).
 
     The decoder reads the start token and then the targets; y at a position is the token that follows it.
@@ -96,6 +96,19 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
 
     # === Text ===
 
+    def score(self, texts, contexts=None, batch_size=32):
+        """Log probabilities of answers: the log probability of every token given the source and those before it.
+
+        Args:
+            texts: the answers, a str or a list of str. They are scored with their end token.
+            contexts: the sources, which are required: one str for all texts, or a list with one per text.
+            batch_size: maximum number of texts per batch.
+
+        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for a single
+            str, just its dict.
+        """
+        return answer_scores(self, texts, contexts, batch_size)
+
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Pairs of source and target, truncated to the tokenizer's maximum length; see `Seq2SeqBatches`."""
         if y is None:
@@ -110,7 +123,7 @@ class Seq2SeqLM(Seq2SeqScoring, NextToken):
             target_length=self.tokenizer.max_length,
             num_buckets=min(4, 1 + len(x) // (16 * batch_size)) if shuffle else 1,
             start_id=self.backbone.config.decoder_start_id,
-            end_id=next(iter(np.atleast_1d(self._stop_ids()).tolist()), None),
+            end_id=next(iter(self.default_stop_ids()), None),
             sample_weight=sample_weight,
             epochs=epochs,
             seed=seed,

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from ..backend.gradients import no_gradients
+from ..layers.composite import Layer
 from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
@@ -30,7 +31,7 @@ def feature_options(features):
     return options
 
 
-class FeatureHead(keras.layers.Layer):
+class FeatureHead(Layer):
     """Predicts labels from frozen hidden states (Devlin et al. 2018, section 5.3; Peters et al. 2018).
 
     "mix" is a sum weighted by a softmax of learned parameters, times a learned scale, as in ELMo; "concatenate"

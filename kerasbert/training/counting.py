@@ -99,7 +99,7 @@ class TrainingDiverged(ArithmeticError):
     """Training has produced a loss or a state that is not finite.
 
     Attributes:
-        step: index into the run's batches of the step that showed it, or None when only the epoch is known.
+        step: i of `batches[i]`, the batch whose loss is not finite; None if a state is not finite but every loss was.
         checkpoint: path of the newest good checkpoint, or None.
     """
 

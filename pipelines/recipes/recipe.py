@@ -94,7 +94,7 @@ class Recipe:
                     f"`{field}` must be given for the objectives {wanted} and for no others. Received: "
                     f"objective={self.objective}, {field}={getattr(self, field)!r}."
                 )
-        for name, first, second in SAID_TWICE:
+        for name, first, second in MUST_AGREE:
             ours, theirs = getattr(self, first), getattr(self, second)
             if name in ours and name in theirs and ours[name] != theirs[name]:
                 raise ValueError(
@@ -143,7 +143,8 @@ class Recipe:
         target = self.class_of(group)
         if dataclasses.is_dataclass(target):
             return typing.get_type_hints(target)
-        return {name: kind for name, kind in parameters(target).items() if name not in OWN.get(group, SET_ELSEWHERE)}
+        excluded = EXCLUDED_FROM.get(group, EXCLUDED)
+        return {name: kind for name, kind in parameters(target).items() if name not in excluded}
 
     def backbone_config(self, size: str = "", **overrides):
         """The config of the backbone or, if `size` is given, of the generator with that size."""
@@ -214,18 +215,21 @@ class Recipe:
         return Recipe(**changed)
 
 
-SAID_TWICE = (
+# (argument, group, group): arguments of two groups that must be equal.
+MUST_AGREE = (
     ("transfer_steps", "optimizer", "objective_options"),
     ("max_targets", "objective_options", "data"),
     ("reuse_length", "config", "data"),
     ("bidirectional_data", "config", "data"),
 )
 LABELLED_ROWS = ("segment_pairs", "sentence_pairs", "sentence_order")
-SET_ELSEWHERE = {
+# Arguments that groups do not hold: they come from the recipe itself or from the command.
+EXCLUDED = {
     *("self", "corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer", "language"),
     *("languages", "student", "teacher", "generator", "discriminator", "learning_rate", "gradient_accumulation_steps"),
     *("peak", "name", "sources", "targets", "noise"),
 }
+# Field with a class -> the group of its arguments.
 CLASSES = {
     "schedule_class": "schedule",
     "optimizer_class": "optimizer",
@@ -235,7 +239,7 @@ CLASSES = {
     "backbone": "config",
     "generator": "generator_config",
 }
-OWN = {"schedule": {"self", "steps"}, "held_out": SET_ELSEWHERE - {"batch_size", "length"}}
+EXCLUDED_FROM = {"schedule": {"self", "steps"}, "held_out": EXCLUDED - {"batch_size", "length"}}
 
 
 def parameters(target: Callable) -> dict[str, typing.Any]:

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from kerasbert import models
-from kerasbert.core.inputs import KEYS
 from kerasbert.data.batches.batches import ExampleBatches
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, TextClassifier, TextEmbedder
@@ -201,24 +200,8 @@ def test_a_users_own_keys(bert):
         bert(batch)
 
 
-@pytest.mark.one_backend
-def test_the_table_of_keys_is_complete():
-    assert all(kind in ("ids", "mask", "numbers") and (letters or "b")[0] == "b" for kind, letters in KEYS.values())
-
-
 def test_symbolic_inputs_are_checked(bert):
     ids, mask = keras.Input((7,), dtype="int32"), keras.Input((7,), dtype="float32")
     assert bert({"token_ids": ids})["sequence_output"].shape == (None, 7, 12)
     with pytest.raises(ValueError, match="0 and 1. Received: float32"):
         bert({"token_ids": ids, "padding_mask": mask})
-
-
-@pytest.mark.one_backend
-@pytest.mark.parametrize("top_k", [-1, 0, 1.5])
-def test_candidates_of_masks(top_k, bert):
-    class NoTokenizer(MaskedLM):
-        def require_tokenizer(self):
-            return None
-
-    with pytest.raises(ValueError, match="`top_k` must be an integer of at least 1"):
-        NoTokenizer(bert).fill_mask("a", top_k=top_k)

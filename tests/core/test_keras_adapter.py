@@ -48,6 +48,21 @@ def test_all_layers():
     names = {type(layer).__name__ for layer in keras_adapter.all_layers(model)}
     assert names == {"Outer", "Inner", "Dropout"}, f"{VERSION}: `_flatten_layers` has changed"
     assert model not in keras_adapter.all_layers(model, include_self=False)
+    assert keras_adapter.all_layers(model, include_self=False, recursive=False) == [model.inner], VERSION
+
+
+def test_fit_marks_its_validations():
+    class Model(keras.Sequential):
+        def evaluate(self, *args, **kwargs):
+            found.append(keras_adapter.is_validation(kwargs))
+            return super().evaluate(*args, **kwargs)
+
+    found, x = [], np.ones((4, 1), "float32")
+    model = Model([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.evaluate(x, x, verbose=0)
+    model.fit(x, x, validation_data=(x, x), verbose=0)
+    assert found == [False, True], f"{VERSION}: `fit` no longer passes `_use_cached_eval_dataset` to `evaluate`"
 
 
 @pytest.mark.one_backend

@@ -25,6 +25,7 @@ from kerasbert.layers import (
 )
 from kerasbert.models import (
     Backbone,
+    Config,
     Family,
     HuggingFaceLayout,
     register_family,
@@ -36,8 +37,9 @@ from kerasbert.models import (
 # === Config ===
 
 
+@keras.saving.register_keras_serializable("extending")
 @dataclasses.dataclass(frozen=True)
-class RoFormerConfig:
+class RoFormerConfig(Config):
     vocabulary_size: int = 50_000
     num_layers: int = 12
     num_heads: int = 12

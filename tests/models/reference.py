@@ -30,6 +30,30 @@ HEADS = {
 }
 
 
+def gradient(function, array):
+    """The gradient of a scalar function of one float array, by the backend in use, as numpy; zeros if there is none."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.grad(function)(array))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        x = tf.Variable(array)
+        with tf.GradientTape() as tape:
+            value = function(x)
+        found = tape.gradient(value, x)
+    else:
+        import torch
+
+        x = torch.tensor(array, requires_grad=True)
+        value = function(x)
+        if value.requires_grad:
+            value.backward()
+        found = x.grad
+    return np.zeros_like(array) if found is None else to_numpy(found)
+
+
 def to_numpy(tensor):
     return tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else keras.ops.convert_to_numpy(tensor)
 

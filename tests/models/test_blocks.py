@@ -1,5 +1,7 @@
 """The `blocks` that backbones declare: what rematerialization and rates by layer go by."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -183,3 +185,11 @@ def test_training_in_less_memory_is_the_same(name, monkeypatch):
     np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
     for expected, found, variable in zip(plain, weights, model.trainable_variables, strict=True):
         np.testing.assert_allclose(found, expected, atol=2e-5, err_msg=variable.path)
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("name", FAMILIES)
+def test_blocks_give_attention_weights_only_when_asked(name):
+    for block in keras.tree.flatten(list(make(name).blocks)):
+        arguments = inspect.signature(block.call).parameters
+        assert "return_weights" not in arguments or arguments["return_weights"].default is False

@@ -63,7 +63,7 @@ def test_heads_equal_transformers_both_ways(head, tmp_path):
         dict(share_att_key=False, pos_att_type=["c2p"]),
         dict(share_att_key=False, pos_att_type=["p2c"], norm_rel_ebd="none"),
         dict(share_att_key=False, max_relative_positions=4, position_buckets=-1),
-        dict(pos_att_type="c2p", position_buckets=-1, conv_kernel_size=5),
+        dict(pos_att_type="c2p", position_buckets=0, conv_kernel_size=5),
         dict(pos_att_type="p2c", position_buckets=3, max_relative_positions=5),
         dict(pos_att_type=None, position_biased_input=True),
         dict(relative_attention=False, norm_rel_ebd="none", position_biased_input=True, type_vocab_size=2),

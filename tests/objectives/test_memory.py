@@ -141,6 +141,9 @@ def test_streams_in_whatever_keras_takes():
     model = new_model()
     model.compile(keras.optimizers.SGD(0.0))
     expected = model.evaluate(Columns(2, SEGMENTS), verbose=0)
+    held_out = (batch for batch in Columns(2, SEGMENTS))
+    history = model.fit(Columns(3, SEGMENTS), validation_data=held_out, verbose=0).history
+    np.testing.assert_allclose(history["val_loss"], expected[0], rtol=1e-6)
     model.evaluate(Columns(3, SEGMENTS), verbose=0)
     np.testing.assert_allclose(model.evaluate(Dataset(), verbose=0), expected, rtol=1e-6)
     np.testing.assert_allclose(model.evaluate((b for b in Columns(2, SEGMENTS)), verbose=0), expected, rtol=1e-6)
@@ -160,6 +163,13 @@ def test_text_is_learnt_as_streams(tmp_path):
     batches = StreamBatches(Corpus.write(tmp_path, texts, tokenizer), 2, 16, steps=160)
     assert model.fit(batches, steps_per_epoch=40, verbose=0).history["loss"][-1] < 1.0
     assert model.evaluate(texts, batch_size=2, verbose=0, return_dict=True)["loss"] < 1.0
+
+
+@pytest.mark.one_backend
+def test_fit_compiles_a_model_with_memory():
+    model = new_model()
+    model.fit(Columns(2, SEGMENTS), verbose=0)
+    assert model.memory.rows(training=True) == 2 and model.memory.rows(training=False) is None
 
 
 @pytest.mark.one_backend

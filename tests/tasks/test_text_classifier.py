@@ -176,21 +176,6 @@ def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_pat
     assert to_numpy(model.classifier.dense.kernel).std() > 0
 
 
-@pytest.mark.one_backend
-def test_fill_mask_names_the_tokens(tokenizer, tmp_path):
-    model = MaskedLM(backbone(tokenizer, dropout=0.0, attention_dropout=0.0), tokenizer=tokenizer)
-    model.compile(keras.optimizers.Adam(1e-2))
-    model.fit([text for text in TEXTS for _ in range(20)], batch_size=16, epochs=6, verbose=0)
-    answers = model.fill_mask(["a [MASK] film", "dull and [MASK]", "[MASK] [MASK]"], top_k=3)
-    assert [len(masks) for masks in answers] == [1, 1, 2]
-    assert all(len(candidates) == 3 for masks in answers for candidates in masks)
-    best = answers[0][0]
-    assert best[0]["token"] == tokenizer.token(best[0]["id"]) and best[0]["score"] >= best[1]["score"]
-    assert {"fine", "dull"} & {candidate["token"] for candidate in best}
-    with pytest.raises(ValueError, match="mask token"):
-        model.fill_mask("no mask here")
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

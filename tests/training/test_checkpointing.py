@@ -70,6 +70,22 @@ def fresh(tiny, **options):
 
 
 @pytest.mark.one_backend
+def test_a_checkpoint_within_an_epoch_knows_where_the_epoch_began(tiny, tmp_path):
+    class Within(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_begin(self, batch, logs=None):
+            if (self.epoch, batch) == (2, 1):
+                checkpoints.save_within_epoch(batch)
+                starts.update((p.stem, json.loads(p.read_text())["within_epoch"]) for p in tmp_path.glob("*.json"))
+
+    checkpoints, starts = Checkpoints(tmp_path, keep=None), {}
+    tiny.train(fresh(tiny), 0, 12, [checkpoints, Within()])
+    assert starts == {"step_00000004": None, "step_00000008": None, "step_00000009": 8}
+
+
+@pytest.mark.one_backend
 def test_of_several_processes_only_the_first_writes(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpointing, "is_first_process", lambda: False)
     tiny.train(fresh(tiny), 0, 4, [Checkpoints(tmp_path)])

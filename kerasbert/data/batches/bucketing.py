@@ -43,7 +43,7 @@ def batches_by_length(
     Args:
         lengths: int (n,), tokens of each example.
         batch_size: number of rows in a batch of width `TEXT`.
-        limit: maximum width of a row, except for longer examples.
+        limit: maximum width of a row, unless an example is longer.
         exact: every batch is as wide as its longest example.
     """
     order = np.argsort(-lengths, kind="stable")
@@ -166,10 +166,11 @@ class BucketedBatches(ExampleBatches):
             one column per token.
         y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. Without `shuffle` narrow batches
             come first, and examples of one width keep their order.
-        limit: maximum width of a row, except for longer examples.
+        limit: maximum width of a row, unless an example is longer.
         tagged: y and the weights have one column per token as well, and are cut with x.
-        steps_per_width: minimum number of steps per width in a pass, on average, so that compiling a program is worth
-            it. Without `shuffle`, the cost of compiling a program, in steps of width `TEXT`. Default: 2.
+        steps_per_width: bounds the number of widths, each of which requires compiling a program. With `shuffle`, the
+            average width has at least this many steps per pass; without it, this is the cost of compiling a program,
+            in steps of width `TEXT`. Default: 2.
     """
 
     def __init__(

@@ -307,9 +307,9 @@ class Corpus:
         key = json.dumps([settings, self.fingerprint], sort_keys=True)
         dtype = np.dtype(np.int32 if self.num_tokens < 2**31 else np.int64)
         if self._plans is not None:
-            if key not in self._plans:
-                self._plans[key] = np.concatenate([block.astype(dtype) for block in build()])
-            return self._plans[key]
+            if (name, key) not in self._plans:
+                self._plans[name, key] = np.concatenate([block.astype(dtype) for block in build()])
+            return self._plans[name, key]
         path = self.folder / "plans" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npy"
         try:
             return np.asarray(np.load(path, mmap_mode="r"))

@@ -159,7 +159,7 @@ def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray
 
 
 def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Puts the noise tokens of each row in random order. Draws: half the width, plus one."""
+    """Puts the noise tokens of each row in random order. Draws: half of `width` (rounded up) plus one per row."""
     keys, low, scramble = sort_keys(token_ids.shape[1], draws)
     np.copyto(keys, np.uint32(2**32 - 1), where=~noise)
     keys.sort(axis=1)
@@ -174,7 +174,13 @@ def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) 
 def masked_or_random(
     token_ids: np.ndarray, noise: np.ndarray, mask_id: int, vocabulary: tuple[int, int], draws: np.ndarray, share=0.9
 ) -> np.ndarray:
-    """Replaces noise by the mask with probability `share`, or else by a random id of a range. Draws: the width."""
+    """Replaces each noise token by the mask with probability `share`, otherwise by a random id from a range.
+
+    Draws: `width` per row.
+
+    Args:
+        vocabulary: the first id of the range, and the id after the last one.
+    """
     draws = draws[:, : token_ids.shape[1]]
     limit = round(share * 2**32)
     excess = np.maximum(draws, np.uint32(min(limit, 2**32 - 1))).astype(np.uint64) - np.uint64(limit)

@@ -10,8 +10,8 @@ def window_starts(length: int, size: int, stride: int) -> list[int]:
 
     length 300, size 100, stride 50 -> 0, 50, 100, 150, 200
     """
-    if not 0 < stride:
-        raise ValueError(f"`stride` must be at least 1. Received: {stride}.")
+    if stride < 1 or size < 1:
+        raise ValueError(f"`stride` and the size of a window must be at least 1. Received: {stride}, {size}.")
     starts = [0]
     while starts[-1] + size < length:
         starts.append(starts[-1] + min(size, stride))

@@ -13,10 +13,10 @@ from keras import ops
 
 from ...core.backbone import Backbone
 from ...core.blocks import BlockOutputs
-from ...core.family import Family, HuggingFaceLayout, register_family
+from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...layers.attention import HIDDEN_SCORE, attend, attention_probabilities, merge_heads, split_heads
-from ...layers.composite import Composite
+from ...layers.composite import Composite, Layer
 from ...layers.dense import Dense
 from ...layers.disentangled import disentangled_bias, distances_in_use
 from ...layers.dropout import Dropout
@@ -31,7 +31,7 @@ from . import disentangled
 
 
 @dataclasses.dataclass(frozen=True)
-class DebertaConfig:
+class DebertaConfig(Config):
     vocabulary_size: int = 50_265
     embedding_dim: int | None = None  # width of the embedding tables; None: `hidden_dim`
     num_layers: int = 12
@@ -81,7 +81,7 @@ SIZES = {
 # === Block ===
 
 
-class DisentangledAttention(keras.layers.Layer):
+class DisentangledAttention(Layer):
     """Attention by the sum of content-to-content, content-to-position and position-to-content scores (section 3.1).
 
     Args:

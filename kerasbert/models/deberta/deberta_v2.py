@@ -13,7 +13,7 @@ from keras import ops
 
 from ...core.backbone import Backbone
 from ...core.blocks import BlockOutputs
-from ...core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ...core.initializers import normal, uniform_by_inputs
 from ...core.weight_names import Field
 from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
@@ -34,7 +34,7 @@ from .deberta import DebertaBlock
 
 
 @dataclasses.dataclass(frozen=True)
-class DebertaV2Config:
+class DebertaV2Config(Config):
     vocabulary_size: int = 128_100
     embedding_dim: int | None = None  # width of the embedding tables; None: `hidden_dim`
     num_layers: int = 12
@@ -197,8 +197,8 @@ class DebertaV2(Backbone):
         decode: return the enhanced mask decoder's output as the `sequence_output`. It replaces the last block.
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
-        for packed rows without `first_positions`), `own_first_output` (b, 1, m), or (b, s, m) for packed rows: the
-        first token of each token's sequence, and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
+        for packed rows without `first_positions`), `first_output_per_token` (b, 1, m), or (b, s, m) for packed rows:
+        the first token of each token's sequence, and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
         `attention_weights` (num_layers of (b, h, s, s)).
     """
 
@@ -261,7 +261,7 @@ class DebertaV2(Backbone):
 
         outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
         outputs["pooled_output"] = outputs["first_output"]
-        outputs["own_first_output"] = _own_first_tokens(x, inputs)
+        outputs["first_output_per_token"] = _first_tokens_per_token(x, inputs)
         return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
 
     def stages(self):
@@ -282,7 +282,7 @@ class DebertaV2(Backbone):
         return {"decode": self.config.mask_decoder}
 
 
-def _own_first_tokens(x, inputs):
+def _first_tokens_per_token(x, inputs):
     if inputs.get("sequence_ids") is None:
         return x[:, :1]
     within = token_positions({**inputs, "position_ids": None})
@@ -292,14 +292,14 @@ def _own_first_tokens(x, inputs):
 # === Heads ===
 
 
-class ReplacedTokenHead(Composite):
+class DebertaReplacedTokenHead(Composite):
     """Version 3's head for replaced tokens: token plus first token, layer norm, dense, activation, one output.
 
     Args:
         config: a `DebertaV2Config`.
 
     Call:
-        outputs: the dict of the backbone; `sequence_output` (b, s, m) and `own_first_output` are read.
+        outputs: the dict of the backbone; `sequence_output` (b, s, m) and `first_output_per_token` are read.
 
     Returns: logits, float (b, s), high where a token was replaced.
     """
@@ -314,11 +314,11 @@ class ReplacedTokenHead(Composite):
         self.project = Dense(1, name="project", **dense)
 
     def call(self, outputs):
-        x = self.norm(outputs["sequence_output"] + outputs["own_first_output"])
+        x = self.norm(outputs["sequence_output"] + outputs["first_output_per_token"])
         return ops.squeeze(self.project(self.activation(self.dense(x))), axis=-1)
 
 
-HEADS = {**disentangled.HEADS, "replaced_token": lambda config, **common: ReplacedTokenHead(config, **common)}
+HEADS = {**disentangled.HEADS, "replaced_token": lambda config, **common: DebertaReplacedTokenHead(config, **common)}
 
 # === Hugging Face ===
 

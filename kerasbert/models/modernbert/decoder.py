@@ -11,7 +11,7 @@ import keras
 
 from ...core.backbone import Backbone
 from ...core.blocks import run_blocks
-from ...core.family import Family, HuggingFaceLayout, register_family
+from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...layers.cache import advanced, caches_of, causal_inputs, empty_cache
 from ...layers.dropout import Dropout
 from ...layers.embeddings import last_tokens
@@ -23,7 +23,7 @@ from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes, label_he
 
 
 @dataclasses.dataclass(frozen=True)
-class ModernBertDecoderConfig:
+class ModernBertDecoderConfig(Config):
     vocabulary_size: int = 50_368
     num_layers: int = 22
     num_heads: int = 12

@@ -11,7 +11,7 @@ import keras
 
 from ...core.backbone import Backbone
 from ...core.blocks import run_blocks
-from ...core.family import Family, HuggingFaceLayout, register_family, transformers_classes
+from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ...core.initializers import truncated_normal
 from ...core.weight_names import Field, Part
 from ...layers.attention import MultiHeadAttention
@@ -28,7 +28,7 @@ from .huggingface import global_layers, layer_types, rope_parameters, rope_theta
 
 
 @dataclasses.dataclass(frozen=True)
-class ModernBertConfig:
+class ModernBertConfig(Config):
     vocabulary_size: int = 50_368
     num_layers: int = 22
     num_heads: int = 12

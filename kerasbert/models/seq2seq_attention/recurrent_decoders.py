@@ -1,10 +1,10 @@
 """Recurrent encoders and decoders: gated recurrent units, attention scores, and the decoders that combine them."""
 
-import keras
 from keras import ops
 
 from ...core.initializers import normal, orthogonal
 from ...layers.attention import HIDDEN_SCORE
+from ...layers.composite import Layer
 from ...layers.dense import Dense
 from ...layers.recurrence import scan_tokens
 
@@ -16,7 +16,7 @@ def dense(config, units, name, dtype, **options):
 # === Recurrence ===
 
 
-class GatedRecurrentUnit(keras.layers.Layer):
+class GatedRecurrentUnit(Layer):
     """z = s(xz + Uz h), r = s(xr + Ur h), c = tanh(xc + U (r h)), new h = (1 - z) h + z c, as in the paper.
 
     z weights the new state, and r is applied before the matrix product; most libraries do both the other way round.
@@ -48,7 +48,7 @@ class GatedRecurrentUnit(keras.layers.Layer):
         return (1 - update) * state + update * candidate
 
 
-class Reader(keras.layers.Layer):
+class Reader(Layer):
     """A gated recurrent unit over a sequence.
 
     Args:
@@ -84,7 +84,7 @@ class Reader(keras.layers.Layer):
 # === Attention ===
 
 
-class AdditiveScore(keras.layers.Layer):
+class AdditiveScore(Layer):
     """v tanh(W s + U h) for the state s of the decoder and each state h of the encoder.
 
     Args:
@@ -112,7 +112,7 @@ class AdditiveScore(keras.layers.Layer):
         return ops.matmul(ops.tanh(self.query(state)[:, None] + keys), ops.cast(self.scale, keys.dtype))
 
 
-class MultiplicativeScore(keras.layers.Layer):
+class MultiplicativeScore(Layer):
     """s W h ("general" in Luong et al.)."""
 
     def __init__(self, config, **kwargs):
@@ -130,7 +130,7 @@ class MultiplicativeScore(keras.layers.Layer):
         return ops.einsum("bn,bsn->bs", state, keys)
 
 
-class DotScore(keras.layers.Layer):
+class DotScore(Layer):
     """s h."""
 
     def __init__(self, config, **kwargs):
@@ -146,7 +146,7 @@ class DotScore(keras.layers.Layer):
         return ops.einsum("bn,bsn->bs", state, keys)
 
 
-class LocationScore(keras.layers.Layer):
+class LocationScore(Layer):
     """W s: one score per position, independent of the token there."""
 
     def __init__(self, config, **kwargs):
@@ -167,7 +167,7 @@ class LocationScore(keras.layers.Layer):
 # === Decoders ===
 
 
-class PlainDecoder(keras.layers.Layer):
+class PlainDecoder(Layer):
     """A decoder without attention: it sees the source only through its initial state, tanh(W [last states]).
 
     Args:
@@ -258,7 +258,10 @@ class AdditiveDecoder(PlainDecoder):
 
 
 class MultiplicativeDecoder(PlainDecoder):
-    """Luong et al.: the next state, attention by it, and tanh(W [context; state]), which may feed the next step."""
+    """Luong et al.: the next state, which is the query of attention, then tanh(W [context; state]).
+
+    With `input_feeding`, that output is also an input of the next step.
+    """
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)

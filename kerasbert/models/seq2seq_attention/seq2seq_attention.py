@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from ...core.encoder_decoder import EncoderDecoderBackbone
-from ...core.family import Family, HuggingFaceLayout, register_family
+from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Tensor
 from ...layers.composite import Composite
@@ -25,7 +25,7 @@ from .recurrent_decoders import DECODERS, LUONG, Reader, dense
 
 
 @dataclasses.dataclass(frozen=True)
-class Seq2SeqAttentionConfig:
+class Seq2SeqAttentionConfig(Config):
     vocabulary_size: int = 30_000  # of the source and of the target, which have separate tables
     embedding_dim: int = 620
     hidden_dim: int = 1_000  # of the decoder, and of each direction of the encoder

@@ -197,7 +197,7 @@ def side_by_side(encoder, decoder):
     return [tuple(block for block in pair if block is not None) for pair in pairs]
 
 
-def behind_start(inputs, start_id):
+def shifted_right(inputs, start_id):
     """Decoder inputs for a batch without them: each sequence shifted right, beginning with the start token."""
     ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
     first = ops.arange(ops.shape(ids)[1]) == 0

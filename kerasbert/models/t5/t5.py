@@ -16,13 +16,13 @@ from keras import ops
 
 from ...core.backbone import Backbone
 from ...core.encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
-from ...core.family import Family, HuggingFaceLayout, register_family
+from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Field
 from ...layers.cache import advanced, causal_inputs, empty_cache
 from ...layers.heads import TokenHead
 from ...layers.masks import AttentionMask, real_tokens
-from .blocks import EndTokenClassifier, T5LanguageModelHead, T5Stack, behind_start, end_tokens, side_by_side
+from .blocks import EndTokenClassifier, T5LanguageModelHead, T5Stack, end_tokens, shifted_right, side_by_side
 from .huggingface import (
     half_names,
     huggingface_fields,
@@ -49,7 +49,7 @@ ARCHITECTURES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class T5Config:
+class T5Config(Config):
     vocabulary_size: int = 32_128
     num_layers: int = 6  # of the encoder, or of the only half
     num_decoder_layers: int | None = None  # None: num_layers
@@ -192,7 +192,7 @@ class T5(EncoderDecoderBackbone):
         if self.decoder is None:
             return {**encoded, "sequence_output": encoded["encoder_output"]}
         ends = inputs.get("decoder_token_ids") is None
-        inputs = {**inputs, **behind_start(inputs, self.config.decoder_start_id)} if ends else inputs
+        inputs = {**inputs, **shifted_right(inputs, self.config.decoder_start_id)} if ends else inputs
         decoded = self._decode(decoder_inputs(inputs), encoded["encoder_output"], cross_mask(inputs), **options)
         outputs = {**encoded, **decoded, **{k: {**encoded[k], **decoded[k]} for k in encoded if k in decoded}}
         if ends:
@@ -211,9 +211,7 @@ class T5(EncoderDecoderBackbone):
         found = blocks.requested(hidden_states, attention_weights)
         return {"encoder_output": blocks.states[-1], **{key: {"encoder": value} for key, value in found.items()}}
 
-    def _decode(
-        self, inputs, contexts=None, context_mask=None, cache=None, hidden_states=False, attention_weights=False
-    ):
+    def _decode(self, inputs, contexts=None, context_mask=None, cache=None, *, hidden_states, attention_weights):
         mask, _ = causal_inputs(inputs, cache)
         prefix = self.config.architecture == "prefix_language_model"
         if prefix and cache is not None:

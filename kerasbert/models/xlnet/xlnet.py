@@ -13,7 +13,7 @@ from keras import ops
 
 from ...core.backbone import Backbone
 from ...core.blocks import BlockOutputs
-from ...core.family import Family, HuggingFaceLayout, register_family
+from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Field, Heads, Tensor
 from ...layers.composite import Composite
@@ -31,7 +31,7 @@ from .huggingface import QUERIES, huggingface_fields, huggingface_implied, load_
 
 
 @dataclasses.dataclass(frozen=True)
-class XLNetConfig:
+class XLNetConfig(Config):
     vocabulary_size: int = 32_000
     num_layers: int = 24
     num_heads: int = 16

@@ -292,11 +292,11 @@ def test_a_corpus_in_memory_is_the_one_on_disk(tmp_path, documents, wordpiece, m
     assert in_memory.fingerprint == on_disk.fingerprint and in_memory.counts().tolist() == on_disk.counts().tolist()
     assert not isinstance(in_memory.tokens.base, np.memmap) and in_memory.tokenizer() is wordpiece
     in_memory.verify()
-    options = dict(batch_size=4, length=24, rows="segment_pairs", seed=3)
-    batches = [MaskedLMBatches.from_settings(corpus, **options) for corpus in (on_disk, in_memory)]
-    for step in (0, len(batches[0]) - 1):
-        for one, other in zip(*(arrays_of(one[step]) for one in batches), strict=True):
-            np.testing.assert_array_equal(one, other)
+    for rows in ("segment_pairs", "packed"):
+        batches = [MaskedLMBatches(corpus, 4, 24, seed=3, rows=rows) for corpus in (on_disk, in_memory)]
+        for step in (0, len(batches[0]) - 1):
+            for one, other in zip(*(arrays_of(one[step]) for one in batches), strict=True):
+                np.testing.assert_array_equal(one, other)
     assert not list((tmp_path / "temporary").iterdir())
 
 

@@ -134,3 +134,7 @@ def test_bad_questions(wordpiece):
         QuestionRows(wordpiece, [("ten", "net"), ("ten", " ")])
     with pytest.raises(ValueError, match="space for the context"):
         QuestionRows(wordpiece, [("ten net " * 40, "net")], max_length=64)
+    # One question token and three special ones leave one token of context in a row of five, and none in one of four.
+    assert QuestionRows(wordpiece, [("a", "a b")], max_length=5, stride=1).x["token_ids"].shape == (2, 5)
+    with pytest.raises(ValueError, match="space for the context"):
+        QuestionRows(wordpiece, [("a", "a b")], max_length=4, stride=1)

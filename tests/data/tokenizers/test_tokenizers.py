@@ -155,6 +155,12 @@ def test_special_tokens_in_the_order_of_published_vocabularies(wordpiece, byte_b
     assert wordpiece.eos_id is None
 
 
+def test_only_the_mask_takes_the_space_before_it(unigram):
+    """As in the published files of ALBERT, XLM-R and CamemBERT: "a <mask>" has no piece for the space."""
+    added = {token["content"]: token["lstrip"] for token in unigram.content["added_tokens"]}
+    assert added == {token: token == unigram.token(unigram.mask_id) for token in added}
+
+
 def test_word_starts(wordpiece, byte_bpe, unigram):
     for tokenizer, starts in (
         (wordpiece, lambda token: not token.startswith("##")),

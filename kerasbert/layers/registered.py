@@ -1,0 +1,28 @@
+"""Registration with Keras, and the base class of configs: what a file needs to name the layers of this package."""
+
+import dataclasses
+
+import keras
+
+
+class Registered:
+    """Registers every subclass in this package with Keras as "kerasbert>NAME".
+
+    Subclasses in other packages must register themselves, with `keras.saving.register_keras_serializable`.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("kerasbert."):
+            keras.saving.register_keras_serializable("kerasbert")(cls)
+
+
+class Config(Registered):
+    """Base class of configs: frozen dataclasses of plain values, which Keras saves as an argument of a layer."""
+
+    def get_config(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
