@@ -13,7 +13,7 @@ from ..backend.compilation import compiled
 from ..core.feeding import check_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
-from .objective import cross_entropy
+from .objective import check_labels, cross_entropy
 
 LOGITS = 1 << 25  # maximum number of logits per batch: 128 MiB
 
@@ -49,7 +49,8 @@ def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=
             here = numbers[start : start + rows]
             made = [make_row(i) for i in here]
             x, y = _batch(made, rows, width, labels)
-            model.check_batch(x, y)
+            model.check_batch(x)
+            check_labels(y, model.backbone.config.vocabulary_size)
             with checked_inputs():
                 values = program(x, y)
             for row, number in enumerate(here):

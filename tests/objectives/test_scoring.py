@@ -7,7 +7,7 @@ import transformers
 
 from kerasbert import metrics
 from kerasbert.data import Tokenizer
-from kerasbert.models import T5, T5Config
+from kerasbert.models import T5, Bert, BertConfig, T5Config
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM, scoring
 from tests.models.reference import their_model
 
@@ -56,6 +56,16 @@ def test_masked_scores(tmp_path, within_words):
     assert model.score(TEXTS[1], within_words)["score"] == pytest.approx(found[1]["score"], abs=1e-4)
     with pytest.raises(ValueError, match="must fit into the model, 40 tokens.*Received: text 1 of 62"):
         model.score(["cat", "the " * 60])
+
+
+def test_a_model_with_sentence_pairs_has_the_same_scores(tmp_path):
+    tokenizer = tokenizer_of("wordpiece", tmp_path)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=12, feed_forward_dim=16, max_length=24)
+    backbone = Bert(BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes))
+    alone, paired = (MaskedLM(backbone, sentence_pair=pair, tokenizer=tokenizer) for pair in (False, True))
+    paired.masked_lm.set_weights(alone.masked_lm.get_weights())
+    for one, other in zip(alone.score(TEXTS), paired.score(TEXTS), strict=True):
+        assert one["score"] == pytest.approx(other["score"], abs=1e-4)
 
 
 @pytest.mark.one_backend
