@@ -1,7 +1,8 @@
-"""Evaluates a saved model: a task model on examples, a language model on a corpus.
+"""Evaluates a saved model: a task model on examples, a language model on a corpus or on a suite of tasks.
 
 python -m pipelines.evaluate --model saved_models/mine --data test.csv
 python -m pipelines.evaluate --model saved_models/quickstart --corpus corpora/held_out
+python -m pipelines.evaluate --model saved_models/quickstart --suite small --data datasets --output results
 """
 
 import json
@@ -9,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import kerasbert
 from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
@@ -26,6 +28,7 @@ from .pretrain import open_corpora
 from .recipes.recipe import Recipe
 from .scores import language_model_scores
 from .splits import named_sources
+from .suite import SuiteOptions, run_suite
 from .tables import Format, Reading, read_rows
 from .tasks import TASKS, TaskSpec, task_of
 from .text_to_text import Wording
@@ -49,8 +52,15 @@ def evaluate(
     answers: Path | None = None,
     max_new_tokens: int = 64,
     num_beams: int = 1,
+    suite: Literal["small"] | None = None,
+    text: tuple[Path, ...] = (),
+    reference: str | None = None,
+    seeds: tuple[int, ...] = SuiteOptions.seeds,
+    examples: int = SuiteOptions.examples,
+    learning_rate: float = SuiteOptions.learning_rate,
+    parts: tuple[str, ...] = (),
 ) -> dict:
-    """Evaluates a saved model and prints the scores as JSON.
+    """Evaluates a saved model and prints the scores as JSON; those of a suite, as a table.
 
     Args:
         model: folder of a model, or hf://org/name.
@@ -58,7 +68,7 @@ def evaluate(
             language model, minimal pairs: rows with `sentence_good` and `sentence_bad`.
         corpus: folder of `prepare_corpus`, for a language model; several corpora can be named as in `pretrain`. If the
             model has a recipe of `pretrain`, rows, masks and length are those of the validation during its run.
-        output: file for the scores.
+        output: file for the scores, or folder for the results of a suite.
         batch_size: texts per step, or rows of a corpus. Default: 32, or that of the recipe.
         length: tokens in a row of the corpus. Default: that of the recipe, or 128.
         steps: maximum number of batches of the corpus. Default: as many as in the validation of the run, or all.
@@ -71,7 +81,28 @@ def evaluate(
         answers: file for the answers, one line per example; for several data sets, one file each with its name added.
         max_new_tokens: maximum length of a generated answer.
         num_beams: number of beams for a generated answer.
+        suite: evaluate a pretrained encoder or causal language model on a suite of small tasks; see `pipelines.suite`.
+            `data` is then the folder of the data sets, without which only minimal pairs are measured, and `output` a
+            folder for the results; if it has some already, only the missing ones are measured. The options below are
+            those of a suite.
+        text: text files, or folders of them, that the model was trained on. Minimal pairs then have their frequent
+            words only, and the scores of n-grams are reported, too.
+        reference: folder of another model to compare with.
+        seeds: seeds of the trainings of each task, which are paired in the tests of differences.
+        examples: maximum number of examples to train on.
+        learning_rate: peak learning rate.
+        parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
+            Default: all.
     """
+    if suite is not None:
+        folders = [data] if isinstance(data, (str, Path)) else list(data)
+        if len(folders) > 1 or corpus or task or answers:
+            raise ValueError(
+                "A suite is evaluated on one folder of data sets, and takes no corpus, task or answers. Received: "
+                f"data={data}, corpus={corpus}, task={task}, answers={answers}."
+            )
+        options = SuiteOptions(reference, tuple(seeds), examples, learning_rate, tuple(parts))
+        return run_suite(model, output, Path(folders[0]) if folders else None, tuple(text), options)
     sources = named_sources(data)
     answer_files = {
         name: answers and (answers.with_stem(f"{answers.stem}_{name}") if name else answers) for name in sources
