@@ -2,6 +2,7 @@
 
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
+from .local_start import start_with_local_attention
 from .lora import add_lora
 from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
 from .progressive import ProgressiveAdamW, ProgressiveLamb
@@ -36,4 +37,5 @@ __all__ = [
     "add_lora",
     "plot_curves",
     "read_log",
+    "start_with_local_attention",
 ]

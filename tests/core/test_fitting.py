@@ -25,10 +25,12 @@ class Calls(keras.layers.Layer):
             options = dict(shape=(rows,), dtype="int32", trainable=False, initializer="zeros", name=name)
             setattr(self, name, self.add_weight(**options))
 
-    def increase(self, training):
+    def increase(self, token_ids, training):
         calls = getattr(self, f"calls_{training}", None)
         if calls is not None:
-            calls.assign(calls + 1)
+            # The count depends on the batch because TensorFlow only learns that a generator has ended when it reads the
+            # next batch, after it has executed all that does not depend on one.
+            calls.assign(calls + keras.ops.cast(token_ids[0, 0] >= 0, "int32"))
 
     def values(self):
         found = {training: getattr(self, f"calls_{training}", None) for training in (True, False)}
@@ -51,7 +53,7 @@ class CountingLM(MaskedLM):
         return batches
 
     def call(self, inputs, training=False):
-        self.calls.increase(bool(training))
+        self.calls.increase(inputs["token_ids"], bool(training))
         return super().call(inputs)
 
 

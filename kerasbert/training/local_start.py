@@ -1,0 +1,110 @@
+"""A start for models with learned positions, in which the first blocks attend to neighbouring tokens.
+
+Transformers with learned absolute positions spend most of a short pretraining run with the loss of token frequencies,
+because they must first learn which positions are neighbours. Models with relative or rotary positions need not. Here,
+the position table starts as sinusoids, and query and key kernels are chosen so that every head of the first blocks
+attends to the token at a given distance. The architecture stays the same, and training may change all of these weights.
+"""
+
+import keras
+import numpy as np
+
+from ..layers.attention import MultiHeadAttention
+
+# Angular frequencies of the sinusoids, in radians per position. The highest lies below pi, so that positions at a
+# distance of one differ in all of them, and the lowest has a period of about 2,500 positions.
+HIGHEST, LOWEST = 2.5, 2.5e-3
+
+
+def start_with_local_attention(
+    backbone,
+    num_blocks: int = 2,
+    offsets: tuple[int, ...] = (-1, 1, -2, 2),
+    strength: float = 1.2,
+    deviation: float | None = None,
+) -> None:
+    """Overwrites the position table with sinusoids, and lets the heads of the first blocks attend to neighbours.
+
+    Head h of these blocks attends mainly to the token at distance `offsets[h % len(offsets)]`: the score between
+    positions i and j gets the term c * sum_f cos(frequency_f * (i + offset - j)), which is largest for j = i + offset.
+    For this, an identity and a rotation are added to the initial query and key kernels.
+
+    Args:
+        backbone: a model with a learned position table that is as wide as the hidden states, and with
+            `MultiHeadAttention` in its blocks, such as `Bert`, `Roberta`, `DistilBert` or `GPT2`.
+        num_blocks: number of blocks to change, counted from the input.
+        offsets: distances in tokens, one for each head; they repeat if there are more heads. Use negative offsets for
+            causal models.
+        strength: factor of the terms that are added to the kernels. 0 changes only the position table.
+        deviation: root mean square of the new position table. Default: that of the token embeddings.
+
+    Raises:
+        ValueError: if the backbone has no such position table or attention, or an argument is out of range.
+    """
+    table = _position_table(backbone)
+    if not 0 <= num_blocks <= len(backbone.blocks):
+        raise ValueError(
+            f"`num_blocks` must lie between 0 and the number of blocks, {len(backbone.blocks)}. Received: {num_blocks}."
+        )
+    if not offsets:
+        raise ValueError("`offsets` must name at least one distance, such as (-1, 1). Received: none.")
+    attentions = [_attention(backbone, block) for block in backbone.blocks[:num_blocks]]
+    rows, width = table.shape
+    if deviation is None:
+        deviation = float(np.sqrt(np.mean(np.square(np.asarray(_numpy(backbone.token_embedding.embeddings))))))
+    frequencies = np.geomspace(HIGHEST, LOWEST, width // 2)
+    angles = np.arange(rows)[:, None] * frequencies
+    table.assign(np.sqrt(2.0) * deviation * np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+    for attention in attentions:
+        _attend_to(attention, offsets, strength, frequencies)
+
+
+def _position_table(backbone):
+    """The variable with one vector for each position, (positions, m)."""
+    layer, width = getattr(backbone, "position_embedding", None), backbone.config.hidden_dim
+    table = getattr(layer, "embeddings", None)
+    if table is None or table.shape[-1] != width or width % 2 or not table.trainable:
+        received = "none" if table is None else f"{tuple(table.shape)} for hidden states of width {width}"
+        raise ValueError(
+            "Local attention at the start needs a trainable position table that is as wide as the hidden states, "
+            f"which must be an even number. {type(backbone).__name__} has: {received}. Models with relative or rotary "
+            "positions do not need this start."
+        )
+    return table
+
+
+def _attention(backbone, block) -> MultiHeadAttention:
+    attention = getattr(block, "attention", None)
+    if not isinstance(attention, MultiHeadAttention):
+        raise ValueError(
+            "Local attention at the start needs blocks with a `MultiHeadAttention` named `attention`. Received: "
+            f"{type(backbone).__name__}, whose blocks have {type(attention).__name__}."
+        )
+    return attention
+
+
+def _attend_to(attention: MultiHeadAttention, offsets, strength: float, frequencies) -> None:
+    """Adds terms to the kernels of queries and keys so that head h attends to the token at its offset."""
+    query, key = _numpy(attention.query.kernel), _numpy(attention.key.kernel)
+    width, heads = query.shape[0], attention.num_heads
+    head_size = query.shape[1] // heads
+    pairs = np.arange(head_size // 2)  # a head reads the pairs (sin, cos) of the highest frequencies
+    for head in range(heads):
+        angle = frequencies[pairs] * offsets[head % len(offsets)]
+        sin, cos = pairs, width // 2 + pairs
+        first = head * head_size + pairs
+        second = first + len(pairs)
+        query[sin, first] += strength
+        query[cos, second] += strength
+        # The key of position j is rotated to that of position j - offset.
+        key[sin, first] += strength * np.cos(angle)
+        key[cos, first] -= strength * np.sin(angle)
+        key[cos, second] += strength * np.cos(angle)
+        key[sin, second] += strength * np.sin(angle)
+    attention.query.kernel.assign(query)
+    attention.key.kernel.assign(key)
+
+
+def _numpy(variable) -> np.ndarray:
+    """A copy of the values of a variable."""
+    return np.array(keras.ops.convert_to_numpy(variable), dtype="float32")
