@@ -9,7 +9,7 @@ from kerasbert.core.keras_adapter import all_layers
 from kerasbert.data import Batches, Corpus, MixtureBatches, Tokenizer, mixing_rates
 from kerasbert.models import Backbone
 from kerasbert.objectives import Discriminator, MaskedLM, start_from_teacher
-from kerasbert.training import LossScale
+from kerasbert.training import LossScale, start_with_local_attention
 
 from .phases import Mixed, Phases
 from .recipes.recipe import Recipe, parameters
@@ -146,14 +146,25 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
 
     if recipe.generator and not init_from:
         generator = new(Backbone, recipe.generator, "generator_config")
-        return cls(generator, new(Discriminator, recipe.backbone, "config").backbone, dtype=recipe.dtype, **options)
+        discriminator = new(Discriminator, recipe.backbone, "config").backbone
+        _start(recipe, generator, discriminator)
+        return cls(generator, discriminator, dtype=recipe.dtype, **options)
     if not recipe.teacher:
-        return new(cls, recipe.backbone, "config", **options)
+        model = new(cls, recipe.backbone, "config", **options)
+        if not init_from:
+            _start(recipe, model.backbone)
+        return model
     teacher = MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.dtype)
     student = new(MaskedLM, recipe.backbone, "config", sentence_pair=recipe.labelled_pairs)
     if not init_from:
         start_from_teacher(student, teacher, **recipe.from_teacher)
     return cls(student, teacher, dtype=recipe.dtype, **options)
+
+
+def _start(recipe: Recipe, *backbones: Backbone) -> None:
+    """Changes the random weights of new models as the recipe says."""
+    for backbone in backbones if recipe.local_start else ():
+        start_with_local_attention(backbone, **recipe.local_start)
 
 
 def rematerialize(model) -> None:

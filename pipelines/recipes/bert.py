@@ -3,7 +3,7 @@
 Sizes from tiny to medium are those of Turc et al. 2019 (arXiv 1908.08962), pretrained like base.
 """
 
-from .recipe import NO_DROPOUT, Recipe
+from .recipe import NO_DROPOUT, TINY_ADAM, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -73,3 +73,36 @@ def tiny() -> Recipe:
         schedule=dict(peak=2e-3, warmup=200, decay_from="start"),
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0),
     )
+
+
+def _mini_en(name: str, **changes) -> Recipe:
+    """A run on single sentences without unmasked targets, as in BabyBERTa (Huebner et al. 2021)."""
+    numbers = dict(
+        batch_size=8,
+        length=128,
+        long_length=0,
+        long_steps=0,
+        config=dict(NO_DROPOUT, max_length=128, initializer_range=0.06),
+        optimizer=TINY_ADAM,
+        objective_options={},
+        data=dict(rows="packed", mask_rate=0.2, shares=(0.9, 0.0)),
+        held_out=dict(shares=(1.0, 0.0)),
+    )
+    return _paper(name, "bert_mini", **{**numbers, **changes})
+
+
+def mini_en() -> Recipe:
+    """The first stage of `saved_models/bert_mini_en`: 4 layers, 256 wide, at a constant learning rate.
+
+    The corpus has one sentence in each document; several are packed into a row of 128 tokens.
+    """
+    # Without local attention at the start, the loss stays near that of token frequencies for thousands of updates.
+    start = dict(num_blocks=2, deviation=0.06)
+    schedule = dict(peak=1e-3, warmup=500, final=1e-3)
+    return _mini_en("bert.mini_en", steps=13_000, schedule=schedule, local_start=start)
+
+
+def mini_en_decay() -> Recipe:
+    """The second stage of `saved_models/bert_mini_en`, in which the learning rate decays to 1e-5."""
+    schedule = dict(peak=1e-3, warmup=100, final=1e-5)
+    return _mini_en("bert.mini_en_decay", steps=5_000, schedule=schedule, seed=1, init_from="bert.mini_en")

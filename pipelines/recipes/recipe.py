@@ -67,6 +67,8 @@ class Recipe:
     teacher: str = ""  # the folder of a MaskedLM, or a recipe that is run first
     from_teacher: dict = dataclasses.field(default_factory=dict)  # arguments of kerasbert.objectives.start_from_teacher
     init_from: str = ""  # the folder of a model whose training continues, or a recipe that is run first
+    # Arguments of kerasbert.training.start_with_local_attention, which changes the random weights; none if empty.
+    local_start: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if self.steps < 1 or self.average < 0:
@@ -120,6 +122,8 @@ class Recipe:
             return self._family_of((group == "generator_config" and self.generator) or self.backbone).family.config
         if group == "from_teacher":
             return kerasbert.objectives.start_from_teacher
+        if group == "local_start":
+            return kerasbert.training.start_with_local_attention
         name = {
             "schedule": self.schedule_class,
             "optimizer": self.optimizer_class,
