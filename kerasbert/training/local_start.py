@@ -9,8 +9,6 @@ attends to the token at a given distance. The architecture stays the same, and t
 import keras
 import numpy as np
 
-from ..layers.attention import MultiHeadAttention
-
 # Angular frequencies of the sinusoids, in radians per position. The highest lies below pi, so that positions at a
 # distance of one differ in all of them, and the lowest has a period of about 2,500 positions.
 HIGHEST, LOWEST = 2.5, 2.5e-3
@@ -73,17 +71,20 @@ def _position_table(backbone):
     return table
 
 
-def _attention(backbone, block) -> MultiHeadAttention:
-    attention = getattr(block, "attention", None)
-    if not isinstance(attention, MultiHeadAttention):
+def _attention(backbone, block):
+    """The attention of a block, which computes queries and keys from the hidden states."""
+    attention, width = getattr(block, "attention", None), backbone.config.hidden_dim
+    kernels = [getattr(getattr(attention, name, None), "kernel", None) for name in ("query", "key")]
+    if not hasattr(attention, "num_heads") or any(kernel is None or kernel.shape[0] != width for kernel in kernels):
         raise ValueError(
-            "Local attention at the start needs blocks with a `MultiHeadAttention` named `attention`. Received: "
-            f"{type(backbone).__name__}, whose blocks have {type(attention).__name__}."
+            "Local attention at the start needs blocks with an `attention` whose dense layers `query` and `key` read "
+            f"the hidden states, as in `MultiHeadAttention`. Received: {type(backbone).__name__}, whose blocks have "
+            f"{type(attention).__name__}."
         )
     return attention
 
 
-def _attend_to(attention: MultiHeadAttention, offsets, strength: float, frequencies) -> None:
+def _attend_to(attention, offsets, strength: float, frequencies) -> None:
     """Adds terms to the kernels of queries and keys so that head h attends to the token at its offset."""
     query, key = _numpy(attention.query.kernel), _numpy(attention.key.kernel)
     width, heads = query.shape[0], attention.num_heads
