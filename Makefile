@@ -2,7 +2,7 @@
 # make test         the tests on one backend: PyTorch, or the one in KERAS_BACKEND
 # make test-all     all tests on PyTorch, and those that depend on the backend on JAX and TensorFlow, too
 # make test-data    comparisons on real data, in a folder next to the repository or in KERASBERT_DATA
-# make test-install the wheel in a fresh environment outside the repository: train, save, load, predict
+# make test-install the wheel in a fresh environment outside the repository: train, save, load, predict; every command
 # make lint         ruff: lint and format check
 # make bench        the benchmarks that take minutes; PEER_PYTHON is a Python with keras-hub installed
 # README.md lists the corresponding commands without make.
@@ -69,7 +69,7 @@ $(VENV)/has-jax $(VENV)/has-tensorflow $(VENV)/has-torch: $(VENV)/has-%: constra
 	@$(INSTALL) -c constraints.txt $(PACKAGE_$*) || $(INSTALL) -c constraints.txt $(PACKAGE_$*)
 	@touch $@
 
-$(VENV)/has-pipelines $(VENV)/has-dev: $(VENV)/has-%: pyproject.toml constraints.txt | $(VENV)/created
+$(VENV)/has-pipelines $(VENV)/has-dev: $(VENV)/has-%: pyproject.toml setup.py constraints.txt | $(VENV)/created
 	@echo "installing kerasbert[$*] into $(VENV)"
 	@$(INSTALL) -c constraints.txt -e ".[$*]" || $(INSTALL) -c constraints.txt -e ".[$*]"
 	@touch $@

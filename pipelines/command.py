@@ -1,41 +1,152 @@
-"""Runs a typed function as a command-line program."""
+"""Runs typed functions as command-line programs: grouped options, files of options, errors in one line."""
 
+import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from kerasbert.backend import keep_programs
+from kerasbert.command_line import did_you_mean, fail
 from kerasbert.training import RunStopped, TrainingDiverged
+
+from .options import as_arguments, description, options_class, unknown_option
+from .settings import with_settings_file
 
 # Packages that commands need -> the extra of kerasbert that installs them.
 EXTRAS = {
-    **dict.fromkeys(("tyro", "rich"), "pipelines"),
+    **dict.fromkeys(("tyro", "rich", "docstring_parser", "yaml"), "pipelines"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
     **dict.fromkeys(("rouge_score", "sacrebleu", "sklearn", "scipy"), "metrics"),
+    "gradio": "demo",
     "matplotlib": "plots",
     "keras_hub": "hub",
 }
 
 
-def command(function: Callable, description: str | None = None) -> None:
-    """Runs a function with the arguments of the command line; user errors print one line instead of a traceback.
-
-    Compiled programs are cached for the next run.
+@dataclass(frozen=True)
+class Command:
+    """A function as a command-line program. Calling the object runs it with the arguments of the command line.
 
     Args:
         function: function with typed arguments that are described in its docstring.
-        description: start of the --help text. Default: the first lines of the docstring.
+        groups: title -> names of arguments; --help shows them under these titles.
+        first: names of arguments whose values may come first, without the names. Further values are those of the last.
+        details: returns text for the end of the description in --help.
     """
-    try:
+
+    function: Callable
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    first: tuple[str, ...] = ()
+    details: Callable[[], str] | None = None
+
+    def __call__(self, arguments: list[str] | None = None, program: str | None = None) -> None:
+        """Runs the function; user errors print one line instead of a traceback.
+
+        Compiled programs are cached for the next run.
+
+        Args:
+            arguments: the arguments. Default: those of the command line.
+            program: how the command is called, for its help and errors. Default: as it was.
+        """
+        arguments = sys.argv[1:] if arguments is None else list(arguments)
+        program = program or program_name()
+        with one_line_errors():
+            values = self.parse(arguments, program)
+            keep_programs()
+            self.function(**values)
+
+    def parse(self, arguments: list[str], program: str) -> dict:
+        """The arguments of the function, by name."""
         import tyro
 
-        keep_programs()
-        tyro.cli(function, description=description)
+        arguments = self._named(arguments)
+        mistake = unknown_option(self.function, arguments)
+        if mistake:
+            fail(f"{mistake} `{program} --help` lists the options.")
+        arguments = with_settings_file(self.function, arguments)
+        wanted = {"--help", "-h"} & {*arguments}
+        text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
+        return as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
+
+    def _named(self, arguments: list[str]) -> list[str]:
+        """Arguments with the names of those that came first: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
+        named_ones = (n for n, argument in enumerate(arguments) if argument == "-h" or argument.startswith("--"))
+        count = next(named_ones, len(arguments))
+        values, named = arguments[:count], []
+        for number, name in enumerate(self.first[:count]):
+            last = number == len(self.first) - 1
+            named += [f"--{name.replace('_', '-')}", *(values[number:] if last else values[number : number + 1])]
+        return [*named, *arguments[count:]] if self.first else arguments
+
+    def options(self) -> type:
+        """The dataclass of the options; see `options_class`."""
+        return options_class(self.function, self.groups)
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Several commands under one name: `kerasbert show attention ...`.
+
+    Args:
+        commands: the commands by name.
+        summary: what they do, in one sentence.
+    """
+
+    commands: Mapping[str, Command]
+    summary: str
+
+    def __call__(self) -> None:
+        """Runs the command that the command line names first."""
+        program = program_name()
+        name, *arguments = sys.argv[1:] or ["--help"]
+        if name in ("-h", "--help"):
+            width = max(map(len, self.commands))
+            lines = [f"    {key:{width}}  {self._first_line(key)}" for key in self.commands]
+            print("\n".join([f"usage: {program} COMMAND [OPTIONS]", "", self.summary, "", "Commands:", *lines]))
+        elif name.replace("_", "-") not in self.commands:
+            known = ", ".join(self.commands)
+            fail(f"{program} has no command {name!r}.{did_you_mean(name, self.commands)} The commands are {known}.")
+        else:
+            name = name.replace("_", "-")
+            self.commands[name](arguments, f"{program} {name}")
+
+    def _first_line(self, name: str) -> str:
+        return (self.commands[name].function.__doc__ or "").strip().partition("\n")[0]
+
+
+def command(function: Callable) -> None:
+    """Runs a function with the arguments of the command line; see `Command`."""
+    Command(function)()
+
+
+def program_name() -> str:
+    """How the running command was called: "kerasbert pretrain" or "python -m pipelines.pretrain"."""
+    path = Path(sys.argv[0])
+    return f"python -m {__package__}.{path.stem}" if path.parent == Path(__file__).parent else sys.argv[0]
+
+
+def words_of(program: str) -> str:
+    """The name of a command in `program_name`, with that of its subcommand: "pretrain", "show attention"."""
+    return program.removeprefix("kerasbert ").removeprefix(f"python -m {__package__}.")
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """The line about a package that is not installed."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return f"{type(error).__name__}: {error}"
+    return f'This needs the package {package}. Install it with: pip install "kerasbert[{EXTRAS[package]}]"'
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """A context in which errors of the user end the program with one line, and stopped runs with their status."""
+    try:
+        yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
-            sys.exit(f"{type(error).__name__}: {error}")
-        sys.exit(f'This needs the package {package}. Install it with: pip install "kerasbert[{EXTRAS[package]}]"')
+        sys.exit(missing(error))
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     except RunStopped as stopped:  # a message on how to continue has been printed

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Literal
 
 import kerasbert
+from kerasbert.checkpoints.presets import find_folder
 from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
 from kerasbert.metrics import minimal_pairs
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
 from .building import evaluation_batches, named
-from .command import command
+from .command import Command
 from .examples import Examples
 from .finetune import check_labels, label_names, read, score
 from .labelled import GUESSED, Columns
 from .outputs import check_outputs, write_answers, write_json
 from .pretrain import open_corpora
-from .recipes.recipe import Recipe
+from .recipes.recipe import read_recipe
 from .scores import language_model_scores
 from .splits import named_sources
 from .suite import SuiteOptions, run_suite
@@ -79,7 +80,7 @@ def evaluate(
         encoding: encoding of the data.
         columns: names of the columns that cannot be guessed.
         answers: file for the answers, one line per example; for several data sets, one file each with its name added.
-        max_new_tokens: maximum length of a generated answer.
+        max_new_tokens: maximum length of a generated answer, in tokens.
         num_beams: number of beams for a generated answer.
         suite: evaluate a pretrained encoder or causal language model on a suite of small tasks; see `pipelines.suite`.
             `data` is then the folder of the data sets, without which only minimal pairs are measured, and `output` a
@@ -234,19 +235,14 @@ def _batches_of_recipe(
     folder: str, texts: dict[str, Corpus], batch_size: int | None, length: int | None, steps: int | None
 ) -> Batches | None:
     """The validation batches of the run that trained the model in a folder; None if there is no recipe."""
-    path = next(
-        (path for path in (Path(folder) / "recipe.json", Path(folder).parent / "recipe.json") if path.is_file()), None
-    )
+    found = find_folder(folder)
+    path = next((path for path in (found / "recipe.json", found.parent / "recipe.json") if path.is_file()), None)
     if path is None:
         return None
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        recipe = Recipe(**{key: tuple(v) if isinstance(v, list) else v for key, v in stored["recipe"].items()})
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} must be a recipe that pretrain wrote. It cannot be read: {error}.") from None
+    recipe = read_recipe(path)
     changes = {"batch_size": batch_size, "length": length}
     held_out = {**recipe.held_out, **{name: value for name, value in changes.items() if value is not None}}
-    most = steps or stored.get("held_out_steps", 100)
+    most = steps or json.loads(path.read_text(encoding="utf-8")).get("held_out_steps", 100)
     return evaluation_batches(replace(recipe, held_out=held_out), named(texts), most)
 
 
@@ -268,5 +264,17 @@ def _batches_without_recipe(
     return batches if steps is None else CausalLMBatches(text, batch_size, length, steps=steps)
 
 
+main = Command(
+    evaluate,
+    groups={
+        "model": ("model", "batch_size"),
+        "data": ("data", "task", "format", "encoding"),
+        "corpus": ("corpus", "length", "steps"),
+        "results": ("output", "answers"),
+        "generation": ("max_new_tokens", "num_beams"),
+        "suite": ("suite", "text", "reference", "seeds", "examples", "learning_rate", "parts"),
+    },
+)
+
 if __name__ == "__main__":
-    command(evaluate)
+    main()

@@ -18,7 +18,7 @@ from kerasbert.objectives import Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 
-from .command import command
+from .command import Command
 from .examples import Examples, read_examples
 from .labelled import GUESSED, Columns
 from .model_card import Measured, describe, write_card
@@ -93,7 +93,7 @@ def finetune(
         balanced: weight classes as if all were equally frequent.
         text_to_text: train an encoder-decoder to generate the labels or answers, in the format of T5.
         from_scratch: start from random weights, for comparison.
-        max_new_tokens: maximum length of a generated answer.
+        max_new_tokens: maximum length of a generated answer, in tokens.
         num_beams: number of beams for a generated answer.
         limit: use at most this many training and held-out examples each.
         dtype: dtype policy, such as mixed_bfloat16.
@@ -350,5 +350,16 @@ def summary(runs: list[dict]) -> dict[str, float]:
     return means | (deviations if len(runs) > 1 else {})
 
 
+main = Command(
+    finetune,
+    groups={
+        "data": ("data", "held_out", "task", "format", "encoding", "limit"),
+        "model": ("model", "output", "max_length", "text_to_text", "from_scratch", "dtype", "less_memory"),
+        "training": ("epochs", "batch_size", "seeds", "patience", "keep_best", "balanced"),
+        "optimizer": ("learning_rate", "warmup_share", "weight_decay", "layer_decay"),
+        "generation": ("max_new_tokens", "num_beams"),
+    },
+)
+
 if __name__ == "__main__":
-    command(finetune)
+    main()

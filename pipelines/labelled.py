@@ -13,9 +13,9 @@ from .tables import Reading, rows_of
 class Columns:
     """Columns of the text, the pair and the label. None: guessed by name; a number: index in a table without header."""
 
-    text: str | None = None
-    pair: str | None = None
-    label: str | None = None
+    text: str | None = None  # name of the column of the text
+    pair: str | None = None  # name of the column of the second text, or of the context of a question
+    label: str | None = None  # name of the column of the label
 
     @property
     def are_numbers(self) -> bool:

@@ -19,7 +19,7 @@ from kerasbert.data import encode_texts, read_documents
 from kerasbert.data.text.files import text_written_whole
 from kerasbert.objectives import CausalLM, MaskedLM
 
-from .command import command
+from .command import Command
 from .lexicon import Draw, Lexicon
 from .ngram_model import NgramModel, Ngrams, Unigrams, Words, words
 from .outputs import check_outputs
@@ -216,5 +216,7 @@ def print_table(columns: Mapping[str, Mapping[str, float]], pairs: Sequence[Mini
         print(f"{name:34}{count:6}" + "".join(f"{100 * scores[name]:12.1f}" for scores in columns.values()))
 
 
+main = Command(minimal_pairs)
+
 if __name__ == "__main__":
-    command(minimal_pairs)
+    main()

@@ -18,7 +18,7 @@ from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection
 from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
-from .command import command
+from .command import Command
 from .inputs import Input, read_inputs
 from .labelled import GUESSED, Columns
 from .outputs import check_outputs
@@ -62,7 +62,7 @@ def predict(
         task: data set that the input belongs to, as in `finetune`; decides how its files are read.
         top: number of candidates for each mask, or of answers to a question.
         batch_size: texts per step.
-        max_new_tokens: maximum length of generated text.
+        max_new_tokens: maximum length of generated text, in tokens.
         num_beams: number of beams for generated text.
         null_threshold: null odds above which a question has no answer (SQuAD 2.0). Default: it always has one.
         prefix: text prepended to the inputs of a model that generates, such as "summarize: ".
@@ -146,5 +146,15 @@ def answerer(
     return next(function for cls, function in functions.items() if isinstance(model, cls))
 
 
+main = Command(
+    predict,
+    groups={
+        "model": ("model", "batch_size"),
+        "data": ("input", "output", "task", "format", "encoding"),
+        "answers": ("top", "null_threshold"),
+        "generation": ("max_new_tokens", "num_beams", "prefix"),
+    },
+)
+
 if __name__ == "__main__":
-    command(predict)
+    main()

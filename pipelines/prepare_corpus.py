@@ -16,7 +16,7 @@ from kerasbert.data.text.cleaning import langdetect_detector
 from kerasbert.data.text.documents import document_boundary
 from kerasbert.data.text.files import write_text
 
-from .command import command
+from .command import Command
 from .locks import locked
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
@@ -114,7 +114,7 @@ def preparing(folders: list[Path]) -> Iterator[None]:
             locks.enter_context(locked(folder))
         for folder in folders:
             if (folder / "corpus.json").exists() and not (folder / UNFINISHED).exists():
-                raise FileExistsError(f"{folder} holds a corpus. Remove it, or choose another folder.")
+                raise FileExistsError(f"{folder} contains a corpus. Remove it, or choose another folder.")
         for folder in folders:
             if (folder / UNFINISHED).exists():
                 print(f"{folder}: replacing a corpus that was never finished")
@@ -158,5 +158,14 @@ def describe(corpus: Corpus) -> None:
     )
 
 
+main = Command(
+    prepare_corpus,
+    groups={
+        "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
+        "cleaning": ("clean", "deduplicate", "language"),
+        "corpus": ("tokenizer", "output", "held_out", "held_out_every"),
+    },
+)
+
 if __name__ == "__main__":
-    command(prepare_corpus)
+    main()

@@ -5,10 +5,10 @@ python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --s
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from kerasbert.training import (
 )
 
 from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, rematerialize, unigram_loss
-from .command import command
+from .command import Command
 from .locks import locked
 from .model_card import Measured, describe, without_folders, write_card
 from .phases import Phases
@@ -65,7 +65,8 @@ def pretrain(
         corpus: folders of `prepare_corpus`. For recipes with languages, name them: de=corpora/de fr=corpora/fr, and
             de-fr=corpora/pairs for parallel text.
         run: folder for the recipe, the logs, the curves and the checkpoints. If it holds a run, the run continues.
-        recipe: name of the recipe, family.run, such as bert.base. Also accepted as first argument without --recipe.
+        recipe: name of the recipe, family.run, such as bert.base, or the recipe.json of another run or of a model. Also
+            accepted as first argument without --recipe.
         held_out: corpora of other text, evaluated at every report.
         held_out_steps: maximum number of held-out batches per evaluation.
         report_every: updates between two reports, each with a checkpoint. Lowered to a divisor of the steps of the run.
@@ -275,6 +276,8 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
     except ValueError:
         raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
     earlier = there.pop("earlier", [])
+    if "recipe" in there:
+        there["recipe"] = {**_recipe_defaults(), **there["recipe"]}
     differing = sorted(
         f"  {group}.{name}: {there.get(group, {}).get(name, 'absent')} in the folder, {value} now"
         for group, values in info.items()
@@ -292,6 +295,16 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
             return [*earlier, there]
         hint = f"More steps extend a finished run only: finish it with --set steps={steps}, or use another folder."
     raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
+
+
+def _recipe_defaults() -> dict:
+    """Values of the recipe's optional fields, as JSON has them: an earlier version may not have had a field."""
+    factories = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
+    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    missing = dataclasses.MISSING
+    found = {name: value for name, value in defaults.items() if value is not missing}
+    found |= {name: factory() for name, factory in factories.items() if factory is not missing}
+    return json.loads(json.dumps(found))
 
 
 def _is_longer(info: dict, there: dict) -> bool:
@@ -346,12 +359,21 @@ def _draw(run: Path) -> None:
 
 
 def _listing() -> str:
-    """The --help text: every recipe with the first line of its docstring."""
+    """Every recipe with the first line of its docstring, for --help."""
     lines = [f"- {name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
-    return "\n".join([inspect.getdoc(pretrain).splitlines()[0], "", "Recipes:", *lines])
+    return "\n".join(["Recipes:", *lines])
 
+
+main = Command(
+    pretrain,
+    groups={
+        "recipe": ("recipe", "set"),
+        "data": ("corpus", "tokenizer", "held_out", "held_out_steps"),
+        "run": ("run", "output", "minutes", "report_every", "keep", "tensorboard", "less_memory"),
+    },
+    first=("recipe",),
+    details=_listing,
+)
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
-        sys.argv.insert(1, "--recipe")
-    command(pretrain, description=_listing())
+    main()

@@ -20,7 +20,7 @@ from kerasbert.data import Corpus, Tokenizer
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import Progress, adamw
 
-from .command import command
+from .command import Command
 from .finetune import new_model
 from .pretrain import train
 from .recipes.recipe import Recipe
@@ -158,5 +158,7 @@ def bert(folder: Path, labelled: list[Docstring], tested: list[Docstring], seed:
     return float((logits.argmax(axis=-1) == classifier.encode_labels([d.area for d in tested])).mean())
 
 
+main = Command(quickstart)
+
 if __name__ == "__main__":
-    command(quickstart)
+    main()

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kerasbert.data import Tokenizer, read_documents
 
-from .command import command
+from .command import Command
 from .prepare_corpus import boundary
 
 
@@ -61,5 +61,13 @@ def train_tokenizer(
     return tokenizer
 
 
+main = Command(
+    train_tokenizer,
+    groups={
+        "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
+        "tokenizer": ("output", "vocabulary_size", "kind", "lowercase", "family"),
+    },
+)
+
 if __name__ == "__main__":
-    command(train_tokenizer)
+    main()

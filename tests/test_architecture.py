@@ -22,6 +22,7 @@ BACKENDS = {"jax", "jaxlib", "flax", "tensorflow", "torch"}
 # files import the lower files of `core`; that no file imports itself by way of others is a test of its own.
 BELOW = {
     "backend": set(),
+    "command_line": {"__version__"},
     "data": set(),
     "metrics": {"data"},
     "layers": {"backend"},

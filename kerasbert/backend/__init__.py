@@ -1,4 +1,4 @@
-"""Backend-specific code: the only folder that imports jax, tensorflow or torch, and only inside functions."""
+"""Backend-specific code. Only this folder imports jax, tensorflow or torch, and only inside functions."""
 
 from .compilation import keep_programs
 from .distribution import share_batches

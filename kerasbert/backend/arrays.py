@@ -1,12 +1,18 @@
-"""Writing into arrays."""
+"""Operations that write into arrays."""
 
 import keras
 
 
 def overwrite(array, values, start):
-    """`array` (b, k, ...) with `values` (b, q, ...) from column `start` on; q is static, `start` need not be.
+    """Returns `array` with new values in the columns `start` to `start + q - 1`.
 
-    On torch without gradients, `array` is overwritten in place: a copy per token would cost as much as the model.
+    On torch without gradients, `array` is overwritten in place, because a copy per generated token would take as long
+    as the model itself.
+
+    Args:
+        array: (b, k, ...).
+        values: (b, q, ...), where q must be known statically.
+        start: int, or int32 scalar tensor.
     """
     if keras.backend.backend() != "torch":
         return keras.ops.slice_update(array, (0, start, *[0] * (len(array.shape) - 2)), values)

@@ -1,4 +1,4 @@
-"""Compiled programs, and a check whether the value of a tensor is known before they run."""
+"""Compilation of functions, and access to the values of tensors that are not traced."""
 
 import contextlib
 import ctypes
@@ -12,11 +12,15 @@ import keras
 import numpy as np
 
 _WEIGHTS_IN_USE = threading.RLock()
-LEAST_SECONDS = 0.2  # programs that compile faster are not cached
+LEAST_SECONDS = 0.2  # programs that take less time to compile are not cached on disk
 
 
 def concrete_array(value):
-    """`value` as numpy if it is known (numpy arrays, lists, eager tensors); None for traced and symbolic tensors."""
+    """Converts a value to a numpy array. Returns None for traced and symbolic tensors, whose values are unknown.
+
+    Args:
+        value: a numpy array, a number, a list, a tensor of the backend, or None, for which the result is None.
+    """
     if value is None or isinstance(value, keras.KerasTensor):
         return None
     if isinstance(value, (np.ndarray, list, tuple, int)):
@@ -38,27 +42,29 @@ def concrete_array(value):
 
 
 def reading_weights():
-    """A lock on JAX, where Keras removes the weights from a model while it predicts; a null context on others.
+    """Returns a context manager that must be held while the weights of a model are read.
 
-    All models use the same lock, because they may share weights.
+    On JAX, it is a lock, because Keras removes the weights from a model while it predicts. All models use the same
+    lock, because they may share weights. On other backends, it does nothing.
     """
     return _WEIGHTS_IN_USE if keras.backend.backend() == "jax" else contextlib.nullcontext()
 
 
 def compiles_shapes():
-    """Whether every new shape requires compiling a program."""
+    """Whether the backend compiles a program for each new shape of the inputs."""
     return keras.backend.backend() != "torch"
 
 
 def slots_of_a_program(layers, weights):
-    """Estimates how many batch slots a model can process in the time it takes to compile it for a new shape.
+    """Estimates how many tokens, including padding, a model could process in the time that compiling a shape takes.
 
-    Measured with BERT on a CPU: compiling takes 2 seconds plus 0.6 per layer, and a core computes 40 billion
-    operations per second. An accelerator is so fast that another shape is hardly ever worth compiling.
+    The constants were measured with BERT on a CPU: compiling takes 2 seconds plus 0.6 seconds per layer, and a core
+    computes 40 billion operations per second. Accelerators are so fast that it hardly ever pays to compile for another
+    shape.
 
     Args:
         layers: number of blocks.
-        weights: number of weights that each token is multiplied by.
+        weights: number of weights with which each token is multiplied.
     """
     if not compiles_shapes():
         return 0.0
@@ -67,6 +73,7 @@ def slots_of_a_program(layers, weights):
 
 
 def _is_accelerated():
+    """Whether JAX or TensorFlow runs on a GPU or TPU."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -77,14 +84,16 @@ def _is_accelerated():
 
 
 def compiled(function, variables, waits=True):
-    """`function` as a program that is compiled once per shape of its arguments (on torch it is not compiled).
+    """Compiles a function once for each shape of its arguments. On torch, the function is not compiled.
 
     Args:
-        function: nested arrays -> nested tensors, without side effects.
-        variables: returns the Keras variables that `function` reads; their values may change between calls.
-        waits: whether to wait for the results.
+        function: function without side effects that takes nested arrays and returns nested tensors.
+        variables: function that returns the list of the Keras variables that `function` reads. Their values may change
+            between calls.
+        waits: whether calls wait for the results.
 
-    Returns: a function of nested arrays that returns nested numpy arrays, or tensors that may not be computed yet.
+    Returns: a function that takes nested arrays. It returns nested numpy arrays, or if `waits` is False nested tensors,
+        which may not be computed yet.
     """
     program = {"jax": _compiled_jax, "tensorflow": _compiled_tensorflow}.get(
         keras.backend.backend(), _without_gradients
@@ -92,7 +101,7 @@ def compiled(function, variables, waits=True):
     program = program(function, variables)
 
     def run(*arguments):
-        with reading_weights():  # only for the launch; threads wait for results in parallel
+        with reading_weights():  # the lock is held only for the launch, so that threads wait for results in parallel
             outputs = program(*keras.tree.map_structure(keras.ops.convert_to_tensor, arguments))
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs) if waits else outputs
 
@@ -104,7 +113,7 @@ def _compiled_jax(function, variables):
 
     @jax.jit
     def program(values, *arguments):
-        # The values are arguments: constants would be copied into the program and never change.
+        # The values are passed as arguments, because constants would be copied into the program and never change.
         with keras.StatelessScope(state_mapping=list(zip(variables(), values, strict=True))):
             return function(*arguments)
 
@@ -130,16 +139,22 @@ def _is_eager(value):
 
 
 def recorded(function, programs, key, *arguments):
-    """`function` without the overhead of Keras on torch, which exceeds the time of the operations for one token.
+    """Removes the overhead of Keras from a function on torch, by recording its operations and replaying them.
 
-    The operations are recorded once per shape of the arguments and then replayed; other backends compile instead.
-    `function` must not depend on values. It may overwrite its arguments, so do not use them after a call.
+    For a single token, the overhead takes more time than the operations. There is one recording per shape of the
+    arguments. The operations must not depend on the values of tensors; otherwise, `function` is returned unchanged, as
+    on other backends, which compile it instead. `function` may overwrite its arguments, so they must not be used after
+    a call.
 
     Args:
-        function: nested tensors -> nested tensors.
-        programs: a dict in which recordings are kept.
-        key: of this function in `programs`; must identify everything that it depends on besides its arguments.
-        *arguments: those of the first call, which is not made here.
+        function: function that takes nested tensors and returns nested tensors.
+        programs: dict in which recordings are stored.
+        key: key of the recordings in `programs`, which must identify everything on which the function depends besides
+            its arguments.
+        *arguments: the arguments of the first call, which determine the shapes to record. The caller still has to make
+            this call with the returned function.
+
+    Returns: a function with the same arguments and results as `function`.
     """
     if keras.backend.backend() != "torch":
         return function
@@ -158,7 +173,7 @@ def recorded(function, programs, key, *arguments):
         try:
             graph = make_fx(flat)(*leaves)
             programs[key] = graph, keras.tree.map_structure(lambda _: 0, outputs)
-        except (RuntimeError, NotImplementedError):  # it does depend on values
+        except (RuntimeError, NotImplementedError):  # the operations depend on values
             programs[key] = None
     if programs[key] is None:
         return function
@@ -167,9 +182,10 @@ def recorded(function, programs, key, *arguments):
 
 
 class CompilerMemory(keras.callbacks.Callback):
-    """Returns the memory freed after compiling the first step to the system, half a gigabyte for a T5-base.
+    """A callback that gives the memory used for compiling the first step back to the system.
 
-    The GNU C library would keep it. Other C libraries do not have this function, and do not need it.
+    This is half a gigabyte for a T5-base. The GNU C library would keep the memory. Other C libraries do not have the
+    function `malloc_trim`, and do not need it.
     """
 
     def on_train_begin(self, logs=None):
@@ -185,11 +201,12 @@ class CompilerMemory(keras.callbacks.Callback):
 def keep_programs(folder=None):
     """On JAX, caches compiled programs on disk, so that the next run starts without compiling.
 
-    Settings of the user take precedence: `JAX_COMPILATION_CACHE_DIR`, `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`, or
-    `JAX_ENABLE_COMPILATION_CACHE=false` to disable the cache.
+    The environment variables of JAX take precedence: `JAX_COMPILATION_CACHE_DIR`,
+    `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`, and `JAX_ENABLE_COMPILATION_CACHE=false`, which disables the cache.
 
     Args:
-        folder: default: one per type of processor, in kerasbert/programs in the user's cache folder.
+        folder: the folder of the cache. Default: a folder for this type of processor, below kerasbert/programs in the
+            user's cache folder.
     """
     if keras.backend.backend() != "jax":
         return
@@ -206,7 +223,7 @@ def keep_programs(folder=None):
 
 
 def _processor():
-    """An identifier of the processor that programs are compiled for: different machines may share a home folder."""
+    """Returns an identifier of the type of processor, because different machines may share a home folder."""
     info = platform.machine() + platform.processor()
     try:
         info += next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))

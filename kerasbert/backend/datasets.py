@@ -1,4 +1,4 @@
-"""Batches in the form that a backend's trainer accepts."""
+"""Conversion of batches to the form that the trainer of a backend accepts, and errors raised by datasets."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ _raised = []
 
 
 def reads_data(function):
-    """Decorates a function that reads data, and records its errors for `data_errors`."""
+    """Decorator for functions that read data. Records the errors that they raise, for `data_errors`."""
 
     @functools.wraps(function)
     def reading(*args, **kwargs):
@@ -24,7 +24,10 @@ def reads_data(function):
 
 @contextlib.contextmanager
 def data_errors():
-    """Re-raises errors of datasets in their original form: TensorFlow turns them into an InvalidArgumentError."""
+    """Context manager that raises errors of datasets in their original form.
+
+    TensorFlow converts them to an InvalidArgumentError.
+    """
     _raised.clear()
     try:
         yield
@@ -37,9 +40,14 @@ def data_errors():
 
 
 def tensorflow_dataset(feed, samples):
-    """A `tf.data.Dataset` of the items of `feed`, which has a length; sizes that differ among `samples` are dynamic.
+    """Returns a `tf.data.Dataset` of the items of a dataset, which may have different shapes.
 
-    Keras infers shapes only from the first two items of a `PyDataset`, and a later item of another shape is an error.
+    Keras infers shapes only from the first two items of a `PyDataset`, and raises an error for a later item with a
+    different shape.
+
+    Args:
+        feed: a dataset with a length, whose items are batches.
+        samples: batches of all shapes that occur. Sizes that differ between them are unknown in the signature.
     """
     import tensorflow as tf
 

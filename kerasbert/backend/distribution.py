@@ -7,7 +7,10 @@ import keras
 
 
 def num_replicas():
-    """The number of replicas whose gradients are summed: 1 except under `tf.distribute`; other backends average."""
+    """Returns the number of replicas whose gradients are summed.
+
+    It is 1 except under `tf.distribute`, because other backends average gradients.
+    """
     if keras.backend.backend() != "tensorflow":
         return 1
     import tensorflow as tf
@@ -16,7 +19,7 @@ def num_replicas():
 
 
 def batch_shards():
-    """The number of equal shards into which `keras.distribution` splits the rows of a batch."""
+    """Returns the number of equal shards into which `keras.distribution` splits the rows of a batch."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return 1
@@ -25,12 +28,14 @@ def batch_shards():
 
 
 def share_batches(rows):
-    """On JAX, shards batches of `rows` rows over as many devices as divide them evenly; returns their number.
+    """On JAX, shards the rows of each batch over several devices. Returns the number of devices.
 
-    Models created afterwards have a copy of their weights on each device. An existing distribution is kept, and
-    multi-process programs (`jax.distributed`) must set one themselves.
+    It is the largest number of available devices that divides the number of rows, for example 3 of 4 devices for 6
+    rows. Models that are created afterwards have a copy of their weights on each device. If a distribution is set
+    already, it is kept. Multi-process programs (`jax.distributed`) must set a distribution themselves.
 
-    6 rows, 2 devices -> 2
+    Args:
+        rows: number of rows in a batch.
     """
     if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
         return batch_shards()
@@ -47,7 +52,7 @@ def share_batches(rows):
 
 
 def is_first_process():
-    """Whether this process writes the files of its run: it is the only process, or the first of several."""
+    """Whether this process is the only one of its run, or the first of several, which writes the files."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

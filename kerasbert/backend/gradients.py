@@ -1,4 +1,4 @@
-"""Operations whose gradients XLA or torch would compute slowly."""
+"""Faster versions of operations whose gradients XLA or torch compute slowly."""
 
 import contextlib
 import functools
@@ -7,7 +7,10 @@ import keras
 
 
 def no_gradients():
-    """A context without gradients on torch; on other backends, the results need `stop_gradient`."""
+    """Returns a context manager that disables gradients on torch.
+
+    On other backends, it does nothing, and `stop_gradient` must be applied to the results.
+    """
     if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
     import torch
@@ -16,13 +19,15 @@ def no_gradients():
 
 
 def cross_entropy(logits, labels):
-    """-log softmax(logits)[labels] in float32; on JAX without a float32 copy of half-precision `logits`.
+    """Returns the cross-entropy -log softmax(logits)[labels].
 
-    Call:
+    On JAX, half-precision logits are not copied to float32.
+
+    Args:
         logits: float (..., v).
         labels: int32 (...), in [0, v).
 
-    Returns: float32 (...), nats.
+    Returns: float32 (...), in nats.
     """
     logits = keras.ops.convert_to_tensor(logits)
     labels = keras.ops.cast(labels, "int32")
@@ -40,9 +45,9 @@ def cross_entropy(logits, labels):
 
 
 def add_bias(x, bias):
-    """`x` (..., n) + `bias` (n,).
+    """Returns x + bias, for x (..., n) and bias (n,).
 
-    The gradient of a bias is a sum over rows, which XLA on a CPU computes slower than a product with a row of ones.
+    The gradient of the bias is a sum over rows. On CPUs, XLA computes it faster as a product with a row of ones.
     """
     if keras.backend.backend() != "jax":
         return keras.ops.add(x, bias)
@@ -54,10 +59,15 @@ def add_bias(x, bias):
 
 
 def matrix_product(x, kernel, axis=0):
-    """`x` (n, m) times `kernel`, whose `axis` has size m: (m, v), or (v, m) for axis 1.
+    """Returns the product of two matrices, (n, v).
 
-    XLA on a CPU has fast bfloat16 products, but only with float32 results: they are five times as fast as the others
-    on processors with a unit for them.
+    On CPUs, XLA has fast bfloat16 products only with float32 results. On processors that support bfloat16, they are
+    five times as fast as other products.
+
+    Args:
+        x: float (n, m).
+        kernel: float (m, v) if `axis` is 0, or (v, m) if `axis` is 1.
+        axis: the axis of the kernel over which the product is summed.
     """
     if keras.backend.backend() == "jax":
         import jax
@@ -113,7 +123,7 @@ def _bfloat16_product_jax(axis):
 
     def backward(operands, gradient):
         x, kernel = operands
-        # With one row axis XLA would use the slow product, with two it does not.
+        # XLA uses the slow product for matrices with one row axis, but not for those with two.
         a, b = (gradient, x) if axis else (x, gradient)
         return product(gradient, kernel, ((1,), (1 - axis,))), product(a[None], b[None], ((0, 1), (0, 1)))
 

@@ -1,16 +1,19 @@
-"""Fused attention kernels, where a backend has one for the case at hand.
+"""Fused attention kernels of the backends.
 
-Every branch returns the result of the reference in `layers/attention.py`, up to the precision of the dtype, or None if
-it does not support the case; the reference is then used.
+Each function returns None if it does not support the backend, device, mask or bias. Then, the reference implementation
+in `layers/attention.py` is used. Otherwise, it returns the same result as the reference, up to the precision of the
+dtype. The kernels are:
 
                            JAX, GPU, half precision    JAX, TPU             torch
     full rows, causal      cuDNN                       Splash attention     chosen by torch
     right padding          cuDNN, by lengths           segment ids          a mask
-    packed rows, prefixes  cuDNN, a mask as bias       segment ids; -       a mask
+    packed rows            cuDNN, a mask as bias       segment ids          a mask
+    prefixes               cuDNN, a mask as bias       none                 a mask
     biases                 cuDNN                       flash attention      a mask
     local windows          blocks (`local_attention`)  Splash attention     blocks
 
-On a CPU, JAX computes one matrix product per head, and long rows in pieces; TensorFlow only uses the reference.
+On CPUs, JAX computes one matrix product per head, and processes long rows in pieces. TensorFlow uses only the
+reference.
 """
 
 import keras
@@ -19,7 +22,10 @@ from .tpu_attention import tpu_attention
 
 
 def fused_attention(query, key, value, mask, bias, scale, dropout=None):
-    """Attention (b, q, h, d) by a fused kernel, or None; few kernels support `dropout`, a layer or a function."""
+    """Computes attention with a fused kernel. Returns float (b, q, h, d), or None if no kernel supports the arguments.
+
+    The arguments are those of `attend`. Few kernels support `dropout`, which may be a layer or a function.
+    """
     backend = keras.backend.backend()
     if backend == "torch":
         return _torch_attention(query, key, value, mask, bias, scale, dropout)
@@ -35,7 +41,10 @@ def fused_attention(query, key, value, mask, bias, scale, dropout=None):
 
 
 def fused_window_attention(query, key, value, mask, bias, scale):
-    """As `fused_attention`, for local windows, by a kernel that skips keys outside of them; None on most devices."""
+    """Computes windowed attention with a kernel that skips keys outside the windows.
+
+    Arguments and result are those of `fused_attention`. Only JAX on TPUs has such a kernel.
+    """
     whole = query.shape[1] is not None and not isinstance(query, keras.KerasTensor)
     if keras.backend.backend() != "jax" or not whole:
         return None
@@ -43,9 +52,10 @@ def fused_window_attention(query, key, value, mask, bias, scale):
 
 
 def softmax_parts(scores):
-    """(weights, total) with softmax(scores) = weights / total; total (..., 1) is None if the weights are normalized.
+    """Returns (weights, total) such that softmax(scores) = weights / total.
 
-    On JAX, callers divide the weighted values instead of the weights, which are far more.
+    On JAX, the caller divides the weighted sum of the values by `total`, float (..., 1), because it has far fewer
+    elements than the weights. On other backends, the weights are normalized, and `total` is None.
     """
     if keras.backend.backend() != "jax":
         return keras.ops.softmax(scores, axis=-1), None
@@ -57,13 +67,13 @@ def softmax_parts(scores):
 
 
 def _torch_attention(query, key, value, mask, bias, scale, dropout):
-    """`scaled_dot_product_attention`: flash or memory-efficient attention where torch supports the mask."""
+    """Uses torch's `scaled_dot_product_attention`, which is flash or memory-efficient attention for some masks."""
     import torch
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
         return None
-    # A layer without a seed draws from torch's global generator, as the kernels do. CPUs have no kernel with dropout,
-    # and the layer's masks are cheaper than those of torch's fallback.
+    # Dropout layers without a seed use torch's global generator, as the kernels do. On CPUs, no kernel supports
+    # dropout, and the masks of our layer are cheaper than those of torch's fallback.
     ours = isinstance(dropout, keras.layers.Dropout) and dropout.seed is None and query.device.type != "cpu"
     if dropout is not None and not ours:
         return None
@@ -82,9 +92,10 @@ def _torch_attention(query, key, value, mask, bias, scale, dropout):
 
 
 def _cudnn_attention(query, key, value, mask, bias, scale):
-    """cuDNN's flash attention on a GPU, in half precision.
+    """Uses cuDNN's flash attention on GPUs, in half precision.
 
-    It skips right padding and future tokens; other masks become a bias (b, 1, q, k), whose sizes must be even.
+    The kernel skips right padding and future tokens. Other masks are passed as a bias (b, 1, q, k), where q and k must
+    be even.
     """
     import jax
     from jax import numpy as jnp
@@ -123,7 +134,7 @@ def _cudnn_attention(query, key, value, mask, bias, scale):
 
 
 def _has_flash_attention():
-    """Whether the first device is an NVIDIA GPU, Ampere or later."""
+    """Whether the first device is an NVIDIA GPU of the Ampere generation or later."""
     import jax
 
     capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
@@ -131,7 +142,7 @@ def _has_flash_attention():
 
 
 def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
-    """On a CPU, as products of matrices that are contiguous in memory, one per head."""
+    """Computes attention on CPUs with one product per head, of matrices that are contiguous in memory."""
     import jax
     from jax import numpy as jnp
 
@@ -149,12 +160,15 @@ def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
     return y.transpose(0, 2, 1, 3)
 
 
-PIECE = 256  # queries at a time
-LONG_ROW = 1_024  # tokens; from this length on, the scores of a head do not fit into the cache of a CPU
+PIECE = 256  # number of queries that are processed at a time
+LONG_ROW = 1_024  # length in tokens from which the scores of a head do not fit into the cache of a CPU
 
 
 def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
-    """On a CPU, long rows, one head and a few queries at a time: scores stay in the cache and are not stored."""
+    """Computes attention in long rows on CPUs, for one head and a few queries at a time.
+
+    The scores then fit into the cache. They are recomputed in the backward pass.
+    """
     import jax
     from jax import numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Fast random masks: on CPUs, those of the backends take up to a third of the time of a training step."""
+"""Fast random masks for dropout. On CPUs, the masks of the backends take up to a third of a training step."""
 
 import math
 
@@ -8,13 +8,17 @@ from ..core.keras_adapter import has_fixed_seed
 
 
 def dropped(x, rate, noise_shape, seed_generator):
-    """`x` with a fraction `rate` of its values 0, the others divided by 1 - `rate`; None where Keras's dropout is best.
+    """Applies dropout: sets each value to 0 with probability `rate`, and divides the others by 1 - `rate`.
 
     Args:
         x: float, any shape.
-        rate: more than 0, less than 1.
-        noise_shape: as in Keras: axes of size 1 share their mask, None is the size of `x`.
-        seed_generator: of Keras. If it was created without a seed, torch draws from its global generator.
+        rate: probability, above 0 and below 1.
+        noise_shape: shape of the mask as in Keras: along axes of size 1, all values share the mask, and None stands for
+            the size of x.
+        seed_generator: a Keras `SeedGenerator`. If it was created without a seed, the global generator is used on
+            torch.
+
+    Returns: float, in the shape of x, or None if Keras's dropout should be used because it is faster.
     """
     if keras.backend.backend() == "torch":
         is_special = noise_shape is not None or has_fixed_seed(seed_generator)
@@ -30,16 +34,17 @@ def dropped(x, rate, noise_shape, seed_generator):
 
 
 def _factors(x, rate):
-    """On torch: 0 or 1 / (1 - `rate`) for each value of `x`, from 16 random bits each.
+    """Returns 0 or 1 / (1 - rate) for each value of x, on torch.
 
-    Each number of the generator gives four values. Torch has fast loops for float32, but not for bool.
+    Each value takes 16 random bits, so that a 64-bit random number gives four values. The computation is in float32,
+    because torch has fast loops for float32, but not for bool.
     """
     import torch
 
     count, steps = x.numel(), 2**15
     hidden = min(round(rate * 2 * steps), 2 * steps - 1)
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    bits = bits[:count].view(x.shape).to(torch.float32)  # -32,768, ..., 32,767, of which the lowest are dropped
+    bits = bits[:count].view(x.shape).to(torch.float32)  # from -32,768 to 32,767; the lowest are dropped
     scale = 1 / (1 - hidden / (2 * steps))
     return bits.sub_(hidden - steps - 1).mul_(scale).clamp_(0, scale).to(x.dtype)
 
@@ -48,10 +53,17 @@ def _factors(x, rate):
 
 
 def kept(shape, rate, seed):
-    """On JAX and TensorFlow: bool of `shape`, False for a fraction `rate`; a pure function of `seed`, integers (2,).
+    """Returns a random mask on JAX and TensorFlow, as a pure function of a seed.
 
-    XLA fuses it with the operation that uses it. The hash has two rounds, which were found by search ("lowbias32",
-    Chris Wellons 2018), with one word of the seed mixed in before each.
+    The mask is a hash of the positions, which XLA fuses with the operation that uses it. The hash function is
+    "lowbias32" (Chris Wellons 2018), applied in two rounds, each of which mixes in one word of the seed.
+
+    Args:
+        shape: shape of the mask.
+        rate: probability of False.
+        seed: integers (2,).
+
+    Returns: bool, in the given shape.
     """
     low, high = _uint32(seed[0]), _uint32(seed[1])
     first = _scrambled(low ^ _scrambled(high, _uint32(0)), _uint32(0))
@@ -60,6 +72,7 @@ def kept(shape, rate, seed):
 
 
 def _scrambled(x, key):
+    """Returns a hash of the uint32 numbers x and the key."""
     x = (x ^ _shifted(x, 16)) * _uint32(0x21F0AAAD) ^ key
     x = (x ^ _shifted(x, 15)) * _uint32(0x735A2D97)
     return x ^ _shifted(x, 15)
@@ -74,7 +87,7 @@ def _uint32(x):
 
 
 def _positions(shape):
-    """0, 1, 2, ... in `shape`."""
+    """Returns the numbers 0, 1, 2, ... as uint32, in the given shape."""
     if keras.backend.backend() == "jax":
         from jax import lax
         from jax import numpy as jnp

@@ -1,11 +1,14 @@
-"""The random state that the backend keeps outside of Keras variables: that of torch's generators."""
+"""Reads and restores the random state of torch's generators, which is not held in Keras variables."""
 
 import keras
 import numpy as np
 
 
 def get_random_state():
-    """{name: uint8 array}, empty where all random state is in Keras variables (JAX, TensorFlow)."""
+    """Returns {name: uint8 array}, the states of torch's generators.
+
+    The dict is empty on JAX and TensorFlow, where Keras variables hold the whole random state.
+    """
     if keras.backend.backend() != "torch":
         return {}
     import torch
@@ -17,7 +20,7 @@ def get_random_state():
 
 
 def set_random_state(states):
-    """Restores what `get_random_state` returned; generators of missing devices are skipped."""
+    """Restores the result of `get_random_state`. States of devices that do not exist here are ignored."""
     if not states:
         return
     import torch

@@ -1,4 +1,4 @@
-"""Rematerialisation: a layer's activations are recomputed in the backward pass instead of being stored for it."""
+"""Rematerialization: activations are recomputed in the backward pass instead of being stored."""
 
 import contextlib
 import functools
@@ -9,15 +9,15 @@ from keras import ops
 
 from ..core.keras_adapter import all_layers, is_training
 
-STRIDE = 9_973  # between the seeds of a generator that draws more than once in a call
+STRIDE = 9_973  # difference between the seeds of a generator that is used more than once in a call
 
 
 def rematerialized(layer):
-    """The `call` of `layer`, changed so that training stores only its arguments.
+    """Returns a replacement for the `call` method of a layer, with which training stores only the arguments.
 
-    The backward pass computes everything else again. It does so by calling the layer, because only inside a call does
-    Keras know the compute dtype and whether it is training, and with the seeds of the first call, because dropout
-    would otherwise draw new masks. Gradients do not change.
+    The backward pass computes the activations again. It calls the layer rather than its method, because Keras knows the
+    compute dtype and whether it is training only inside such a call. It uses the seeds of the first call, so that
+    dropout has the same masks. Gradients do not change.
     """
     call, inside = layer.call, []
 
@@ -51,7 +51,7 @@ def rematerialized(layer):
 
 
 def _recomputed(function, tensors):
-    """`function(*tensors)`, recomputed in the backward pass."""
+    """Returns `function(*tensors)`, whose activations are recomputed in the backward pass."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -61,14 +61,15 @@ def _recomputed(function, tensors):
 
 
 def _recomputed_on_cpu(function, tensors):
-    """As `_recomputed`, on a CPU, where XLA merges the two identical computations of `jax.checkpoint` into one.
+    """Does the same as `_recomputed` for JAX on CPUs, where `jax.checkpoint` has no effect.
 
-    The second one therefore has different inputs: the tensors plus 0 times the gradient, which XLA does not simplify.
+    XLA would merge the two identical computations of forward and backward pass into one. So, the inputs of the second
+    computation are made different by adding 0 times the gradient, which XLA does not simplify.
     """
     import jax
     from jax import numpy as jnp
 
-    # Weights, which `function` reads but does not take as arguments, need gradients, too.
+    # The weights, which `function` reads but does not take as arguments, also need gradients.
     function, weights = jax.closure_convert(function, *tensors)
     several = jax.custom_vjp(lambda tensors, weights: function(*tensors, *weights))
 
@@ -94,7 +95,13 @@ def _generators(layer):
 
 @contextlib.contextmanager
 def _drawn(seeds):
-    """Inside, generators return the seeds that were drawn from them before, and do not change their state."""
+    """Context manager inside which seed generators return seeds that were drawn from them before.
+
+    Their state does not change.
+
+    Args:
+        seeds: list of (generator, seed).
+    """
 
     def next_of(seed):
         draws = []

@@ -1,4 +1,4 @@
-"""Seeds for all random operations without an explicit seed."""
+"""Seeds all random operations for which no explicit seed is given."""
 
 import random
 
@@ -7,9 +7,13 @@ import numpy as np
 
 
 def seed_everything(seed: int):
-    """Seeds Python, numpy and the backend, and so the initial weights and dropout of models created afterwards.
+    """Seeds Python, numpy and the backend.
 
-    `keras.utils.set_random_seed` does the same, but imports TensorFlow wherever it is installed.
+    This determines the initial weights and the dropout of models that are created afterwards.
+    `keras.utils.set_random_seed` does the same, but imports TensorFlow if it is installed.
+
+    Args:
+        seed: any integer from 0 to 2**32 - 1.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":

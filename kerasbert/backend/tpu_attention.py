@@ -1,7 +1,7 @@
-"""Attention on TPUs by the kernels that come with JAX: scores never leave the core, and masked blocks cost nothing.
+"""Attention on TPUs with the kernels of `jax.experimental.pallas.ops.tpu`.
 
-Splash attention (full, causal and local masks) and, for biases, flash attention of `jax.experimental.pallas.ops.tpu`.
-Both represent padding and packed rows by segment ids.
+These are Splash attention for full, causal and local masks, which skips masked blocks, and flash attention for biases.
+Neither writes the scores to memory. Both represent padding and packed rows by segment ids.
 """
 
 import functools
@@ -10,12 +10,15 @@ import keras
 
 from .distribution import batch_shards
 
-LANES = 128  # rows are padded to a multiple of it
-BLOCKS = (512, 256, 128)  # of queries and keys at a time: the largest that divides the row
+LANES = 128  # rows are padded to a multiple of this length
+BLOCKS = (512, 256, 128)  # block sizes of queries and keys, of which the largest that divides the row is used
 
 
 def tpu_attention(query, key, value, mask, bias, scale):
-    """Attention (b, q, h, d), or None if no kernel supports the case or the rows are short."""
+    """Returns attention (b, q, h, d), or None if no kernel supports the arguments or the rows are short.
+
+    The arguments are those of `attend`.
+    """
     import jax
 
     lengths = query.shape[1], key.shape[1]
@@ -47,7 +50,10 @@ def tpu_attention(query, key, value, mask, bias, scale):
 
 
 def _segment_ids(query, key, mask):
-    """int32 (b, q) and (b, k): a query attends to the keys with the same id."""
+    """Returns the segment ids of queries and keys, int32 (b, q) and (b, k).
+
+    A query attends to the keys with the same id.
+    """
     from jax import numpy as jnp
 
     batch, length = key.shape[:2]
@@ -66,7 +72,7 @@ def _segment_ids(query, key, mask):
 
 
 def _padded(x, length, value=0, axis=1):
-    """`x` padded to `length` along an axis."""
+    """Pads x to `length` along an axis."""
     from jax import numpy as jnp
 
     missing = [(0, length - size if i == axis else 0) for i, size in enumerate(x.shape)]
@@ -74,17 +80,27 @@ def _padded(x, length, value=0, axis=1):
 
 
 def _block(length):
+    """Returns the block size for rows of this length."""
     return next(size for size in BLOCKS if length % size == 0)
 
 
 def _splash(num_heads, lengths, mask):
-    """query, key, value (b, h, s, d) and their segment ids -> (b, h, q, d)."""
+    """Returns the function of Splash attention for a mask.
+
+    The function takes query (b, h, q, d), key and value (b, h, k, d), and the segment ids of queries (b, q) and keys
+    (b, k). It returns attention (b, h, q, d).
+
+    Args:
+        num_heads: number of attention heads h.
+        lengths: (q, k).
+        mask: an `AttentionMask`, of which `window` and `causal` are used, or None.
+    """
     import jax
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
     if mask is not None and mask.window is not None:
-        # A causal window has nothing on its right side.
+        # A causal window contains no keys after the query.
         shown = masks.LocalMask(lengths, (mask.window, 0 if mask.causal else mask.window), offset=0)
     elif mask is not None and mask.causal:
         shown = masks.CausalMask(lengths)
@@ -111,7 +127,11 @@ def _splash(num_heads, lengths, mask):
 
 
 def _flash(lengths, mask):
-    """As `_splash`, with a bias (b, h, q, k) or (1, h, q, k), which is not repeated for every row."""
+    """Returns the function of flash attention for a mask; see `_splash`.
+
+    The function takes a bias as an additional argument, float (b, h, q, k), or (1, h, q, k), which is not copied for
+    each row.
+    """
     import jax
     from jax.experimental.pallas.ops.tpu import flash_attention as kernels
 
@@ -146,7 +166,7 @@ def _flash(lengths, mask):
 
 
 def _splits_weights():
-    """Whether weights are sharded over devices: the kernels would gather the shards of other devices."""
+    """Whether weights are sharded over devices. Then, the kernels would have to gather shards of other devices."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return False
@@ -157,7 +177,7 @@ def _splits_weights():
 
 
 def _on_each_device(attention, *inputs):
-    """`attention` on the rows of each device: XLA does not partition kernels automatically."""
+    """Calls `attention` on each device for the rows of this device, because XLA does not partition kernels itself."""
     import jax
     from jax.sharding import PartitionSpec
 

@@ -4,7 +4,7 @@ import keras
 
 
 def dense(gradients):
-    """Gradients with TensorFlow's `IndexedSlices` (of embeddings) summed into dense tensors."""
+    """Converts the sparse gradients of embeddings on TensorFlow (`IndexedSlices`) to dense tensors."""
     if keras.backend.backend() != "tensorflow":
         return gradients
     import tensorflow as tf
@@ -13,9 +13,17 @@ def dense(gradients):
 
 
 def clip_torch(gradients, variables, norm):
-    """Torch gradients, clipped to a global norm of at most `norm`; NaN if the given ones have an infinite norm.
+    """Clips torch gradients to a global norm of at most `norm`.
 
-    Those that the backward pass stored on the variables are scaled in place, others are copied.
+    If the global norm is not finite, all results are NaN. Gradients that are stored on the variables are scaled in
+    place; others are copied.
+
+    Args:
+        gradients: list of torch tensors or None.
+        variables: list of the Keras variables that may hold these gradients.
+        norm: maximum global norm.
+
+    Returns: list of the clipped gradients.
     """
     import torch
 
@@ -27,13 +35,16 @@ def clip_torch(gradients, variables, norm):
 
 
 def adam_torch(variables, gradients, means, squares, constants, rate, step, factors=None):
-    """One Adam update of all torch tensors in place, in one pass over them; rate and step stay on the device.
+    """Updates torch tensors in place with Adam, in a fused kernel. `rate` and `step` are not copied to the CPU.
 
     Args:
-        constants: beta_1, beta_2, epsilon.
-        rate: float32 ().
-        step: float32 (), 1 in the first update; None disables the bias correction of the moments.
-        factors: for the rate of each tensor; None for 1.
+        variables, gradients, means, squares: lists of tensors: the parameters, their gradients, and the first and
+            second moments, which are updated too.
+        constants: tuple (beta_1, beta_2, epsilon).
+        rate: float32 scalar tensor, the learning rate.
+        step: float32 scalar tensor, the number of the update, counted from 1. None disables the bias correction of the
+            moments.
+        factors: list of the factors of the learning rate for each tensor, where None means 1. Default: all are 1.
     """
     import torch
 

@@ -1,1 +1,1 @@
-"""Reading and writing model folders."""
+"""Reads and writes model folders."""

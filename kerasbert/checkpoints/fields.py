@@ -1,20 +1,20 @@
-"""Validates the JSON files of a model folder: types by annotations, numbers by fixed limits."""
+"""Validates the JSON files of a model folder. Types are checked against annotations, numbers against fixed limits."""
 
 import dataclasses
 import typing
 
 from ..data.text.json_files import check_types, read_json, shortened
 
-# Limits of sizes that come from a file, all far above those of published models.
+# Limits of the sizes in a file, all far above the sizes of published models.
 _LARGEST = {"vocabulary_size": 10_000_000, "max_length": 10_000_000}
-_MOST_LAYERS = 10_000  # and heads, groups, segments, buckets: all fields that begin with num_
-_WIDEST = 1_000_000  # and any other whole number of a config
+_MOST_LAYERS = 10_000  # limit of all fields that begin with num_: layers, heads, groups, segments, buckets
+_WIDEST = 1_000_000  # limit of all other integers in a config
 _MAY_BE_ZERO = {"num_segments", "num_highways", "memory_length", "convolution_width"}
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFile:
-    """The fields of a `config.json` besides those of the family."""
+    """The fields of a `config.json` that are the same for all families."""
 
     model_type: str | None = None
     architectures: list[str] | None = None
@@ -24,7 +24,11 @@ class ConfigFile:
 
 @dataclasses.dataclass(frozen=True)
 class SavedModel:
-    """A `kerasbert.json`. `class_name`, stored as "class", is its registered name in Keras without "kerasbert>"."""
+    """The fields of a `kerasbert.json`.
+
+    `class_name` is stored as "class". It is the name under which the class is registered with Keras, without the prefix
+    "kerasbert>".
+    """
 
     class_name: str | None = None
     backbone_class: str | None = None
@@ -34,7 +38,7 @@ class SavedModel:
 
 @dataclasses.dataclass(frozen=True)
 class SavedArguments:
-    """Arguments of objectives, tasks and backbones, as stored in `kerasbert.json`."""
+    """The types of all arguments of objectives, tasks and backbones that `kerasbert.json` may contain."""
 
     pooler: bool
     sentence_pair: bool
@@ -68,11 +72,11 @@ class SavedArguments:
 
 
 def check_config_file(stored, path):
-    """Raises a ValueError if the json of a `config.json` contains something that no family supports.
+    """Raises a ValueError if a `config.json` contains something that no family supports.
 
     Args:
-        stored: the json.
-        path: of the file.
+        stored: the content of the file.
+        path: path of the file, for messages.
     """
     check_types(stored, typing.get_type_hints(ConfigFile), path)
     if stored.get("quantization_config") is not None:
@@ -90,21 +94,21 @@ def check_config_file(stored, path):
 
 
 def checked_config(cls, values, source, names=None):
-    """The config of a family from fields that a file gives.
+    """Creates a config from the values in a file, and checks their types and sizes.
 
     Args:
         cls: the config class.
-        values: {field: value}.
-        source: the file, for messages.
-        names: {field: its name in the file}, where they differ.
+        values: {config field: value}.
+        source: path of the file, for messages.
+        names: {config field: its name in the file}, for fields whose names differ.
 
-    Raises: ValueError that names the field whose type or size is wrong.
+    Raises: ValueError if a value has the wrong type or size, or if the values are inconsistent.
     """
     annotations, names = typing.get_type_hints(cls), names or {}
     named = {field: names[field] if isinstance(names.get(field), str) else field for field in values}
     for field, value in values.items():
         if value is None and field.endswith("_id"):
-            continue  # a special token that the model does not have; a config that needs it refuses None
+            continue  # a special token that the model does not have; configs that need the token refuse None
         check_types({named[field]: value}, {named[field]: annotations[field]}, source)
         _check_size(field, named[field], value, source)
     values = {field: tuple(v) if annotations[field] is tuple else v for field, v in values.items()}
@@ -117,6 +121,7 @@ def checked_config(cls, values, source, names=None):
 
 
 def _check_size(field, name, value, source):
+    """Raises a ValueError if a number, or a number in a list, is outside the limits of its config field."""
     if isinstance(value, bool) or not isinstance(value, (int, float, list, tuple)):
         return
     if isinstance(value, (list, tuple)):
@@ -147,7 +152,7 @@ def _check_size(field, name, value, source):
 
 
 def read_saved(folder):
-    """The json of a folder's `kerasbert.json`, checked; empty if there is none."""
+    """Reads and checks the `kerasbert.json` in a folder. Returns its content, or {} if there is no such file."""
     path = folder / "kerasbert.json"
     if not path.is_file():
         return {}
@@ -160,7 +165,12 @@ def read_saved(folder):
 
 
 def check_arguments(arguments, path):
-    """Raises a ValueError if a file has an argument of the wrong type, or a size beyond its limit."""
+    """Raises a ValueError if an argument in a file has the wrong type, or is outside its limits.
+
+    Args:
+        arguments: {name: value}.
+        path: path of the file, for messages.
+    """
     check_types(arguments, typing.get_type_hints(SavedArguments), path)
     for name, value in arguments.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):

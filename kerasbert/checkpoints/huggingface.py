@@ -1,4 +1,4 @@
-"""Loads and saves configs and weights in the Hugging Face layout, by the tables of each family."""
+"""Loads and saves configs and weights in the Hugging Face layout, which each family describes by tables."""
 
 import logging
 import re
@@ -25,7 +25,7 @@ _LEAVES = {
 _IGNORED = re.compile(
     r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
 )
-# Parts of tasks that are not in any family's layout: they are stored under their paths, in a separate file.
+# Layers of tasks that are not part of any family's layout. They are stored under our paths in a separate file.
 _EXTRA_PARTS = {"answer_network", "feature_head", "tasks"}
 _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
 
@@ -33,9 +33,16 @@ _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"
 
 
 def read_config(family, stored, source="config.json"):
-    """The family's config fields from the json of a `config.json`, which `source` names in messages.
+    """Converts the content of a `config.json` to the config fields of a family.
 
-    Raises: ValueError if the json requires something that the family does not support.
+    Args:
+        family: the `Family`.
+        stored: the content of the file.
+        source: path of the file, for messages.
+
+    Returns: {config field: value}.
+
+    Raises: ValueError if the file requires something that the family does not support.
     """
     layout = family.huggingface
     stored = {**{layout.aliases[name]: value for name, value in stored.items() if name in layout.aliases}, **stored}
@@ -68,21 +75,27 @@ def _loaded(entry, stored, source):
 
 
 def config_fields(family, config):
-    """{Hugging Face field: value} of a config of the family."""
+    """Returns {Hugging Face field: value} for a config of a family."""
     fields = {}
     for ours, entry in family.huggingface.config.items():
         if isinstance(entry, Field):
             fields[entry.name] = entry.save(config)
         else:
             fields[entry] = getattr(config, ours)
-    # Fields that other versions of transformers read instead.
+    # Fields that other versions of transformers read in place of some of the above.
     for name, save in family.huggingface.written.items():
         fields[name] = save(config)
     return fields
 
 
 def write_config(backbone, architecture, extra=()):
-    """The json of `config.json` for a backbone, as transformers 5 and 4 read it."""
+    """Returns the content of `config.json` for a backbone, which transformers 4 and 5 can read.
+
+    Args:
+        backbone: the backbone.
+        architecture: name of the class in transformers.
+        extra: (field, value) pairs of additional fields.
+    """
     fields = config_fields(backbone.family, backbone.config)
     return {"architectures": [architecture], **fields, "dtype": "float32", "torch_dtype": "float32", **dict(extra)}
 
@@ -91,27 +104,33 @@ def write_config(backbone, architecture, extra=()):
 
 
 def parts_of(model):
-    """The backbone of a model; a backbone itself."""
+    """Returns the backbone of a model, or the model itself if it is a backbone."""
     return getattr(model, "backbone", model)
 
 
 def named_variables(model):
-    """{path without the name of the model: variable}: `block_3/attention/query/kernel`, `masked_lm/bias`."""
+    """Returns {path without the name of the model: variable} for the weights of a model.
+
+    Examples of paths are `block_3/attention/query/kernel` and `masked_lm/bias`.
+    """
     backbone = parts_of(model)
     variables = list(backbone.weights)
     known = {id(variable) for variable in variables}
     variables += [variable for variable in model.weights if id(variable) not in known]
     named = {variable.path.split("/", 1)[1]: variable for variable in variables if id(variable) in known}
-    prefix = getattr(model, "HEADS_UNDER", None)  # for several heads, whose paths keep the name of their model
+    prefix = getattr(model, "HEADS_UNDER", None)  # set by models with several heads, whose paths keep their first part
     for variable in variables[len(known) :]:
         named[f"{prefix}/{variable.path}" if prefix else variable.path.split("/", 1)[1]] = variable
-    passing = getattr(model, "TRAINING_ONLY", ())  # parts that are not saved
+    passing = getattr(model, "TRAINING_ONLY", ())  # names of layers that are not saved
     kept = (path for path in named if path.split("/")[0] not in passing and "/lora_kernel_" not in path)
     return {path: named[path] for path in kept}
 
 
 def stored_as(family, path):
-    """(entry of the family's table, stored name) of one of our variables; (None, None) when the table lacks it."""
+    """Returns (entry of the family's table, stored name) for the path of a variable.
+
+    The result is (None, None) if the table has no entry for the variable.
+    """
     if path.split("/")[0] in _EXTRA_PARTS:
         name = f"kerasbert.{path.replace('/', '.')}"
         return Tensor(name), name
@@ -127,16 +146,24 @@ def stored_as(family, path):
 
 
 def _match(pattern, path):
+    """Returns {"i": number, ...} if a path matches a pattern with `{i}` and `{j}` for numbers, otherwise None."""
     found = re.fullmatch(re.sub(r"\\\{(\w)\\\}", r"(?P<\1>\\d+)", re.escape(pattern)), path)
     return None if found is None else found.groupdict()
 
 
 def is_head(family, path):
-    """Whether a path belongs to a head, the pooler or another optional part: it may be missing or unused."""
+    """Whether a variable belongs to a head, the pooler or another optional layer, which files may lack."""
     return path.split("/")[0] in {*family.heads, "pooler", *family.huggingface.optional, *_EXTRA_PARTS}
 
 
 def to_ours(entry, array, leaf):
+    """Converts a stored array to the value of a variable.
+
+    Args:
+        entry: the entry of the family's table.
+        array: the stored numpy array.
+        leaf: last part of the variable's path, such as "kernel".
+    """
     if isinstance(entry, (Tensor, Heads)):
         return entry.load(array)
     if leaf == "kernel" and not (isinstance(entry, Part) and not entry.transposed):
@@ -147,6 +174,10 @@ def to_ours(entry, array, leaf):
 
 
 def to_theirs(entry, array, leaf, config):
+    """Converts the value of a variable to the stored array; the inverse of `to_ours`.
+
+    For a `Part`, the result is this part of the stored array.
+    """
     if isinstance(entry, Heads):
         return entry.save(array, config.num_heads)
     if isinstance(entry, Tensor):
@@ -160,7 +191,14 @@ def to_theirs(entry, array, leaf, config):
 
 
 class StoredWeights:
-    """A folder's tensors under the names of the family's table: prefixes removed, old names and ties resolved."""
+    """The tensors of a folder under the names in the family's table.
+
+    Prefixes are removed, older names are replaced, and of several names for the same tensor, one is kept.
+
+    Args:
+        family: the `Family`.
+        files: a `TensorFiles`, or an object with the same methods.
+    """
 
     def __init__(self, family, files):
         self.family = family
@@ -188,7 +226,7 @@ class StoredWeights:
         return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
     def leave_out(self, kind):
-        """Ignores the tensors of a kind of head, because they are for other labels."""
+        """Ignores the tensors of one kind of head, because they were trained for other labels."""
         for path, entry in self.family.huggingface.names.items():
             theirs = entry if isinstance(entry, str) else entry.name
             if path.split("/")[0] == kind:
@@ -206,29 +244,33 @@ class StoredWeights:
         return self.files.read(self.names[name])
 
     def has_layer(self, path):
-        """Whether the file holds the layer at one of our paths."""
+        """Whether the file contains the layer with this path."""
         entry = self.family.huggingface.names.get(path)
         return entry is not None and any(name.startswith(f"{entry}.") for name in self.names)
 
 
 def implied_by(backbone):
-    """{stored name: the name it duplicates, or its value}, for tensors in files that this backbone does not have."""
+    """Returns {stored name: the stored name that it duplicates, or its value}.
+
+    These are tensors in files for which the backbone has no variables.
+    """
     implied = backbone.family.huggingface.implied
     return {} if implied is None else implied(backbone.config)
 
 
 def load_weights(model, stored, allow_nan=False):
-    """Fills a model from a `StoredWeights`.
+    """Loads the stored weights into a model.
 
-    Every backbone variable must be filled and every backbone tensor used. Head tensors that the model does not use
-    are logged in one line; heads or poolers that the file lacks are newly initialised, with one warning.
+    Each variable of the backbone must have a stored tensor, and each stored tensor of the backbone must be used. Stored
+    tensors of heads that the model does not have are logged in one line. Heads or poolers that are not stored are
+    initialised randomly, with a warning.
 
     Args:
         model: a backbone, objective or task.
-        stored: the tensors.
-        allow_nan: accept weights that are not finite, such as those of a run that diverged.
+        stored: a `StoredWeights`.
+        allow_nan: whether to accept NaN and infinite weights, such as those of a run that diverged.
 
-    Raises: ValueError that lists what does not fit.
+    Raises: ValueError that lists all tensors and variables that do not match.
     """
     family = stored.family
     taken, missing, new, wrong, unfit = set(), [], [], [], []
@@ -247,7 +289,7 @@ def load_weights(model, stored, allow_nan=False):
         try:
             array = to_ours(entry, array, path.rpartition("/")[2])
             shape = tuple(array.shape)
-        except (ValueError, IndexError, TypeError):  # too few axes, or not divisible into parts
+        except (ValueError, IndexError, TypeError):  # too few axes, or a size that is not divisible into parts
             array = None
         if array is None or shape != tuple(variable.shape):
             wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {shape}")
@@ -279,7 +321,7 @@ def load_weights(model, stored, allow_nan=False):
 
 
 def _not_implied(stored, implied):
-    """Yields a line for each implied tensor of a file that differs from its implied value."""
+    """Yields a message for each stored tensor that differs from the value in `implied`; see `implied_by`."""
     for name, source in implied.items():
         repeats = isinstance(source, str)
         if name not in stored or (repeats and source not in stored):
@@ -289,7 +331,7 @@ def _not_implied(stored, implied):
 
 
 def _belongs_to_head(stored, name):
-    """Whether a stored name belongs to a head or the pooler in the family's table, or is outside the backbone."""
+    """Whether a stored tensor belongs to a head or another optional layer, or is not part of the backbone."""
     if name.startswith(tuple(f"kerasbert.{part}." for part in _EXTRA_PARTS)):
         return True
     for ours, entry in stored.family.huggingface.names.items():
@@ -300,6 +342,13 @@ def _belongs_to_head(stored, name):
 
 
 def _make_new(model, variables, stored):
+    """Initialises variables that have no stored tensor, and issues a warning.
+
+    Args:
+        model: the model.
+        variables: list of (path, variable).
+        stored: the `StoredWeights`.
+    """
     initializer = parts_of(model).config.kernel_initializer()
     for path, variable in variables:
         if path.endswith("/kernel") and not np.any(keras.ops.convert_to_numpy(variable)):
@@ -313,7 +362,11 @@ def _make_new(model, variables, stored):
 
 
 def export_weights(model):
-    """{stored name: numpy} of a model, as transformers saves it: without tied tables, prefixed if there is a head."""
+    """Returns {stored name: numpy array} for the weights of a model, as transformers saves them.
+
+    Weights that are shared with the token embeddings are left out. Names of the backbone's weights have a prefix if
+    the model has a head.
+    """
     backbone = parts_of(model)
     family, layout = backbone.family, backbone.family.huggingface
     bare = model is backbone or type(model).__name__ in layout.bare

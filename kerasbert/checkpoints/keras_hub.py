@@ -1,6 +1,7 @@
-"""Presets of KerasHub, read without it: `config.json`, `model.weights.h5` and the vocabulary in `assets/tokenizer`.
+"""Reads presets of KerasHub without the package `keras_hub`.
 
-A preset holds a backbone. It is translated into the Hugging Face layout of its family, whose reader does the rest.
+A preset consists of `config.json`, `model.weights.h5` and a vocabulary in `assets/tokenizer`. Config and weights, which
+are those of a backbone, are translated into the Hugging Face layout of the family, and then loaded from this layout.
 `data/tokenizers/files.py` reads the vocabulary.
 """
 
@@ -17,7 +18,7 @@ WEIGHTS = "model.weights.h5"
 
 # === Names in KerasHub ===
 
-# Field of our config -> argument of a KerasHub backbone. Fields that KerasHub fixes are in `PRESETS`.
+# {our config field: argument of a KerasHub backbone}. Fields that are constant in KerasHub are in `PRESETS`.
 _FIELDS = {
     "vocabulary_size": "vocabulary_size",
     "num_layers": "num_layers",
@@ -30,7 +31,7 @@ _FIELDS = {
 }
 _SEGMENTS = {**_FIELDS, "num_segments": "num_segments"}
 
-# Our layer -> layer in the file, which numbers the layers of a class in order: no suffix, _1, _2...
+# {our layer: layer in the file}. Files number the layers of a class in order, with the suffixes none, _1, _2, ...
 _EMBEDDINGS = {
     "token_embedding": "reversible_embedding",
     "position_embedding": "position_embedding",
@@ -55,12 +56,14 @@ _BLOCK = {
 
 
 def _blocks(config):
+    """Yields (our layer, layer in the file) for all layers of all blocks."""
     for i in range(config.num_layers):
         for ours, theirs in _BLOCK.items():
             yield f"block_{i}/{ours}", f"{_numbered('transformer_encoder', i)}/{theirs}"
 
 
 def _albert_blocks(config):
+    """Does the same as `_blocks` for ALBERT, which has groups of blocks."""
     for i in range(config.num_groups):
         for j in range(config.num_inner_layers):
             number = i * config.num_inner_layers + j
@@ -77,15 +80,16 @@ def _numbered(name, number):
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """How to read one class of KerasHub.
+    """Describes how to read one backbone class of KerasHub.
 
     Args:
-        model_type: of our family.
-        fields: our config field -> KerasHub's argument.
-        fixed: config fields for which KerasHub has no argument.
-        embeddings: our layer -> KerasHub's layer, for layers below the blocks.
-        dense: our dense layers outside the blocks, in the order of the file; None for one that we do not have.
-        blocks: config -> pairs of our layer and KerasHub's layer.
+        model_type: the `model_type` of our family.
+        fields: {our config field: KerasHub's argument}.
+        fixed: {our config field: value} for fields that KerasHub has no argument for.
+        embeddings: {our layer: KerasHub's layer} for the layers before the blocks.
+        dense: our dense layers outside the blocks, in the order of the file. None stands for a layer that we do not
+            have.
+        blocks: function that takes our config and yields (our layer, KerasHub's layer) for the layers of the blocks.
     """
 
     model_type: str
@@ -96,7 +100,7 @@ class Preset:
     blocks: object = _blocks
 
     def layers(self, config):
-        """{our layer: layer in the file}."""
+        """Returns {our layer: layer in the file} for all layers of a model with this config."""
         dense = self.dense
         if "embedding_projection" in dense and not self._projects(config):
             dense = dense[1:]
@@ -137,14 +141,18 @@ PRESETS = {
 
 
 def is_preset(stored):
-    """Whether the json of a `config.json` is from KerasHub, or from KerasNLP, its former name."""
+    """Whether the content of a `config.json` is from KerasHub, or from KerasNLP, its former name."""
     return str(stored.get("registered_name")).partition(">")[0] in ("keras_hub", "keras_nlp")
 
 
 def as_huggingface(stored, path):
-    """The json of `config.json` in the Hugging Face layout of the family, for the json of a preset, read from `path`.
+    """Converts the config of a preset to the `config.json` in the Hugging Face layout of its family.
 
-    Raises: ValueError for a class that has no family here, or an argument that this reader does not know.
+    Args:
+        stored: the content of the preset's `config.json`.
+        path: path of this file, for messages.
+
+    Raises: ValueError for a class that has no family here, or for an unknown argument.
     """
     check_types(stored, {"class_name": str, "config": dict}, path)
     preset = _preset(stored)
@@ -173,13 +181,15 @@ def _config(preset, given, path):
 
 
 class PresetFiles:
-    """The tensors of a preset under their Hugging Face names; like those of `TensorFiles`, each is read on demand.
+    """The tensors of a preset under their Hugging Face names, with the methods of `TensorFiles`.
+
+    Each tensor is read on demand.
 
     Args:
-        folder: of the preset.
-        stored: the json of its `config.json`.
+        folder: folder of the preset.
+        stored: the content of the preset's `config.json`.
 
-    Raises: FileNotFoundError without weights; ValueError when the file is damaged or lacks a layer.
+    Raises: FileNotFoundError if there is no weight file. ValueError if the file is damaged or lacks a layer.
     """
 
     def __init__(self, folder, stored):
@@ -204,7 +214,10 @@ class PresetFiles:
         self._add_segment()
 
     def _dataset(self, variables, number, layer):
-        """The values of a variable, which must be floating-point, uncompressed, and stored in this file."""
+        """Returns the HDF5 dataset of a variable.
+
+        Raises a ValueError unless it is floating-point, uncompressed and stored in this file.
+        """
         import h5py
 
         link, found = variables.get(str(number), getlink=True), variables.get(str(number))
@@ -224,7 +237,7 @@ class PresetFiles:
             self._read[name] = (entry, leaf, self._dataset(variables, number, layer), layer)
 
     def _add_segment(self):
-        """Adds the single segment of RoBERTa's files, which KerasHub does not have."""
+        """Adds the segment embedding of RoBERTa's files, which KerasHub does not have, as zeros."""
         entry, name = huggingface.stored_as(self.family, "segment_embedding/embeddings")
         if name is not None and name not in self._read:
             zeros = np.zeros((self.config.num_segments, self.config.hidden_dim), "float32")
@@ -240,13 +253,13 @@ class PresetFiles:
     def read(self, name):
         entry, leaf, source, layer = self._read[name]
         array = np.asarray(source, "float32")
-        if leaf == "kernel" and array.ndim == 3:  # separate heads: (m, h, d), or (h, d, m) in the output projection
+        if leaf == "kernel" and array.ndim == 3:  # with an axis for heads: (m, h, d), or (h, d, m) in the output layer
             first = array.shape[0] if not layer.endswith("project") else array.shape[0] * array.shape[1]
             array = array.reshape(first, -1)
         elif leaf == "bias":
             array = array.reshape(-1)
         elif layer == "position_embedding":
-            # RoBERTa's files count positions from after the padding id, KerasHub from 0.
+            # RoBERTa's files count positions from the padding id + 1, whereas KerasHub counts them from 0.
             missing = getattr(self.config, "max_length", len(array)) + self._first_position() - len(array)
             array = np.pad(array, ((missing, 0), (0, 0)))
         return huggingface.to_theirs(entry, array, leaf, self.config)

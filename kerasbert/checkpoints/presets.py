@@ -1,10 +1,11 @@
-"""Loading and saving model folders.
+"""Loads and saves model folders.
 
-A folder holds `config.json` and `model.safetensors` in the Hugging Face layout of its family, the tokenizer's files,
-and `kerasbert.json` for what the layout cannot express.
+A folder contains `config.json` and `model.safetensors` in the Hugging Face layout of the family, the files of the
+tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
 """
 
 import contextlib
+import difflib
 import inspect
 import re
 from pathlib import Path
@@ -25,9 +26,28 @@ from .weight_checks import check_sizes
 
 # === Finding a folder ===
 
+# Models that come with the package. An installed package has them in kerasbert/saved_models, a clone of the repository
+# in saved_models, next to kerasbert.
+SHIPPED = ("bert_mini_en",)
+SHIPPED_FOLDERS = (Path(__file__).parent.parent / "saved_models", Path(__file__).parent.parent.parent / "saved_models")
+
+
+def shipped_folder(name):
+    """Returns the folder of a model that comes with the package, or None if there is no such model."""
+    folders = [folder / name for folder in SHIPPED_FOLDERS] if name in SHIPPED else []
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+
 
 def find_folder(path, revision=None, token=None):
-    """A local folder for a path or `hf://org/name`."""
+    """Returns the local folder of a model, which is downloaded if necessary.
+
+    Args:
+        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
+        revision: branch, tag or commit on the Hugging Face Hub.
+        token: access token for the Hub.
+
+    Raises: FileNotFoundError if there is no such folder. ImportError if `huggingface_hub` is needed but not installed.
+    """
     if str(path).startswith("hf://"):
         try:
             from huggingface_hub import snapshot_download
@@ -39,15 +59,25 @@ def find_folder(path, revision=None, token=None):
         if Path(path).name != str(path):
             hub = f". For a model on the hub, use hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
             raise FileNotFoundError(f"There is no folder {path}{hub}")
+        shipped = shipped_folder(str(path))
+        if shipped is not None:
+            return shipped
+        known = ", ".join(filter(shipped_folder, SHIPPED)) or f"{', '.join(SHIPPED)}, missing here"
+        sizes = ", ".join(size_names())
+        close = difflib.get_close_matches(str(path), [*SHIPPED, *size_names()], n=1)
         raise FileNotFoundError(
-            f"A preset is a folder, hf://org/name, or a size ({', '.join(size_names())}). Received: {str(path)!r}, "
-            "which is none of them."
+            f"A preset is a folder, hf://org/name, a model that comes with kerasbert ({known}) or, in `from_preset`, a "
+            f"size ({sizes}). Received: {str(path)!r}, which is none of them."
+            + (f" Did you mean {close[0]}?" if close else "")
         )
     return Path(path)
 
 
 def _find_model(cls, path, revision, token):
-    """As `find_folder`; for a folder with a generator and a discriminator, that of the discriminator."""
+    """Returns the local folder of a model of class `cls`; see `find_folder`.
+
+    If the folder contains a generator and a discriminator, it is the subfolder of the discriminator.
+    """
     folder = find_folder(path, revision, token)
     if (_saved(folder).get("class") or _class_by_files(folder)) != "ReplacedTokenDetection":
         return folder
@@ -60,7 +90,10 @@ def _find_model(cls, path, revision, token):
 
 
 def _opened(folder):
-    """(json of `config.json` in the Hugging Face layout, function that opens the weights), also for KerasHub."""
+    """Returns (content of `config.json` in the Hugging Face layout, function that opens the weights) of a folder.
+
+    Presets of KerasHub are converted to the Hugging Face layout.
+    """
     path = folder / "config.json"
     if not path.is_file():
         raise FileNotFoundError(f"A model folder must contain config.json. Received: {folder} without it.")
@@ -72,6 +105,10 @@ def _opened(folder):
 
 
 def _family_class(cls, stored, folder):
+    """Returns the backbone class for a folder, given the class on which `from_preset` was called, or None.
+
+    Raises a ValueError if the folder belongs to another family.
+    """
     model_type = stored.get("model_type")
     if model_type not in FAMILIES:
         raise ValueError(
@@ -91,12 +128,12 @@ def _family_class(cls, stored, folder):
 
 
 def _is_any_family(cls):
-    """Whether a class is `Backbone` itself, or a base of several families, which have no record."""
+    """Whether a class is None, `Backbone` itself, or a base class of several families, which has no `Family` record."""
     return cls is None or cls.family is None
 
 
 def _saved_class(folder, found):
-    """The class of the backbone that was saved, which may be a subclass of its family's class."""
+    """Returns the class of the saved backbone, which may be a subclass of `found`, the class of its family."""
     name = _saved(folder).get("backbone_class")
     return found if name is None else _class_named(name, folder, found)
 
@@ -106,7 +143,11 @@ def _saved_class(folder, found):
 
 @forgetting_failed_variables()
 def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
-    """See `Backbone.from_preset`."""
+    """Loads a backbone; see `Backbone.from_preset`.
+
+    Args:
+        allow_nan: whether weights that are NaN or infinite are accepted.
+    """
     sized = _sized(path)
     if sized is not None:
         family, size = sized
@@ -141,7 +182,11 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
 
 @forgetting_failed_variables()
 def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
-    """See `Trainable.from_preset`."""
+    """Loads an objective or a task; see `Trainable.from_preset`.
+
+    Args:
+        allow_nan: whether weights that are NaN or infinite are accepted.
+    """
     if _sized(path) is not None:
         settings, rest = _split_settings(cls, overrides)
         family = _sized(path)[0]
@@ -183,10 +228,17 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
 
 
 def load(path, **arguments):
-    """Loads the model in a folder, whose files determine its class.
+    """Loads the model in a folder. Its files determine the class of the model.
 
-    `kerasbert.json` names the class; without it, `architectures` of `config.json` does. A folder with `modules.json`
-    is from sentence-transformers; one with `generator/` and `discriminator/` holds a `ReplacedTokenDetection`.
+    The class is named in `kerasbert.json`, or else by `architectures` in `config.json`. A folder with `modules.json` is
+    loaded as a `TextEmbedder` (sentence-transformers), and a folder with `generator/` and `discriminator/` as a
+    `ReplacedTokenDetection`.
+
+    Args:
+        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
+        **arguments: see `Trainable.from_preset`.
+
+    Returns: a backbone, an objective or a task.
     """
     folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
     name = _saved(folder).get("class") or _class_by_files(folder)
@@ -195,7 +247,7 @@ def load(path, **arguments):
         family = _family_class(None, stored, folder)
         architecture = (stored.get("architectures") or [None])[0]
         classes = family.family.huggingface.of_type("classes", stored["model_type"])
-        names = {theirs: ours for ours, theirs in classes.items()}  # if several share it, the last
+        names = {theirs: ours for ours, theirs in classes.items()}  # the last class if several have the same name
         name = names.get(architecture, "Backbone")
         name, _, options = name.partition(" with ")
         if options and name != "Backbone":
@@ -206,9 +258,12 @@ def load(path, **arguments):
 
 
 def _class_named(name, folder, base=None):
-    """The class that is registered with Keras under a name; "kerasbert>" may be left out.
+    """Returns the class that is registered with Keras under a name.
 
-    It must be a subclass of `base`, a backbone; without `base`, it must be an objective or a task.
+    Args:
+        name: the registered name, in which "kerasbert>" may be omitted.
+        folder: the folder that contains the name, for messages.
+        base: backbone class of which the class must be a subclass. None: it must be an objective or a task.
     """
     cls = keras.saving.get_registered_object(name if ">" in name else f"kerasbert>{name}")
     if isinstance(cls, Deferred):
@@ -227,13 +282,14 @@ def _class_named(name, folder, base=None):
 
 
 def _class_by_files(folder):
+    """Returns the class name that the files of a folder imply, or None."""
     if (folder / "generator").is_dir() and (folder / "discriminator").is_dir():
         return "ReplacedTokenDetection"
     return "TextEmbedder" if (folder / "modules.json").exists() else None
 
 
 def load_tokenizer(folder):
-    """The tokenizer of a folder, or None when it has no tokenizer files."""
+    """Returns the tokenizer in a folder, or None if it contains no tokenizer files."""
     try:
         return Tokenizer.load(folder)
     except FileNotFoundError:
@@ -241,6 +297,7 @@ def load_tokenizer(folder):
 
 
 def _sized(path):
+    """Returns (backbone class, config fields) if `path` is the name of a size and not a folder, otherwise None."""
     cls = find_size(str(path))
     return None if cls is None or Path(path).is_dir() else (cls, cls.family.sizes[str(path)])
 
@@ -250,19 +307,20 @@ def _takes_pooler(family):
 
 
 def _saved_arguments(family, folder):
-    """Constructor arguments of a backbone that are stored in its folder."""
+    """Returns the constructor arguments of a backbone that are stored in its folder."""
     saved = _saved(folder).get("backbone") or {}
     return {name: value for name, value in saved.items() if name in inspect.signature(family.__init__).parameters}
 
 
 def _split_settings(cls, overrides):
+    """Splits overrides into (arguments of the objective or task, other overrides)."""
     names = set(inspect.signature(cls.__init__).parameters) - {"self", "backbone", "kwargs"}
     settings = {name: value for name, value in overrides.items() if name in names}
     return settings, {name: value for name, value in overrides.items() if name not in names}
 
 
 def _split(family, overrides):
-    """Overrides as (arguments of the class, fields of its config)."""
+    """Splits overrides into (arguments of the backbone class, fields of its config)."""
     settings = set(inspect.signature(family.__init__).parameters) - {"self", "config", "kwargs"} | {"name"}
     fields = set(family.family.config.__dataclass_fields__)
     unknown = set(overrides) - settings - fields
@@ -278,12 +336,20 @@ def _split(family, overrides):
 
 
 def _needed_fields(cls, family):
-    """Fields of the config that a class of models needs in this family."""
+    """Returns the config fields and values that an objective or task requires of this backbone class."""
     return family.family.needed_fields.get(cls.__name__, {})
 
 
 def _config(family, stored, fields, weights, folder):
-    """The config of a folder, from its json, its tensors (unless `weights` is None), and the given `fields`."""
+    """Creates the config of the backbone in a folder.
+
+    Args:
+        family: the backbone class.
+        stored: the content of `config.json`.
+        fields: config fields that replace the stored ones.
+        weights: the `StoredWeights` of the folder, from which some fields are inferred, or None.
+        folder: the folder.
+    """
     record, path = family.family, folder / "config.json"
     inferred = record.huggingface.fields
     inferred = {} if inferred is None or weights is None else inferred(weights)
@@ -298,7 +364,13 @@ def _config(family, stored, fields, weights, folder):
 
 
 def save(model, path, max_shard_size=MAX_SHARD_SIZE):
-    """Writes a model folder; files of the same names are replaced atomically, others are left unchanged."""
+    """Writes a model folder. Files with the same names are replaced atomically; others are left unchanged.
+
+    Args:
+        model: a backbone, objective or task.
+        path: the folder, created if it does not exist.
+        max_shard_size: maximum size of a weight file, in bytes or as a str such as "5GB".
+    """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     backbone = huggingface.parts_of(model)

@@ -1,4 +1,4 @@
-"""Named tensors in a folder, in all supported file formats."""
+"""Reads and writes the weight files of a model folder, in all supported formats."""
 
 import json
 import math
@@ -13,22 +13,22 @@ from .torch_files import TorchFile
 
 WEIGHTS = "model.safetensors"
 TORCH_WEIGHTS = "pytorch_model.bin"
-EXTRA_WEIGHTS = "kerasbert.safetensors"  # tensors named "kerasbert. ...", which transformers does not know
+EXTRA_WEIGHTS = "kerasbert.safetensors"  # tensors whose names begin with "kerasbert.", unknown to transformers
 MAX_SHARD_SIZE = 5_000_000_000  # bytes
 
 # === Reading ===
 
 
 class TensorFiles:
-    """The tensors of a model folder by name; each is read on demand.
+    """The tensors of a model folder, which are read by name, each on demand.
 
-    Looks for `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards, in this order;
-    `kerasbert.safetensors` may add to them.
+    The first of these is used: `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards. If
+    there is a `kerasbert.safetensors`, its tensors are added.
 
     Args:
         folder: a model folder.
 
-    Raises: FileNotFoundError when there is no weight file, or a shard is missing; ValueError when one is damaged.
+    Raises: FileNotFoundError if there is no weight file, or a shard is missing. ValueError if a file is damaged.
     """
 
     def __init__(self, folder):
@@ -81,7 +81,7 @@ class TensorFiles:
         return self.where.keys()
 
     def shape(self, name):
-        """The shape of a tensor, without reading it."""
+        """Returns the shape of a tensor without reading the tensor."""
         return self._files[self.where[name]].shape(name)
 
     @property
@@ -90,13 +90,13 @@ class TensorFiles:
         return sum(math.prod(self.shape(name)) for name in self.keys())
 
     def read(self, name):
-        """The tensor as numpy; bfloat16 and float16 are widened to float32."""
+        """Returns a tensor as a numpy array. bfloat16 and float16 are converted to float32."""
         array = self._files[self.where[name]].get_tensor(name)
         return array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
 
 
 class _SafetensorsFile:
-    """The tensors of one `.safetensors` file, by name."""
+    """The tensors of a `.safetensors` file, which are read by name."""
 
     def __init__(self, path):
         import safetensors
@@ -121,7 +121,7 @@ class _SafetensorsFile:
             return self._file.get_tensor(name)
         except MemoryError:
             raise
-        except Exception as error:  # the tensor has a dtype that numpy lacks
+        except Exception as error:  # the tensor has a dtype that numpy does not support
             dtype = self._file.get_slice(name).get_dtype()
             raise ValueError(
                 f"{self.path} must contain dtypes that numpy supports. Received: {shortened(name)} of dtype {dtype} "
@@ -130,6 +130,7 @@ class _SafetensorsFile:
 
 
 def _open(path):
+    """Opens a weight file. Raises a ValueError if it is not a file, or contains a tensor without a name."""
     if not path.is_file():
         raise ValueError(f"Weights must be files. Received: {path}, which is not a file.")
     file = TorchFile(path) if path.suffix == ".bin" else _SafetensorsFile(path)
@@ -143,7 +144,12 @@ def _open(path):
 
 
 def write_atomically(path, write):
-    """Calls `write(temporary path)`, then puts the file in place; a failure leaves what was there untouched."""
+    """Replaces a file atomically. If writing fails, an existing file is left unchanged.
+
+    Args:
+        path: path of the file.
+        write: function that takes the path of a temporary file and writes the content to it.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -157,19 +163,21 @@ def write_atomically(path, write):
 
 
 def write_json(path, value):
+    """Writes a value as JSON, and replaces an existing file atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
-    """Writes `model.safetensors`, or shards and their index above a size. Previous weights are removed.
+    """Writes `model.safetensors`, or several shards and their index. Weight files of an earlier model are removed.
 
-    Tensors whose name begins with "kerasbert." go to `kerasbert.safetensors`.
+    Tensors whose names begin with "kerasbert." are written to `kerasbert.safetensors`.
 
     Args:
-        folder: of the model.
-        tensors: {name: numpy}.
-        max_shard_size: bytes, or a str such as "5GB"; a larger tensor gets a separate shard.
+        folder: folder of the model.
+        tensors: {name: numpy array}.
+        max_shard_size: maximum size of a shard, in bytes or as a str such as "5GB". A larger tensor gets a separate
+            shard.
     """
     folder = Path(folder)
     extras = {name: array for name, array in tensors.items() if name.startswith("kerasbert.")}
@@ -197,7 +205,7 @@ def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
 
 
 def _shards(tensors, limit):
-    """The tensors in order, split where the next one would exceed the limit of a shard."""
+    """Splits a dict of tensors into a list of dicts, each of which has at most `limit` bytes or a single tensor."""
     shards, size = [{}], 0
     for name, array in tensors.items():
         if shards[-1] and size + array.nbytes > limit:
@@ -209,6 +217,7 @@ def _shards(tensors, limit):
 
 
 def _bytes(size):
+    """Converts a size in bytes, or a str such as "5GB", to a number of bytes."""
     units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
     found = re.fullmatch(r"(\d+)\s*(KB|MB|GB)", str(size).upper())
     number = int(found[1]) * units[found[2]] if found else size
@@ -218,9 +227,10 @@ def _bytes(size):
 
 
 def _write_safetensors(path, tensors):
-    """Writes one tensor after another, to avoid a second copy of the model. transformers 4 needs the metadata.
+    """Writes a `.safetensors` file, one tensor after the other, to avoid a second copy of the model in memory.
 
-    The format: length of the header as 8 bytes, header (json), data.
+    The file consists of the length of the header (8 bytes), the header (JSON), and the data. transformers 4 requires
+    the metadata in the header.
     """
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, array in tensors.items():
@@ -239,7 +249,7 @@ def _write_safetensors(path, tensors):
 
 
 def _stored_dtype(dtype):
-    """The format's name of a dtype: F32, BF16, I64..."""
+    """Returns the name of a numpy dtype in the safetensors format, such as F32, BF16 or I64."""
     if dtype.name == "bool":
         return "BOOL"
     bits = 8 * dtype.itemsize

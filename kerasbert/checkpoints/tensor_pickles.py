@@ -1,9 +1,9 @@
-"""Pickles that describe tensors, interpreted without torch and without pickle.
+"""Interprets pickles that describe tensors, without torch and without `pickle`.
 
-A pickle is a program. Only the instructions that tensors need are interpreted here: they build dicts, lists, tuples,
-strings, numbers, and immutable records of storages and tensors. Names of classes and functions are looked up in a list,
-and the classes and functions are never called; any other name is refused. Whatever `torch.load(weights_only=True)`
-refuses is refused here, too.
+A pickle is a program. This interpreter supports only the instructions that state dicts need. They create dicts, lists,
+tuples, strings, numbers, and immutable records that describe storages and tensors. Classes and functions that a pickle
+names are never imported or called: known names are replaced by code in this file, and all others are refused. Anything
+that `torch.load(weights_only=True)` refuses is refused here as well.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The storage classes of torch -> numpy; bfloat16 is the upper half of a float32.
+# {storage class of torch: numpy dtype}. numpy has no bfloat16, which is the upper half of a float32.
 _STORAGES = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
@@ -34,22 +34,22 @@ _FUNCTIONS = {
     ("torch._utils", "_rebuild_parameter"),
 }
 _MAX_RANK = 32
-_MAX_INSTRUCTIONS = 400_000  # per pickle; a tensor takes about 40
+_MAX_INSTRUCTIONS = 400_000  # maximum number of instructions in a pickle, where a tensor takes about 40
 
 
 class RefusedPickle(ValueError):
-    """A pickle refers to something that is not a tensor constructor."""
+    """Raised if a pickle names a class or function that is not needed for tensors."""
 
 
 class _Name(NamedTuple):
-    """A class or function that a pickle names."""
+    """The name of a class or function in a pickle."""
 
     module: str
     name: str
 
 
 class Storage(NamedTuple):
-    """A contiguous array of numbers in the file."""
+    """Describes a contiguous array of numbers in the file: its key, dtype and number of elements."""
 
     key: str
     dtype: str
@@ -61,13 +61,13 @@ class Storage(NamedTuple):
 
 
 class StateDict(dict):
-    """An OrderedDict of the pickle, without the attributes that torch adds to it."""
+    """An OrderedDict in the pickle. The attributes that torch adds to it are dropped."""
 
     __slots__ = ()
 
 
 class View(NamedTuple):
-    """A tensor, as a view of a storage in elements. It is inside the storage, and no larger."""
+    """Describes a tensor as a view of a storage, with offset and strides in elements. It is inside the storage."""
 
     storage: Storage
     offset: int
@@ -83,7 +83,7 @@ def _is_count(value):
 
 
 def _view(storage, offset, shape, strides, requires_grad=False, hooks=None, metadata=None):
-    """The record of a tensor, from the arguments of torch's `_rebuild_tensor_v2`."""
+    """Returns the `View` of a tensor, given the arguments of torch's `_rebuild_tensor_v2`."""
     counts = type(shape) is tuple and type(strides) is tuple and all(map(_is_count, (offset, *shape, *strides)))
     if type(storage) is not Storage or not counts or len(shape) != len(strides) or len(shape) > _MAX_RANK:
         raise ValueError("a tensor whose storage, shape or strides are invalid")
@@ -100,21 +100,21 @@ def _view(storage, offset, shape, strides, requires_grad=False, hooks=None, meta
 
 
 class PickleMachine:
-    """Runs the instructions of one pickle.
+    """Interprets the instructions of one pickle.
 
     Args:
-        file: is read from its current position, and left at the end of the pickle.
-        path: of the file, for messages.
-        storages: {key: Storage}, to which those of this pickle are added.
+        file: the file, which is read from its current position to the end of the pickle.
+        path: path of the file, for messages.
+        storages: dict {key: Storage}, to which the storages of this pickle are added.
     """
 
     def __init__(self, file, path, storages):
         self.file, self.path, self.storages = file, path, storages
         self.stack, self.outer, self.memo = [], [], {}
-        self.copied = 0  # items of lists that became dicts
+        self.copied = 0  # number of list items that were copied into dicts
 
     def run(self):
-        """The object that the pickle describes."""
+        """Returns the object that the pickle describes."""
         protocol = 2
         for number, (instruction, argument, _) in enumerate(pickletools.genops(self.file)):
             name = instruction.name
@@ -172,7 +172,7 @@ class PickleMachine:
             )
         return found
 
-    # The instructions, named by their effect on the stack.
+    # The instructions, named after their effect on the stack.
 
     def mark(self):
         self.outer.append(self.stack)
@@ -201,7 +201,7 @@ class PickleMachine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def build(self):
-        """Drops the attributes of a state dict (versions of its modules); no other object may have attributes."""
+        """Drops the attributes of a state dict (versions of modules). Attributes of other objects are refused."""
         (state,) = self._pop(1)
         if type(self.stack[-1]) is not StateDict or type(state) not in (dict, StateDict):
             raise ValueError("attributes for something other than a state dict")
@@ -269,7 +269,7 @@ _INSTRUCTIONS = {
     "BINPERSID": PickleMachine.load_storage,
     "REDUCE": PickleMachine.reduce,
 }
-# Function -> (allowed numbers of arguments, implementation).
+# {function: (allowed numbers of arguments, implementation)}.
 _CALLS = {
     "OrderedDict": ((0, 1), PickleMachine._dict),
     "Size": ((1,), PickleMachine._size),

@@ -1,6 +1,6 @@
-"""Files that `torch.save` wrote, read without torch: the zip format, and the format of torch before 1.6.
+"""Reads files written by `torch.save` without torch: the zip format, and the format of torch before version 1.6.
 
-No number in a file is used before it has been checked against the actual bytes.
+All sizes and offsets in a file are checked against its actual length before they are used.
 """
 
 import math
@@ -15,19 +15,19 @@ from .tensor_pickles import PickleMachine, RefusedPickle, View
 
 _ZIP = b"PK\x03\x04"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-_FLAGS = 0x808  # allowed flags of a zip entry: sizes after the data, a name in UTF-8
-_DIRECTORY = 0x10  # in the attributes of a zip entry
-_LARGE_RECORDS = 76  # bytes of the zip64 records between the directory and the end record
-_VERSIONS = range(1, 11)  # of the zip format
+_FLAGS = 0x808  # allowed flags of a zip entry: sizes follow the data, and the name is in UTF-8
+_DIRECTORY = 0x10  # attribute of zip entries that are folders
+_LARGE_RECORDS = 76  # size in bytes of the zip64 records between the directory and the end record
+_VERSIONS = range(1, 11)  # supported versions of torch's zip format
 
 
 class TorchFile:
-    """The tensors of one `.bin` file, by name.
+    """The tensors of a `.bin` file, which are read by name.
 
     Args:
-        path: of a file that holds a state dict.
+        path: path of a file that contains a state dict.
 
-    Raises: ValueError when the file is cut off or damaged, or holds anything but tensors.
+    Raises: ValueError if the file is incomplete or damaged, or contains anything other than tensors.
     """
 
     def __init__(self, path):
@@ -36,7 +36,7 @@ class TorchFile:
         with open(path, "rb") as file:
             try:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                self._places = {}  # key of a storage -> (first byte, its checksum or None)
+                self._places = {}  # {key of a storage: (offset of its first byte, its checksum or None)}
                 content = self._read_zip(file) if self._bytes[:4] == _ZIP else self._read_legacy()
             except RefusedPickle:
                 raise
@@ -68,7 +68,7 @@ class TorchFile:
         return self._tensors[name].shape
 
     def get_tensor(self, name):
-        """The tensor as numpy; bfloat16 is widened to float32."""
+        """Returns a tensor as a numpy array. bfloat16 is converted to float32."""
         storage, offset, shape, strides = self._tensors[name]
         dtype = np.dtype("<u2" if storage.dtype == "bfloat16" else storage.dtype)
         if not math.prod(shape):
@@ -127,7 +127,7 @@ class TorchFile:
         return content
 
     def _check_directory(self, count):
-        """Checks the end record of a zip, which gives its number of disks and the location of its directory."""
+        """Raises a ValueError unless the end record of a zip matches its directory of `count` entries."""
         end = self._bytes.rfind(b"PK\x05\x06")
         *disks, here, total, size, start = struct.unpack("<HHHHII", self._bytes[end + 4 : end + 20])
         if self._bytes[end - 20 : end - 16] == b"PK\x06\x07":  # zip64: two more records, for large files
@@ -139,7 +139,7 @@ class TorchFile:
             raise ValueError("a zip whose end record does not match its directory")
 
     def _content(self, entry):
-        """The bytes of a small entry."""
+        """Returns the bytes of a small zip entry, after checking their checksum."""
         start = self._start(entry)
         content = self._bytes[start : start + entry.file_size]
         if zlib.crc32(content) != entry.CRC:
@@ -153,7 +153,10 @@ class TorchFile:
         return int(digits)
 
     def _start(self, entry):
-        """The offset of the data of a zip entry: after its local header, which contains its length."""
+        """Returns the offset of the data of a zip entry, which follows the local header of the entry.
+
+        Raises a ValueError if the entry is not an ordinary, uncompressed entry within the file.
+        """
         if entry.is_dir() or entry.external_attr & _DIRECTORY:
             raise ValueError(f"{entry.filename} is a folder")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & ~_FLAGS:

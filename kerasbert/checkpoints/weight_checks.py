@@ -1,16 +1,17 @@
-"""Checks that stored tensors are weights of a model: enough of them, floating-point, finite."""
+"""Checks that stored tensors can be the weights of a model: enough of them, floating-point and finite."""
 
 import re
 
 import numpy as np
 
-# The last part of the names of tensors that only quantised checkpoints have.
+# Endings of tensor names that occur only in quantised checkpoints.
 _QUANTISED = re.compile(
     r"\.(SCB|qweight|qzeros|scales|g_idx|absmax|quant_map|weight_scale|weight_scale_inv|zero_point)$"
 )
 
 
 def check_not_quantised(names, folder):
+    """Raises a ValueError if the names of the tensors in a folder are those of a quantised checkpoint."""
     quantised = sorted(name for name in names if _QUANTISED.search(name))
     if quantised:
         raise ValueError(
@@ -20,7 +21,13 @@ def check_not_quantised(names, folder):
 
 
 def unfit_numbers(array, variable, allow_nan):
-    """Why an array is not valid for a variable (integers, not finite, or too large), or None if it is."""
+    """Returns the reason why an array cannot be the value of a variable, or None if it can.
+
+    Args:
+        array: a numpy array from a file.
+        variable: the Keras variable.
+        allow_nan: whether NaN and infinite numbers are accepted.
+    """
     if array.dtype.kind != "f":
         return f"weights must be floating-point numbers, these are {array.dtype.name}"
     if not array.size:
@@ -35,7 +42,12 @@ def unfit_numbers(array, variable, allow_nan):
 
 
 def check_sizes(config, stored):
-    """Raises a ValueError if a config has more layers or tokens than the tensors of its folder can hold."""
+    """Raises a ValueError if a config has more layers, or a larger vocabulary, than the stored tensors allow.
+
+    Args:
+        config: the config of a backbone.
+        stored: the `StoredWeights` of the same folder.
+    """
     for field, most in (("num_layers", len(stored.names)), ("vocabulary_size", stored.num_elements)):
         shared = field == "num_layers" and hasattr(config, "num_groups")
         if not shared and getattr(config, field, 0) > most:

@@ -1,4 +1,4 @@
-"""What every family stands on: base classes, the record of a family, the batch contract."""
+"""What all model families have in common: base classes, the `Family` record, and the batch contract."""
 
 from .batch import BATCH_KEYS, Batch, BatchKey
 

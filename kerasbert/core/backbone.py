@@ -21,7 +21,10 @@ from .summaries import known_shapes
 
 
 def refuse_quantization(model, mode):
-    """Raises a ValueError: Keras would quantise embedding tables that are also output layers, and skip dense layers."""
+    """Raises a ValueError, because Keras's quantisation is wrong for these models.
+
+    It would quantise embedding tables that are also used as output layers, and would skip dense layers.
+    """
     raise ValueError(
         "Weights must be float32, bfloat16 or float16: quantisation is not supported. Received: "
         f'{mode!r} for a {type(model).__name__}. To halve the memory, use from_preset(path, dtype="bfloat16").'
@@ -34,23 +37,24 @@ def _note_depth(variables, depth):
 
 
 class Backbone(keras.Model):
-    """Maps token ids to hidden states. A family subclasses it with `__init__(config, ...)` and `call(inputs, ...)`.
+    """A model that maps token ids to hidden states. Each family is a subclass.
 
-    `register_family` attaches the `Family` record, from which the rest of the package reads the config class, sizes,
-    heads and Hugging Face tables. A backbone is built at the end of its `__init__`, which fixes its weight paths.
+    A subclass defines `__init__(config, ...)`, which must end with `build_now()`, and `call(inputs, ...)`.
+    `register_family` attaches a `Family` record to it, from which the rest of the package reads the config class,
+    sizes, heads and Hugging Face tables.
 
     Args:
-        config: the frozen dataclass of the family.
-        **kwargs: `name` and `dtype`.
+        config: the config, a frozen dataclass defined by the family.
+        **kwargs: `name` and `dtype`, as for a `keras.Model`.
     """
 
     family = None  # the `Family` record, set by `register_family`
     blocks = None  # the blocks in order, each a layer or a tuple of layers of the same depth
     AFTER_BLOCKS = ("pooler", "final_norm", "mask_decoder")  # layers applied after the blocks; all others come before
-    prediction_arguments = {}  # passed to `call` when a masked LM head reads the `sequence_output`
-    pair_rows = "segment_pairs"  # the `rows` of `MaskedLMBatches` if there is a sentence pair head
+    prediction_arguments = {}  # extra arguments of `call` when a masked LM head reads the `sequence_output`
+    pair_rows = "segment_pairs"  # value of `MaskedLMBatches(rows=...)` for models with a sentence pair head
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
-    has_output_positions = False  # whether `call` takes `output_positions`, the only ones that the last block computes
+    has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -65,17 +69,20 @@ class Backbone(keras.Model):
         self.config = config
 
     def build_now(self):
-        """Creates every weight by one call on a tiny input. Must be the last line of each family's `__init__`."""
+        """Creates all weights by calling the model on a tiny input. Must be the last line of a family's `__init__`."""
         with checked_inputs():
             self(self.example_inputs(), **self.prediction_arguments)
         self.note_depths()
 
     def build(self, input_shape=None):
-        """The layers build themselves in the first call, as in `layers.composite.Composite`."""
+        """Does nothing: the layers build themselves in the first call, as in `layers.composite.Composite`."""
 
     def note_depths(self):
-        """Sets the `block_depth` of every variable, for `training.LayerRates`: 0 before the blocks, i + 1 in block i,
-        None after the blocks (heads have none either); -1 everywhere in a backbone that declares no `blocks`."""
+        """Sets the attribute `block_depth` of every variable, which `training.LayerRates` reads.
+
+        The depth is 0 before the blocks, i + 1 in block i, and None after the blocks, as for the variables of heads.
+        In a backbone that declares no `blocks`, it is -1 for all variables.
+        """
         if self.blocks is None:
             _note_depth(self.variables, -1)
             return
@@ -87,7 +94,7 @@ class Backbone(keras.Model):
             _note_depth(layer.variables, None)
 
     def stages(self):
-        """`blocks` as a list of tuples of layers; None if there are no `blocks`."""
+        """Returns `blocks` as a list with one tuple of layers per block, or None if no `blocks` are declared."""
         if self.blocks is None:
             return None
         return [tuple(block) if isinstance(block, (list, tuple)) else (block,) for block in self.blocks]
@@ -98,6 +105,7 @@ class Backbone(keras.Model):
         return [layer for layer in found if layer is not None]
 
     def example_inputs(self):
+        """A tiny batch, on which the model can be called to create its weights."""
         return {"token_ids": np.zeros((1, 2), "int32")}
 
     # === Calls ===
@@ -116,12 +124,12 @@ class Backbone(keras.Model):
             return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs):
-        """Raises a ValueError for a batch that compiled code would silently misread.
+        """Raises a ValueError for an invalid batch, with which compiled code would silently compute wrong results.
 
-        Keys must be those of `core.BATCH_KEYS`, with the kinds and shapes given there, or of `extra_inputs`. Where the
-        values of an array are known (numpy, or an eager tensor), ids must be inside the vocabulary, sequences no longer
-        than the position table, segments inside their table, positions inside the sequence, and masks must consist of 0
-        and 1. Padding that no mask hides causes a warning.
+        Each key must be in `core.BATCH_KEYS`, with the kind and shape given there, or in `extra_inputs`. The values of
+        numpy arrays and eager tensors are checked too: ids, segments and positions must be inside their embedding
+        tables, masked positions inside the sequence, and masks must consist of 0 and 1. A warning is issued for padding
+        tokens that no mask marks as padding.
         """
         check_keys(inputs, self.extra_inputs)
         check_arrays(inputs)
@@ -145,7 +153,7 @@ class Backbone(keras.Model):
         positions = concrete_array(inputs.get("masked_positions"))
         if positions is not None and positions.size and (positions.max() >= length or positions.min() < -1):
             raise ValueError(
-                f"`masked_positions` must be positions in the row, or -1 in unused slots. Received: values from "
+                f"`masked_positions` must be positions in the row, or -1 in unused entries. Received: values from "
                 f"{positions.min()} to {positions.max()} for rows of length {length}."
             )
 
@@ -153,11 +161,11 @@ class Backbone(keras.Model):
 
     @property
     def position_limit(self):
-        """The maximum length of a sequence, that of the position table; None if sequences may have any length."""
+        """The maximum length of a sequence (the size of the position table), or None if any length is possible."""
         return getattr(self.config, "max_length", None) if self.learned_positions else None
 
     def input_limits(self):
-        """(key, limit, meaning): the values of each input must lie in [0, limit)."""
+        """A list of (batch key, limit, config field of the limit). The ids of each key must be in [0, limit)."""
         config = self.config
         limits = [("token_ids", config.vocabulary_size, "vocabulary_size")]
         if getattr(config, "num_segments", 0):
@@ -169,10 +177,13 @@ class Backbone(keras.Model):
     # === Parts that objectives and tasks use ===
 
     def make_head(self, kind, dropout=None, **arguments):
-        """The family's head of this kind: masked_lm, sentence_pair, classifier, tagger, span, choice, ...
+        """Creates the family's head of a given kind.
 
         Args:
-            dropout: dropout rate of the head, for families whose config has one for heads. Default: the config's.
+            kind: a key of `family.heads`, such as masked_lm, sentence_pair, classifier, tagger, span or choice.
+            dropout: dropout rate of the head, only for families whose config has a separate rate for heads. Default:
+                the rate in the config.
+            **arguments: other arguments of the head.
         """
         heads, config = self.family.heads, self.config
         if kind not in heads:
@@ -185,22 +196,29 @@ class Backbone(keras.Model):
         return heads[kind](config, name=kind, dtype=self.dtype_policy, **arguments)
 
     def variant(self):
-        """The key in the family's Hugging Face `classes` under which this backbone is saved."""
+        """The key of the family's `HuggingFaceLayout.classes` under which this backbone is saved."""
         return "Backbone"
 
     def rematerialize(self):
-        """Saves memory for a third more training time: blocks keep only their input, and recompute the rest."""
+        """Saves memory at the cost of about a third more training time.
+
+        Blocks keep only their inputs for the backward pass, which recomputes all other activations.
+        """
         if self.blocks is None:
             raise ValueError(
                 "Rematerialization recomputes the activations of blocks. Received: a "
                 f"{type(self).__name__}, which declares no `blocks`. Train it without rematerialization."
             )
         for layer in (layer for layers in self.stages() for layer in layers):
-            if "call" not in vars(layer):  # it may be rematerialized already
+            if "call" not in vars(layer):  # otherwise, the layer is rematerialized already
                 layer.call = rematerialized(layer)
 
     def predict_from(self, inputs):
-        """(backbone outputs, the input of a masked LM head at the `masked_positions`, float (b, p, m))."""
+        """Calls the backbone for a masked LM head.
+
+        Returns: (backbone outputs, float (b, p, m)), where the second item holds the hidden states at the
+            `masked_positions`. Without `masked_positions`, it is the whole `sequence_output`.
+        """
         positions = inputs.get("masked_positions")
         if positions is not None and self.has_output_positions:
             outputs = self(inputs, output_positions=keras.ops.cast(positions, "int32"))
@@ -210,7 +228,10 @@ class Backbone(keras.Model):
         return outputs, x if positions is None else gather_positions(x, positions)
 
     def summarize(self, inputs):
-        """The outputs for a head that reads one vector per sequence; the last block skips other tokens if it can."""
+        """Calls the backbone for a head that reads only the first position of each sequence.
+
+        Where the family supports it, the last block computes no other positions.
+        """
         if not self.has_output_positions:
             return self(inputs)
         first = keras.ops.cast(keras.ops.zeros_like(inputs["token_ids"][:, :1]), "int32")
@@ -218,11 +239,11 @@ class Backbone(keras.Model):
 
     @property
     def token_table(self):
-        """float (v, e): the token embeddings, for tied output layers."""
+        """float (vocabulary, embedding dimension): the token embeddings, for output layers that share their weights."""
         return keras.ops.convert_to_tensor(self.token_embedding.embeddings)
 
     def summary(self, *args, **kwargs):
-        """Keras's `summary` with output shapes, in which sizes that depend on the batch are None."""
+        """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
 
@@ -251,13 +272,14 @@ class Backbone(keras.Model):
 
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
-        """A backbone from a folder, from a size of the paper (`"bert_base"`, random weights), or from `hf://org/name`.
+        """Creates a backbone from a folder, from the Hugging Face Hub, or with a size of the paper.
 
         Args:
-            path: where to look; see above.
-            load_weights: False leaves the weights random.
-            dtype: a Keras dtype policy.
-            **overrides: config fields, arguments of the class, and for the hub `revision` and `token`.
+            path: a local folder, `"hf://org/name"`, or the name of a size, such as `"bert_base"`. A size has no files:
+                its weights are random.
+            load_weights: whether to load the weights. False leaves them random.
+            dtype: a Keras dtype policy. Default: the global one.
+            **overrides: config fields, other arguments of the class, and for the Hub `revision` and `token`.
         """
         return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
@@ -266,6 +288,7 @@ class Backbone(keras.Model):
 
         Args:
             path: a folder, created if it does not exist.
-            **options: `max_shard_size`, bytes or a str such as "5GB": larger models are written in shards.
+            **options: `max_shard_size`, the maximum size of a weight file, in bytes or as a str such as "5GB". Larger
+                models are split into several files.
         """
         presets.save(self, path, **options)

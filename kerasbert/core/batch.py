@@ -1,4 +1,4 @@
-"""The batch contract: the keys that the inputs of a model may have, as a documented type."""
+"""The batch contract: a documented type that lists the keys of a model's inputs."""
 
 import dataclasses
 import textwrap
@@ -9,16 +9,16 @@ DTYPES = {"ids": "int32", "mask": "bool", "numbers": "float"}
 
 @dataclasses.dataclass(frozen=True)
 class BatchKey:
-    """What a batch holds under one key.
+    """Describes the array that a batch holds under one key.
 
     Args:
-        kind: "ids" are int32, or another integer type; a "mask" is bool, or integers of 0 and 1; "numbers" are of any
-            type.
-        shape: one letter per dimension: b rows, s tokens, t tokens of the decoder, p slots, n sequences of a packed
-            row, c characters of a word, k candidate context words. None: the backbone's `empty_memory` defines it.
+        kind: "ids" (int32 or another integer type), "mask" (bool, or integers of 0 and 1) or "numbers" (any type).
+        shape: one letter per axis: b rows, s tokens, t tokens of the decoder, p predicted positions, n sequences in a
+            packed row, c characters of a word, k candidate context words. None: the backbone's `empty_memory` defines
+            the shape.
         meaning: what the values mean, and what a model assumes if the key is absent.
-        backbones: names of the backbones that read the key, some of them only with certain configs.
-        objectives: names of the objectives and tasks that have a special use for the key.
+        backbones: names of the backbones that read the key. Some of them read it only with certain configs.
+        objectives: names of the objectives and tasks that read the key themselves.
     """
 
     kind: str
@@ -37,17 +37,18 @@ class BatchKey:
 
 
 DECODERS = "Seq2SeqAttention, T5, Transformer"
-NO_BOUNDARY = "-1 if there is no boundary term."
+NO_BOUNDARY = "-1 if the position has no span boundary loss."
 
 BATCH_KEYS = {
-    "token_ids": BatchKey("ids", "bs", "Token ids; in an encoder-decoder, those of the encoder. Required.", "all"),
+    "token_ids": BatchKey("ids", "bs", "Token ids. In an encoder-decoder, the encoder reads them. Required.", "all"),
     # Padding, segments and positions
     "padding_mask": BatchKey("mask", "bs", "True at real tokens. Default: all tokens are real.", "all"),
     "lengths": BatchKey("ids", "b", "Number of real tokens per row, all on the left; replaces `padding_mask`.", "all"),
     "segment_ids": BatchKey(
         "ids",
         "bs",
-        "Segment (token type) of each token; default: 0. GPT, GPT2 and XLM take token ids, and add their embeddings.",
+        "Segment (token type) of each token. Default: 0. GPT, GPT2 and XLM have no segment embeddings: they interpret "
+        "the values as token ids, and add the embeddings of these tokens.",
         "Albert, Bert, Deberta, DebertaV2, Electra, GPT, GPT2, MobileBert, Roberta, XLM, XLNet",
         "TextClassifier",
     ),
@@ -62,93 +63,123 @@ BATCH_KEYS = {
     "sequence_ids": BatchKey(
         "ids",
         "bs",
-        "Number of the sequence that each token of a packed row belongs to, starting at 1; 0 is padding.",
+        "In packed rows, which sequence of its row each token belongs to, counted from 1; 0 is padding.",
         "all but Elmo, Seq2SeqAttention",
     ),
     "first_positions": BatchKey(
         "ids",
         "bn",
-        "Where each sequence of a packed row starts, -1 if unused. Required for one output per sequence.",
+        "Position of the first token of each sequence in a packed row, -1 in unused entries. Required by models that "
+        "return one output per sequence.",
         "all but Elmo, Seq2SeqAttention, Transformer, WordVectors",
     ),
     # Words
     "character_ids": BatchKey("ids", "bsc", "Bytes of each word, from `kerasbert.data.character_ids`.", "Elmo"),
-    "context_ids": BatchKey("ids", "bk", "A word near that of the row, then random words.", objectives="SkipGram"),
-    # Slots
+    "context_ids": BatchKey(
+        "ids",
+        "bk",
+        "Ids of candidate context words: first a word from the context of the row's word, then random words.",
+        objectives="SkipGram",
+    ),
+    # Predicted positions
     "masked_positions": BatchKey(
         "ids",
         "bp",
-        "Positions to predict (slots), -1 if unused. Default: all positions.",
+        "Positions to predict, -1 in unused entries. Default: all positions.",
         "XLNet",
         "CausalLM, Distillation, KnowledgeTransfer, MaskedLM, PermutationLM, ReplacedTokenDetection, SpanBoundary",
     ),
     "span_left": BatchKey(
-        "ids", "bp", f"Position before the span of each slot, {NO_BOUNDARY}", objectives="SpanBoundary"
+        "ids",
+        "bp",
+        f"Position of the last token before the span that contains the predicted position, {NO_BOUNDARY}",
+        objectives="SpanBoundary",
     ),
     "span_right": BatchKey(
-        "ids", "bp", f"Position after the span of each slot, {NO_BOUNDARY}", objectives="SpanBoundary"
+        "ids",
+        "bp",
+        f"Position of the first token after the span that contains the predicted position, {NO_BOUNDARY}",
+        objectives="SpanBoundary",
     ),
-    "span_offset": BatchKey("ids", "bp", f"Index of each slot in its span, {NO_BOUNDARY}", objectives="SpanBoundary"),
-    # Which tokens see which
+    "span_offset": BatchKey(
+        "ids",
+        "bp",
+        f"Index of the predicted position in its span, counted from 0, {NO_BOUNDARY}",
+        objectives="SpanBoundary",
+    ),
+    # Attention masks
     "query_ranks": BatchKey(
         "ids",
         "bs",
-        "A permutation: token i sees j where query_ranks[i] > key_ranks[j]. Default: all tokens see each other.",
+        "The permutation of permutation language modeling: token i attends to token j if query_ranks[i] > "
+        "key_ranks[j]. Default: all tokens attend to each other.",
         "XLNet",
         "PermutationLM",
     ),
     "key_ranks": BatchKey("ids", "bs", "See `query_ranks`.", "XLNet", "PermutationLM"),
     "permutation_mask": BatchKey(
-        "mask", "bss", "True where token i may not see token j; replaces the ranks.", "XLNet", "PermutationLM"
+        "mask",
+        "bss",
+        "True at [row, i, j] if token i must not attend to token j. Replaces the ranks.",
+        "XLNet",
+        "PermutationLM",
     ),
     "prefix_mask": BatchKey(
         "mask",
         "bs",
-        "True at tokens that all tokens of a causal model see, and that are not targets. Default: there are none.",
+        "True at the tokens of a prefix: all tokens of a causal model attend to them, and they are not targets. "
+        "Default: no prefix.",
         "GPT, GPT2, ModernBertDecoder, T5",
         "CausalLM",
     ),
     "backward": BatchKey(
         "mask",
         "b",
-        "True at rows whose text runs from right to left. Default: the second half of the rows if the config has "
-        "`bidirectional_data`, otherwise none.",
+        "True for rows whose tokens are in reverse order. Default: the second half of the rows if `bidirectional_data` "
+        "is set in the config, otherwise none.",
         "XLNet",
     ),
     # Memory
     "stream_start": BatchKey(
         "mask",
         "b",
-        "True at rows that start a text; the others continue the same row of the previous batch. Default: batches are "
-        "independent.",
+        "True for rows that start a new text. The other rows continue the text of the same row of the previous batch. "
+        "Default: batches are independent.",
         "TransformerXL, XLNet",
         "CausalLM, PermutationLM",
     ),
     "memory": BatchKey(
         "numbers",
         None,
-        "Hidden states of preceding tokens: (b, layers, places, hidden_dim), in the compute dtype.",
+        "Hidden states of preceding tokens, with shape (b, layers, memory length, hidden_dim), in the compute dtype.",
         "TransformerXL, XLNet",
     ),
     "memory_mask": BatchKey(
-        "mask", None, "True at the filled places of the memory: (b, places).", "TransformerXL, XLNet"
+        "mask",
+        None,
+        "True at the positions of the memory that hold a token, with shape (b, memory length).",
+        "TransformerXL, XLNet",
     ),
     # The decoder
     "decoder_token_ids": BatchKey(
-        "ids", "bt", "The start token, then all targets but the last.", DECODERS, "Seq2SeqLM"
+        "ids", "bt", "Inputs of the decoder: the start token, then all targets but the last.", DECODERS, "Seq2SeqLM"
     ),
-    "decoder_padding_mask": BatchKey("mask", "bt", "As `padding_mask`, for the decoder.", DECODERS),
-    "decoder_lengths": BatchKey("ids", "b", "As `lengths`, for the decoder.", DECODERS),
-    "decoder_position_ids": BatchKey("ids", "bt", "As `position_ids`, for the decoder.", "Transformer"),
+    "decoder_padding_mask": BatchKey("mask", "bt", "Like `padding_mask`, for the decoder.", DECODERS),
+    "decoder_lengths": BatchKey("ids", "b", "Like `lengths`, for the decoder.", DECODERS),
+    "decoder_position_ids": BatchKey("ids", "bt", "Like `position_ids`, for the decoder.", "Transformer"),
     "decoder_sequence_ids": BatchKey(
-        "ids", "bt", "As `sequence_ids`; tokens also attend to the source with the same number.", "T5, Transformer"
+        "ids",
+        "bt",
+        "Like `sequence_ids`, for the decoder. Each target attends to the source with the same number.",
+        "T5, Transformer",
     ),
     # The loss
     "loss_normalizer": BatchKey(
         "numbers",
         "b",
-        "Total weight of the targets of an update, divided by its number of rows; for several targets, a dict. "
-        "Default: the loss is divided by the total weight of the batch.",
+        "The sum of the target weights of a whole update (all batches of a gradient accumulation), divided by the "
+        "number of its rows; a dict if there are several targets. Default: the loss is divided by the sum of the "
+        "weights in the batch.",
         objectives="all",
     ),
 }
@@ -159,12 +190,12 @@ Array = Any  # a numpy array, or a tensor of the backend
 class Batch(TypedDict, total=False):
     """The inputs x of a model: a dict of numpy arrays or tensors.
 
-    All keys but `token_ids` are optional, and a key whose value is None counts as absent. Keys other than these are an
-    error, unless a class lists them in `extra_inputs`; those of these keys that a model does not read have no effect.
-    Some backbones read a key only with certain configs.
+    All keys but `token_ids` are optional, and a key whose value is None counts as absent. An unknown key is an error,
+    unless the model lists it in `extra_inputs`. A known key that a model does not read has no effect. Some backbones
+    read a key only with certain configs.
 
-    In shapes, b are rows, s tokens, t tokens of the decoder, p slots, n sequences of a packed row, c characters of a
-    word, k candidate context words.
+    In shapes, b stands for rows, s for tokens, t for tokens of the decoder, p for predicted positions, n for sequences
+    in a packed row, c for characters of a word and k for candidate context words.
 
     Keys:
     """
@@ -200,7 +231,7 @@ class Batch(TypedDict, total=False):
 
 
 def _listed():
-    """The keys as lines of the docstring of `Batch`."""
+    """Yields the description of each key, as lines for the docstring of `Batch`."""
     for name, key in BATCH_KEYS.items():
         readers = f"Backbones: {key.backbones}." + (f" Objectives: {key.objectives}." if key.objectives else "")
         text = f"{name}: {key.dtype} {key.dimensions}. {key.meaning} {readers}"
@@ -211,7 +242,7 @@ Batch.__doc__ = "\n".join([(Batch.__doc__ or "").rstrip(), *_listed()])
 
 
 def key_table():
-    """The keys as a table in Markdown."""
+    """Returns a Markdown table that describes all keys."""
     rows = [("key", "dtype", "shape", "meaning", "backbones", "objectives and tasks"), ("---",) * 6]
     for name, key in BATCH_KEYS.items():
         rows.append((f"`{name}`", key.dtype, key.dimensions, key.meaning, key.backbones, key.objectives))

@@ -1,4 +1,4 @@
-"""Runs a stack of blocks and collects its outputs."""
+"""Runs a stack of blocks and collects the output of each block."""
 
 import typing
 
@@ -7,8 +7,8 @@ class BlockOutputs(typing.NamedTuple):
     """The outputs of a stack of blocks.
 
     Args:
-        states: the input of the first block, float (b, s, m), and the output of every block.
-        extras: the `Extras` of every block: attention probabilities and caches, if requested.
+        states: list of hidden states, float (b, s, m): the input of the first block, then the output of each block.
+        extras: list with the `Extras` of each block: attention probabilities and caches, if requested.
     """
 
     states: list
@@ -16,30 +16,30 @@ class BlockOutputs(typing.NamedTuple):
 
     @property
     def weights(self):
-        """The attention probabilities of every block, float (b, h, q, k)."""
+        """List of the attention probabilities of each block, float (b, heads, queries, keys)."""
         return [extra.weights for extra in self.extras]
 
     @property
     def caches(self):
-        """The caches of every block."""
+        """List of the caches of each block."""
         return [extra.cache for extra in self.extras]
 
     def requested(self, hidden_states=False, attention_weights=False):
-        """The entries that a backbone adds to its outputs for these two arguments of its `call`."""
+        """Returns the entries that a backbone adds to its dict of outputs for these two arguments of its `call`."""
         found = {"hidden_states": self.states} if hidden_states else {}
         return {**found, "attention_weights": self.weights} if attention_weights else found
 
 
 def run_blocks(blocks, x, last=None, of_block=None, after=None, **arguments):
-    """Calls every block as `block(x, **arguments)` on the output of the previous one.
+    """Calls each block as `block(x, **arguments)` on the output of the previous block.
 
     Args:
         blocks: layers that return (x, `Extras`).
-        x: float (b, s, m).
-        last: a dict of additional arguments of the last block.
-        of_block: i -> dict of additional arguments of block i.
-        after: x -> x, applied to the output of every block.
-        **arguments: arguments of all blocks.
+        x: float (b, s, m), the input of the first block.
+        last: dict of additional arguments for the last block.
+        of_block: function that takes the index i of a block, and returns a dict of additional arguments for it.
+        after: function that is applied to the output x of each block.
+        **arguments: arguments for all blocks.
 
     Returns: `BlockOutputs`.
     """

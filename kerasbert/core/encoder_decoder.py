@@ -8,10 +8,10 @@ from .inputs import checked_inputs, inputs_are_checked
 
 
 class EncoderDecoderBackbone(Backbone):
-    """Maps the token ids of two sequences to the hidden states of both.
+    """A backbone that maps the token ids of a source and a target to the hidden states of encoder and decoder.
 
-    A family implements `encode(inputs)`, which returns the encoder's output, and for generation
-    `start_cache(context, batch_size, length)` and a `call` that takes `cache=` and only the decoder's inputs.
+    A family implements `encode(inputs)`, which returns the output of the encoder. For generation, it also implements
+    `start_cache(context, batch_size, length)`, and its `call` accepts `cache=` together with decoder inputs only.
     """
 
     def example_inputs(self):
@@ -26,7 +26,7 @@ class EncoderDecoderBackbone(Backbone):
             return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs):
-        """As `Backbone.check_inputs`, for both encoder and decoder inputs."""
+        """Raises a ValueError for invalid encoder or decoder inputs; see `Backbone.check_inputs`."""
         super().check_inputs(inputs)
         if inputs.get("decoder_token_ids") is None:
             raise ValueError(
@@ -47,10 +47,13 @@ class EncoderDecoderBackbone(Backbone):
 
 
 def decoder_inputs(inputs):
-    """The decoder inputs of a batch under the keys of a standalone decoder: `token_ids`, `padding_mask`, ..."""
+    """Returns the decoder inputs of a batch without the prefix of their keys: `token_ids`, `padding_mask`, ..."""
     return {key.removeprefix("decoder_"): value for key, value in inputs.items() if key.startswith("decoder_")}
 
 
 def cross_mask(inputs):
-    """The `AttentionMask` of cross-attention: no padding, and in packed rows only tokens of the same sequence."""
+    """Returns the `AttentionMask` of cross-attention, which hides padding of the source.
+
+    In packed rows, each target attends only to the source with the same number.
+    """
     return AttentionMask.from_inputs(inputs, query_sequence_ids=inputs.get("decoder_sequence_ids"))

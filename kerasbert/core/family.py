@@ -10,27 +10,30 @@ from ..layers.registered import Config  # noqa: F401  (imported from here by the
 class HuggingFaceLayout:
     """How a family's `config.json` and tensors are laid out in Hugging Face folders, for loading and saving.
 
-    For a family with several model types, `classes` and `defaults` may hold one table per model type instead.
+    "Stored" names and values are those in the Hugging Face files. For a family with several model types, `classes` and
+    `defaults` may be {model type: table} instead.
 
     Args:
-        config: {our field: their field, or a `weight_names.Field` where the values differ}.
-        names: {our path: their name, or a `Tensor`, `Part` or `Heads`}; see `weight_names`.
-        classes: {our class: their architecture}. "MaskedLM with sentence_pair" is a `MaskedLM` with that argument. If
-            several classes share an architecture, a folder that names no class is loaded as the last of them.
-        prefix: of the backbone's tensor names in models with a head.
-        tied: {name: another name of the same tensor}. Files contain one of the two or both.
-        defaults: {their field: its value where a `config.json` leaves it out}.
-        aliases: {older name of a field: its name}.
-        only: {their field: the only supported value}. Any other value is an error.
-        written: {their field: function of the config}, for fields that are written but not read.
+        config: {our config field: stored field, or a `weight_names.Field` if the values differ}.
+        names: {our weight path: stored name, or a `Tensor`, `Part` or `Heads`}; see `weight_names`.
+        classes: {our class: architecture in transformers}. "MaskedLM with sentence_pair" is a `MaskedLM` with that
+            argument. If several classes share an architecture, a folder that names no class is loaded as the last one.
+        prefix: prefix of the backbone's tensor names in models with a head.
+        tied: {stored name: another name of the same tensor}. A file contains one of the two names, or both.
+        defaults: {stored field: the value that it has if `config.json` does not contain it}.
+        aliases: {older name of a stored field: its current name}.
+        only: {stored field: the only supported value}. Any other value is an error.
+        written: {stored field: function that computes its value from our config}, for fields that are written but not
+            read.
         bare: our classes whose backbone is stored without the prefix.
-        optional: parts of the backbone that files may lack.
-        refused: {head: (tensor name, why a file with this tensor does not fit the head)}.
-        fields: stored weights -> config fields that can only be determined from the tensors.
-        implied: config -> {stored name: the name that it duplicates, or its value}, for tensors in files that the
-            backbone does not have.
-        unused: (config, stored name) -> whether a model with this config does not use the tensor.
-        spelling: config -> {name: the name to write instead}.
+        optional: names of those layers of the backbone that files may lack.
+        refused: {head: (stored name, reason)}. A file that contains this tensor cannot be loaded into the head.
+        fields: function that takes the stored weights and returns the config fields that can only be determined from
+            them.
+        implied: function that takes our config and returns {stored name: the stored name that it duplicates, or its
+            value}, for tensors in files for which the backbone has no weight.
+        unused: function of (our config, stored name) that tells whether a model with this config ignores the tensor.
+        spelling: function that takes our config and returns {stored name: the name to write instead}.
     """
 
     config: Mapping[str, object]
@@ -51,7 +54,12 @@ class HuggingFaceLayout:
     spelling: Callable | None = None
 
     def of_type(self, table, model_type):
-        """The table of a model type: `classes` and `defaults` may hold one per model type."""
+        """Returns `classes` or `defaults` for a model type.
+
+        Args:
+            table: "classes" or "defaults".
+            model_type: the `model_type` in `config.json`.
+        """
         table = getattr(self, table)
         return table.get(model_type, table)
 
@@ -61,13 +69,14 @@ class Family:
     """The record of a model family, which objectives, tasks and checkpoints read.
 
     Args:
-        config: the frozen dataclass of its configs, with a field `model_type`.
-        model_types: the values of `model_type` in the `config.json` files that it reads.
-        heads: {kind: (config, **arguments) -> layer}; the kinds are masked_lm, classifier, tagger, span, choice, ...
-        huggingface: a `HuggingFaceLayout`.
-        sizes: {name: fields of the config}, the sizes of the papers.
-        pooled_heads: kinds of heads that read the `pooled_output`.
-        needed_fields: {name of an objective or task class: config fields that it needs}.
+        config: the config class, a frozen dataclass with a field `model_type`.
+        model_types: the values of `model_type` in `config.json` files of this family.
+        heads: {kind: function of (config, **arguments) that returns a layer}. Kinds are masked_lm, classifier, tagger,
+            span, choice, ...
+        huggingface: the `HuggingFaceLayout`, by which Hugging Face folders are read and written.
+        sizes: {name: config fields}, the sizes of the papers.
+        pooled_heads: the kinds of heads that read the `pooled_output`.
+        needed_fields: {name of an objective or task class: {config field: value that the class requires}}.
     """
 
     config: type
@@ -80,9 +89,9 @@ class Family:
 
 
 def transformers_classes(name):
-    """{our class: its architecture} of a family whose classes in transformers have the usual names.
+    """Returns {our class: architecture} for a family whose classes in transformers have the usual names.
 
-    "Bert" -> {"Backbone": "BertModel", "MaskedLM": "BertForMaskedLM", ...}
+    For "Bert", the result is {"Backbone": "BertModel", "MaskedLM": "BertForMaskedLM", ...}.
     """
     return {"Backbone": f"{name}Model", **{ours: f"{name}For{theirs}" for ours, theirs in _USUAL_CLASSES.items()}}
 
@@ -100,13 +109,15 @@ FAMILIES = {}
 
 
 def register_family(backbone, family):
-    """Attaches a record to a backbone class, so that `from_preset` and `kerasbert.load` find its folders and sizes.
+    """Attaches a `Family` record to a backbone class.
+
+    `from_preset` and `kerasbert.load` can then load the model types and sizes of the family.
 
     Args:
-        backbone: a subclass of `Backbone`, registered with Keras. Its subclasses inherit the record.
-        family: a `Family`.
+        backbone: a subclass of `Backbone` that is registered with Keras. Its subclasses inherit the record.
+        family: the record.
 
-    Raises: ValueError for a model type or a size that another class has registered.
+    Raises: ValueError if another class has registered one of the model types or sizes.
     """
     name = (backbone.__module__, backbone.__qualname__)
     for model_type in family.model_types:
@@ -128,10 +139,10 @@ def register_family(backbone, family):
 
 
 def find_size(name):
-    """The backbone class that has a size of this name, or None."""
+    """Returns the backbone class that has a size with this name, or None."""
     return next((cls for cls in FAMILIES.values() if name in cls.family.sizes), None)
 
 
 def size_names():
-    """The names of all sizes, sorted."""
+    """Returns the names of all sizes, sorted."""
     return sorted({size for cls in FAMILIES.values() for size in cls.family.sizes})

@@ -1,4 +1,4 @@
-"""The data of `fit`: the steps of a run as Keras epochs, and helpers that tell kinds of user data apart."""
+"""The data of `fit`: splits the steps of a run into Keras epochs, and recognises the kinds of data that users pass."""
 
 import keras
 import numpy as np
@@ -10,7 +10,14 @@ from ..data.batches.batches import Batches
 
 
 class Feed(keras.utils.PyDataset):
-    """Steps `first` to `first + steps` of a run, as one Keras epoch. Checks every batch in numpy."""
+    """Steps `first` to `first + steps - 1` of a run as a Keras dataset for one epoch.
+
+    Args:
+        batches: the `Batches` of the run.
+        steps: number of steps in an epoch.
+        check: function that is called with the arrays of each batch, (x, y, sample_weight), and raises a ValueError if
+            they are invalid.
+    """
 
     def __init__(self, batches, steps, check):
         super().__init__()
@@ -20,17 +27,17 @@ class Feed(keras.utils.PyDataset):
         self.start(0)
 
     def start(self, first):
-        """Moves to the epoch that starts at step `first`, and makes its first batch at once.
+        """Moves to the epoch that starts at step `first`, and creates its first batch at once.
 
-        On JAX, Keras removes the weights from a model before it requests the first batch of an epoch: an error at that
-        point would leave the model without weights.
+        On JAX, Keras removes the weights from a model before it requests the first batch of an epoch. If that batch
+        caused an error, the model would be left without weights.
         """
         self.first = first
         self._tokens = {}
         self._first_batch = self._checked(first) if first < len(self.batches) else None
 
     def for_keras(self):
-        """The dataset to pass to Keras: on TensorFlow, one that knows every shape of the run."""
+        """Returns the dataset to pass to Keras: on TensorFlow, a `tf.data` dataset that knows all shapes of the run."""
         if keras.backend.backend() != "tensorflow":
             return self
         return tensorflow_dataset(self, [self._checked(step) for step in self.batches.shape_steps()])
@@ -43,7 +50,10 @@ class Feed(keras.utils.PyDataset):
         return self._first_batch if index == 0 else self._checked(self.first + index)
 
     def real_tokens(self, first, last):
-        """The number of tokens in the steps [first, last) of the run, without padding; counts this epoch only."""
+        """The number of tokens in the steps [first, last) of the run, without padding.
+
+        Steps outside the current epoch are not counted.
+        """
         return sum(self._tokens.get(step, 0) for step in range(first, last))
 
     def _checked(self, step):
@@ -57,11 +67,16 @@ class Feed(keras.utils.PyDataset):
                 f"The number of rows in a step must be divisible by {shards}, the number of batch shards. Received: "
                 f"{max(rows)} rows. Change `batch_size`, or the device mesh."
             )
-        return tuple(part for part in batch if part is not None)  # TensorFlow does not accept None
+        return tuple(array for array in batch if array is not None)  # TensorFlow does not accept None
 
 
 class Epochs(keras.callbacks.Callback):
-    """Moves the feed to each epoch, which has `interval` steps; the first may be the rest of an epoch."""
+    """Moves a `Feed` to the first step of each epoch.
+
+    Args:
+        feed: the `Feed`.
+        interval: the number of steps in an epoch. The first epoch of a resumed run may have fewer.
+    """
 
     def __init__(self, feed, interval):
         super().__init__()
@@ -88,7 +103,12 @@ def real_tokens(x):
 
 
 def class_numbers(class_weight, names):
-    """{class number: weight} for class weights given by number or by name."""
+    """Returns {class number: weight}.
+
+    Args:
+        class_weight: {class number or label: weight}.
+        names: list of all labels in the order of their numbers, empty if classes have no labels.
+    """
     found = {}
     for key, weight in class_weight.items():
         number = names.index(key) if key in names else key
@@ -99,7 +119,13 @@ def class_numbers(class_weight, names):
 
 
 def class_weighted(y, sample_weight, class_weight):
-    """Sample weights multiplied by the weight of each example's class."""
+    """Returns float (b,): the sample weights, multiplied by the weight of each example's class.
+
+    Args:
+        y: int (b,), one class per example.
+        sample_weight: float (b,), or None for weights of 1.
+        class_weight: {class number: weight}; other classes have weight 1.
+    """
     y = np.asarray(y) if isinstance(y, np.ndarray) else np.zeros(0)
     if y.ndim != 1 or not len(y):
         raise ValueError("`class_weight` needs one class per example. Received: other targets. Use sample_weight.")
@@ -110,7 +136,11 @@ def class_weighted(y, sample_weight, class_weight):
 
 
 def report_interval(steps, steps_per_epoch):
-    """Steps of one Keras epoch: `steps_per_epoch`, or the largest divisor of the run up to 1,000."""
+    """Returns the number of steps in one Keras epoch of a run of `steps` steps.
+
+    It is `steps_per_epoch`, which must divide `steps`. If that is None, it is the largest divisor of `steps` up to
+    1,000.
+    """
     if steps_per_epoch is None:
         return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
     if steps % steps_per_epoch:
@@ -124,7 +154,7 @@ def report_interval(steps, steps_per_epoch):
 
 
 def is_text(x):
-    """Whether x is a sequence of texts, or of tuples and lists that begin with one."""
+    """Whether x is a sequence of texts, or a sequence of tuples or lists whose first item is a text."""
     if isinstance(x, (dict, str, bytes)) or not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
         return False
     if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
@@ -137,14 +167,20 @@ def is_text(x):
 
 
 def check_texts(texts, method, what="a text"):
-    """Raises a ValueError unless `texts` is a valid input of a method, or a list of them."""
+    """Raises a ValueError unless `texts` is a sequence.
+
+    Args:
+        texts: what the user passed.
+        method: name of the method that was called, for the message.
+        what: description of one valid input of this method, for the message.
+    """
     if isinstance(texts, dict) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
         fix = " Convert it with list(...)." if hasattr(texts, "__next__") else ""
         raise ValueError(f"`{method}` takes {what}, or a list of them. Received: {type(texts).__name__}.{fix}")
 
 
 def num_rows(x):
-    """The number of examples in arrays or texts."""
+    """The number of examples in x, which is a dict of arrays, an array or a list of texts."""
     return len(x["token_ids"]) if isinstance(x, dict) else len(x)
 
 
@@ -157,7 +193,12 @@ def _take(x, rows):
 
 
 def joined(arrays, left=False):
-    """Concatenates arrays; those with fewer columns are padded with zeros on the left or on the right."""
+    """Concatenates arrays along the first axis, after padding narrower arrays with zeros to the largest width.
+
+    Args:
+        arrays: arrays of shape (b,) or (b, s, ...).
+        left: whether to pad on the left rather than on the right.
+    """
     if arrays[0].ndim > 1:
         width = max(array.shape[1] for array in arrays)
 
@@ -171,14 +212,15 @@ def joined(arrays, left=False):
 
 
 def predict_by_width(model, batches, predict):
-    """Outputs for `BucketedBatches` in the order of their examples, padded with zeros to the widest.
+    """Returns the outputs for all examples of a `BucketedBatches`, in the order of the examples.
 
-    Examples are batched in the widths that are fastest for the model, including the time to compile new widths.
+    Outputs are padded with zeros to the largest width. Examples are grouped into the widths that minimise the total
+    time, which includes the compilation of new widths.
 
     Args:
-        model: remembers the shapes that it has been compiled for.
+        model: the model. The shapes for which it has been compiled are recorded on it.
         batches: a `BucketedBatches` without `shuffle`.
-        predict: the batches of one width -> their outputs.
+        predict: function that returns the outputs for the batches of one width.
     """
     config = model.backbone.config
     layers, dim = getattr(config, "num_layers", 4), getattr(config, "hidden_dim", 128)
@@ -200,7 +242,15 @@ def predict_by_width(model, batches, predict):
 
 
 def split_last(x, ours, share):
-    """Splits data as Keras does: the last part is for validation."""
+    """Splits off the last examples for validation, as Keras does.
+
+    Args:
+        x: the inputs, a dict of arrays, an array or a list of texts.
+        ours: dict of the other arguments of `fit`, of which `y` and `sample_weight` are split.
+        share: the fraction of examples for validation.
+
+    Returns: (x for training, `ours` for training, (x, y, sample_weight) for validation).
+    """
     rows = num_rows(x)
     cut = int(rows * (1 - share))
     if not 0 < cut < rows:

@@ -1,4 +1,4 @@
-"""Training, evaluation and prediction on batches, arrays or text."""
+"""Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
 import warnings
 
@@ -32,17 +32,21 @@ JIT_FROM = 1_000_000  # models with this many parameters are trained with XLA on
 
 
 class Fitting(TrainingMode):
-    """`compile`, `fit`, `evaluate` and `predict`; subclasses implement `text_batches` and `check_batch`."""
+    """A Keras model whose `fit`, `evaluate` and `predict` accept `Batches`, arrays and text.
+
+    Subclasses implement `text_batches` and `check_batch`.
+    """
 
     default_learning_rate = 5e-5
     needs_targets = False  # whether training and evaluation on texts and arrays require a y
     _is_automatic = False  # whether `fit` or `evaluate` has compiled the model
 
     def compile(self, optimizer="rmsprop", jit_compile="auto", **kwargs):
-        """As Keras's `compile`; for mixed_float16, wraps the optimizer in a loss scale that detects every overflow.
+        """Configures the model for training, as Keras's `compile` does, with two differences.
 
-        On TensorFlow, "auto" enables XLA for training and evaluation of models with at least `JIT_FROM` parameters:
-        steps take a quarter less time, but every shape has to be compiled.
+        For mixed_float16, the optimizer is wrapped in a `LossScale`, which detects every overflow. On TensorFlow,
+        `jit_compile="auto"` enables XLA for the training and evaluation of models with at least `JIT_FROM` parameters:
+        steps take about a quarter less time, but XLA compiles a separate program for every input shape.
         """
         optimizer = keras.optimizers.get(optimizer)
         scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -58,7 +62,7 @@ class Fitting(TrainingMode):
 
     def make_predict_function(self, force=False):
         chosen = self.jit_compile
-        if keras.backend.backend() == "tensorflow":  # predictions have many shapes
+        if keras.backend.backend() == "tensorflow":  # XLA would compile a program for each shape, and there are many
             self.jit_compile = False
         try:
             return super().make_predict_function(force)
@@ -66,7 +70,10 @@ class Fitting(TrainingMode):
             self.jit_compile = chosen
 
     def compile_from_config(self, config):
-        """Compiles a model from a `.keras` file. Keras does not do this for models that override `compile`."""
+        """Compiles a model that was loaded from a `.keras` file.
+
+        Keras does not do this by itself for models that override `compile`.
+        """
         config = keras.saving.deserialize_keras_object(config)
         is_automatic = config.pop("automatic", False)
         self.compile(**config)
@@ -78,13 +85,21 @@ class Fitting(TrainingMode):
         return {**config, "automatic": True} if config and self._is_automatic else config
 
     def _compile_automatically(self, steps=None, accumulation=1):
-        """Compiles a model that the user has not compiled, for a run of `steps` batches; None for evaluation."""
+        """Compiles a model that the user has not compiled.
+
+        Args:
+            steps: number of batches of the run, or None for evaluation.
+            accumulation: number of batches per update of the weights.
+        """
         rate, updates = self.default_learning_rate, steps and steps // accumulation
         self.compile(adamw(rate, warmup=updates // 10 if updates else 0, steps=updates, accumulation=accumulation))
         self._is_automatic = True
 
     def _start_schedule(self, steps, accumulation=1):
-        """Compiles a new optimizer for a run of `steps` batches, unless the user has set it or its learning rate."""
+        """Compiles the model with a new default optimizer for a run of `steps` batches.
+
+        The optimizer is kept if the user has passed it to `compile`, or has set its learning rate since the last run.
+        """
         if not self.compiled:
             self._compile_automatically(steps, accumulation)
         elif self._is_automatic and steps:
@@ -94,7 +109,7 @@ class Fitting(TrainingMode):
             self._compile_automatically(steps, accumulation)
         schedule = getattr(_without_scale(self.optimizer), "schedule", None)
         if schedule is not self.__dict__.get("_compiled_schedule", schedule):
-            self.train_function = None  # it was compiled for another schedule
+            self.train_function = None  # the old function was compiled for another schedule
         self.__dict__["_compiled_schedule"] = schedule
 
     def _check_schedule(self, steps):
@@ -135,15 +150,16 @@ class Fitting(TrainingMode):
         Args:
             x: a `Batches`; or texts; or a dict of arrays (a `kerasbert.core.Batch`); or a PyDataset, DataLoader,
                 tf.data.Dataset or generator of batches (x, y) or (x, y, sample_weight) of arrays or texts.
-            y, sample_weight, batch_size, epochs, validation_split, class_weight: as in Keras; for texts and arrays.
+            y, sample_weight, batch_size, epochs, validation_split, class_weight: the same as in Keras, for texts and
+                arrays only.
             steps_per_epoch: with `Batches`, the number of steps between reports, validations and checkpoints. It must
-                divide the length of the run; default: the largest number up to 1,000 that does.
-            callbacks: a `Checkpoints` among them resumes the run from its folder, bit-exactly.
-            validation_data: a `Batches`, or (x, y) or (x, y, sample_weight) of arrays or texts.
-            shuffle: whether to shuffle texts and arrays in every epoch; the order of a `Batches` is fixed.
-            seed: for shuffling.
+                divide the length of the run. Default: the largest divisor of the length up to 1,000.
+            callbacks: list of Keras callbacks. A `Checkpoints` resumes the run from its folder bit-exactly.
+            validation_data: a `Batches`, or a tuple (x, y) or (x, y, sample_weight) of arrays or texts.
+            shuffle: whether to shuffle texts and arrays in every epoch. The order of a `Batches` is fixed.
+            seed: seed of the shuffling.
 
-        Returns: the Keras History.
+        Returns: the Keras `History`.
         """
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
@@ -227,7 +243,7 @@ class Fitting(TrainingMode):
             first = self._resume(callbacks)
 
     def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
-        """Keras's `evaluate`, which also accepts `Batches`, dicts of arrays, and texts."""
+        """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts."""
         if is_validation(kwargs):
             return super().evaluate(x, **kwargs)
         x = self.examples_of(x)
@@ -238,10 +254,11 @@ class Fitting(TrainingMode):
             return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
-        """The outputs for `Batches`, arrays or texts, as numpy, in the order of the input.
+        """Returns the outputs for `Batches`, arrays or texts as numpy arrays, in the order of the inputs.
 
-        Texts of similar length are predicted together, in batches of a few fixed widths; outputs with one column per
-        token are padded with zeros to the widest batch. Several threads may call it; on JAX they take turns.
+        Texts are sorted into batches of a few fixed widths (numbers of tokens), so that texts of similar length are
+        predicted together. Outputs with one column per token are padded with zeros to the largest width. Several
+        threads may call `predict` at the same time. On JAX, their calls run one after the other.
         """
         x = self.examples_of(x)
         with reading_weights(), checked_inputs(), data_errors():
@@ -277,22 +294,26 @@ class Fitting(TrainingMode):
         return super().predict_on_batch(x)
 
     def prepare(self, batches, training):
-        """Called with data before they are read: by all methods that train, evaluate or predict, and by eager calls.
+        """Creates variables whose shapes depend on the data. Called before the data are read.
 
-        Compiled programs cannot create variables. A model with variables that depend on the data, such as a memory with
-        one row per row of a batch, creates them here, in a layer that holds them (see `objectives.memory`). `fit` calls
-        it before it restores a checkpoint.
+        All methods that train, evaluate or predict call this method, and so do eager calls of the model. Compiled
+        programs cannot create variables. So, a model with variables such as a memory with one row per row of a batch
+        creates them here (see `objectives.memory`). `fit` calls this method before it restores a checkpoint.
 
         Args:
-            batches: an iterable of batches, tuples that begin with the inputs.
-            training: whether the model will be trained on them.
+            batches: an iterable of batches, which are tuples that begin with the inputs.
+            training: whether the model will be trained on the batches.
 
-        Returns: `batches`; a subclass that reads from an iterator returns one with the same batches.
+        Returns: an iterable of the same batches. It is a new one if `batches` is an iterator from which this method
+            has read.
         """
         return batches
 
     def _converted(self, batch):
-        """A batch of a dataset as arrays (x, y, sample_weight), checked; texts are encoded."""
+        """Returns a batch of a dataset as a tuple of arrays (x, y, sample_weight), without items that are None.
+
+        Texts are encoded, and the arrays are checked.
+        """
         x, y, sample_weight = unpacked(batch)
         if is_text(x):
             steps = self._batches(x, y, sample_weight, len(x), epochs=1, seed=0, shuffle=False)
@@ -303,14 +324,14 @@ class Fitting(TrainingMode):
                 )
             x, y, sample_weight = steps[0]
         self.check_batch(x, y, sample_weight)
-        return tuple(part for part in (x, y, sample_weight) if part is not None)
+        return tuple(arrays for arrays in (x, y, sample_weight) if arrays is not None)
 
     def _converted_inputs(self, batch):
-        """As `_converted`, but only the inputs."""
+        """Converts a batch of a dataset to a tuple that holds only the inputs."""
         return self._converted(unpacked(batch)[0])[:1]
 
     def _resume(self, callbacks):
-        """Restores from a `Checkpoints` callback, if there is one; returns the step at which the run continues."""
+        """Restores the model from a `Checkpoints` callback, if there is one. Returns the step to continue from."""
         step = self.initial_step = 0
         for callback in callbacks:
             if isinstance(callback, Checkpoints):
@@ -322,14 +343,21 @@ class Fitting(TrainingMode):
             raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
 
     def examples_of(self, x):
-        """Data in the form that this class reads; classes with several texts per example may accept columns."""
+        """Converts user data to the form that this class reads. Overridden by classes that accept columns of texts."""
         return x
 
     def _is_ours(self, x):
+        """Whether x is of a type that this package converts to `Batches` itself, rather than a Keras data source."""
         return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
 
     def _feed(self, data, batch_size):
-        """Data for Keras: one pass in order over `Batches`, another source, or (x, y, sample_weight) of any kind."""
+        """Converts data to a dataset for Keras that is read once, in order.
+
+        Args:
+            data: a `Batches`, another source of batches, or a tuple (x, y, sample_weight), whose x is one of these, a
+                dict of arrays or texts.
+            batch_size: number of examples per batch of arrays or texts.
+        """
         if isinstance(data, tuple):
             data, y, sample_weight = (*data, None, None)[:3]
             if self._is_ours(data) and not isinstance(data, Batches):
@@ -341,6 +369,7 @@ class Fitting(TrainingMode):
         return feed.for_keras()
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
+        """Returns the `Batches` for a dict of arrays, or for texts. Arguments are those of `fit`."""
         x = self.examples_of(x)
         if class_weight is not None:
             class_weight = class_numbers(class_weight, getattr(self, "labels", []))
@@ -366,5 +395,5 @@ def _single(outputs):
 
 
 def _without_scale(optimizer):
-    """The optimizer inside a loss-scaling optimizer, as used for float16; any other optimizer unchanged."""
+    """Returns the inner optimizer of a loss-scaling optimizer (used for float16), and any other optimizer unchanged."""
     return getattr(optimizer, "inner_optimizer", optimizer)

@@ -1,4 +1,4 @@
-"""Initializers, which create zeros while a model is loaded, and no more of them than the file can fill."""
+"""Initializers of weights. While a model is loaded, they create zeros, which the values of the file replace."""
 
 import contextlib
 import contextvars
@@ -10,14 +10,18 @@ from ..backend.compilation import concrete_array
 from ..layers.positions import sinusoidal_table
 
 _BUDGET = contextvars.ContextVar("budget", default=None)
-# Allowance for poolers and other parts that a file may lack: a bit more than one matrix of the widest published model.
+# Allowance for poolers and other layers that a file may lack: a bit more than one matrix of the widest published model.
 SPARE_NUMBERS = 20_000_000
 
 
 class _Budget:
-    """How many weight elements a model may have, and how many it has so far.
+    """Counts the weight elements of a model while it is created, and raises an error if there are too many.
 
-    Keras calls an initializer several times per variable, mostly only for its shape: only created values count.
+    Keras calls an initializer several times per variable, mostly to infer its shape. Only calls that create values are
+    counted.
+
+    Args:
+        limit: the number of elements in the weight file, or None for no limit.
     """
 
     def __init__(self, limit):
@@ -30,7 +34,7 @@ class _Budget:
         if concrete_array(keras.ops.zeros((1,))) is not None:
             self.used += size
         if self.limit is not None and max(size, self.used) > self.limit + SPARE_NUMBERS:
-            self.asked = self.asked or tuple(shape)  # Keras may request others before it gives up
+            self.asked = self.asked or tuple(shape)  # Keras may request other shapes before it gives up
             raise ValueError(self.message())
 
     def message(self):
@@ -42,13 +46,15 @@ class _Budget:
 
 @keras.saving.register_keras_serializable("kerasbert")
 class CountedZeros(keras.initializers.Zeros):
-    """Zeros that are counted while a model is created from a file.
+    """Initializes weights with zeros, and counts them while a model is created from a file.
 
-    A layer that is created from the config of such a layer has no file: it gets the initializer that this one replaces.
+    `from_config` returns the initializer that the zeros replaced, because a layer that is created from a config has no
+    file that would fill its weights.
 
     Args:
-        budget: a `_Budget`, or None.
-        replaced: name of a class of `keras.initializers`, and its arguments without the seed; or nothing.
+        budget: the `_Budget` that counts the weights, or None.
+        replaced: the replaced initializer, as (name of a class in `keras.initializers`, *arguments without the seed),
+            or an empty tuple.
     """
 
     def __init__(self, budget=None, replaced=()):
@@ -72,10 +78,11 @@ class CountedZeros(keras.initializers.Zeros):
 
 @contextlib.contextmanager
 def zero_weights(limit=None):
-    """Kernels and embedding tables created inside are zeros, to be filled from a file.
+    """Context manager inside which the kernels and embedding tables of new models are zeros, to be filled from a file.
 
     Args:
-        limit: number of elements in the file. A model that needs clearly more raises a ValueError early.
+        limit: number of elements in the file. Creating a model that needs clearly more raises a ValueError before the
+            memory is allocated.
     """
     budget = _Budget(limit)
     token = _BUDGET.set(budget)
@@ -91,7 +98,14 @@ def zero_weights(limit=None):
 
 
 def initializer(cls, *arguments):
-    """Zeros inside `zero_weights`, else `cls`, with a seed generator so that layers of one shape are not identical."""
+    """Returns an initializer: `CountedZeros` inside `zero_weights`, otherwise an instance of `cls`.
+
+    The instance has a seed generator, so that layers of the same shape get different weights.
+
+    Args:
+        cls: a class of `keras.initializers`.
+        *arguments: positional arguments of the class, without the seed.
+    """
     budget = _BUDGET.get()
     if budget is None:
         return cls(*arguments, seed=keras.random.SeedGenerator())
@@ -107,11 +121,11 @@ def truncated_normal(stddev, cutoff=2.0):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class CutoffNormal(keras.initializers.Initializer):
-    """Normal distribution, truncated at any number of standard deviations: Keras's is truncated at two.
+    """Normal distribution, truncated at any number of standard deviations. Keras's initializer truncates at two.
 
     Args:
-        stddev: of the distribution before truncation.
-        cutoff: in standard deviations.
+        stddev: standard deviation before truncation.
+        cutoff: maximum distance from the mean, in standard deviations.
     """
 
     def __init__(self, stddev, cutoff):
@@ -132,7 +146,7 @@ def normal(stddev, mean=0.0):
 
 
 def glorot_uniform():
-    """Uniform distribution up to (6 / (inputs + outputs)) ** 0.5; zeros inside `zero_weights`."""
+    """Uniform distribution from -a to a with a = (6 / (inputs + outputs)) ** 0.5; zeros inside `zero_weights`."""
     return initializer(keras.initializers.GlorotUniform)
 
 
@@ -143,7 +157,7 @@ def orthogonal():
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Orthogonal(keras.initializers.Initializer):
-    """Keras's orthogonal matrices, computed in float32: half precision has no QR decomposition."""
+    """Keras's orthogonal initializer, computed in float32, as the QR decomposition does not support half precision."""
 
     def __init__(self):
         self.single = initializer(keras.initializers.Orthogonal)
@@ -158,22 +172,30 @@ def uniform(limit):
 
 
 def uniform_by_inputs():
-    """Uniform distribution from -n ** -0.5 to n ** -0.5 for n inputs, torch's default; zeros inside `zero_weights`."""
+    """Uniform distribution from -n ** -0.5 to n ** -0.5, where n is the number of inputs of the layer.
+
+    This is the default of torch's Linear. Zeros inside `zero_weights`.
+    """
     return initializer(keras.initializers.VarianceScaling, 1 / 3, "fan_in", "uniform")
 
 
 def with_zero_row(initializer, row):
-    """An embedding initializer whose padding `row` starts at zero; with None, no row does."""
+    """Returns an embedding initializer that sets one row of the table to zeros.
+
+    Args:
+        initializer: the initializer of the other rows.
+        row: index of the row, usually the padding id. None: `initializer` is returned unchanged.
+    """
     return initializer if row is None else ZeroRow(initializer, row)
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ZeroRow(keras.initializers.Initializer):
-    """Another initializer, but zeros in one row.
+    """Initializes one row of an embedding table with zeros, and the other rows with another initializer.
 
     Args:
-        initializer: of the other rows.
-        row: its index.
+        initializer: the initializer of the other rows.
+        row: index of the row of zeros.
     """
 
     def __init__(self, initializer, row):
@@ -189,7 +211,7 @@ class ZeroRow(keras.initializers.Initializer):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class SinusoidalTable(keras.initializers.Initializer):
-    """The rows of `sinusoidal_table`, one for each position."""
+    """Initializes a table of shape (positions, dimension) with `sinusoidal_table`."""
 
     def __call__(self, shape, dtype=None):
         return keras.ops.convert_to_tensor(sinusoidal_table(*shape), dtype)

@@ -1,4 +1,4 @@
-"""Checks of batches for inputs that compiled code would silently misread."""
+"""Checks for invalid batches, with which compiled code would silently compute wrong results."""
 
 import contextlib
 import contextvars
@@ -16,7 +16,7 @@ _CHECKED = contextvars.ContextVar("checked", default=False)
 
 @contextlib.contextmanager
 def checked_inputs():
-    """Calls made inside do not check their inputs, which were checked when their batches were created."""
+    """Context manager inside which models do not check their inputs, because the caller has done so."""
     token = _CHECKED.set(True)
     try:
         yield
@@ -25,13 +25,13 @@ def checked_inputs():
 
 
 def inputs_are_checked():
+    """Whether the current call is made inside `checked_inputs()`."""
     return _CHECKED.get()
 
 
-HELP = "help(kerasbert.core.Batch)"  # not a page: the wheel has no docs
+HELP = "help(kerasbert.core.Batch)"  # error messages do not refer to docs/, which the wheel does not contain
 
-# Names of the keys in other packages; meanings that error messages explain; names of targets, which are not inputs.
-_OTHER_NAMES = {
+_OTHER_NAMES = {  # names of the same inputs in other packages
     "attention_mask": "padding_mask",
     "input_mask": "padding_mask",
     "mask": "padding_mask",
@@ -46,16 +46,18 @@ _OTHER_NAMES = {
     "decoder_input_ids": "decoder_token_ids",
     "decoder_attention_mask": "decoder_padding_mask",
 }
+# Explanations that error messages append to a key.
 _MEANINGS = {"padding_mask": ", True or 1 at real tokens", "permutation_mask": ", True where a token is hidden"}
+# Names that users give to targets, which must not be among the inputs.
 _TARGETS = ("label", "labels", "targets", "y", "start_positions", "end_positions")
 
 
 def check_keys(inputs, others=()):
-    """Raises a ValueError for a batch without `token_ids`, and for unknown keys, which would be ignored.
+    """Raises a ValueError if a batch lacks `token_ids`, or has unknown keys, which would be ignored.
 
     Args:
-        inputs: a batch.
-        others: keys that a class reads in addition to `BATCH_KEYS`.
+        inputs: the inputs of a batch, a dict.
+        others: keys that the model reads in addition to `BATCH_KEYS`.
     """
     example = f'{{"token_ids": ids, "padding_mask": mask}}; {HELP} describes all keys'
     if not isinstance(inputs, dict):
@@ -76,8 +78,10 @@ def check_keys(inputs, others=()):
 
 
 def check_arrays(inputs):
-    """Raises a ValueError for arrays whose kind or shape differs from `BATCH_KEYS`, and for invalid values of masks and
-    lengths, where values are known."""
+    """Raises a ValueError if an array does not have the kind or shape that `BATCH_KEYS` requires.
+
+    Invalid values of masks and lengths are errors too, unless their values are unknown because the arrays are traced.
+    """
     sizes = {}
     for key, described in BATCH_KEYS.items():
         for name, array in _named(key, inputs.get(key)):
@@ -101,7 +105,8 @@ def check_arrays(inputs):
 
 
 def _named(key, value):
-    if isinstance(value, dict):  # a loss normalizer of several targets
+    """Returns a list of (name for error messages, array) for one key of a batch."""
+    if isinstance(value, dict):  # the `loss_normalizer` of several targets
         return [(f"{key}[{name!r}]", part) for name, part in value.items()]
     return [] if value is None else [(key, value)]
 
@@ -126,7 +131,7 @@ def _check_kind(key, kind, array):
 
 
 def _check_shape(key, letters, shape, sizes):
-    """Checks a shape against its letters, and records their sizes in `sizes`."""
+    """Raises a ValueError if a shape does not fit its axis letters, and records the size of each letter in `sizes`."""
     fits = len(shape) == len(letters)
     for letter, size in zip(letters, shape, strict=False):
         known = sizes.get(letter)
@@ -167,7 +172,7 @@ def warn_of_padding(inputs, config):
         if ids is None or ids.ndim != 2 or ids.shape[1] < 3 or any(inputs.get(key) is not None for key in told):
             continue
         padding = ids == pad
-        starts = prefix or pad == getattr(config, "decoder_start_id", None)  # such a token may begin a row
+        starts = prefix or pad == getattr(config, "decoder_start_id", None)  # rows may begin with the padding token
         ends = padding[:, -2:].all(axis=1)
         ends = ends if starts else ends | padding[:, :2].all(axis=1)
         if (ends & ~padding.all(axis=1)).any():
@@ -180,7 +185,11 @@ def warn_of_padding(inputs, config):
 
 
 def longest_sequence(sequence_ids):
-    """The length of the longest sequence in packed rows; None if the ids are unknown."""
+    """The length of the longest sequence in packed rows.
+
+    Args:
+        sequence_ids: int (b, s), 0 at padding, or None, for which the result is None.
+    """
     if sequence_ids is None:
         return None
     return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)

@@ -1,7 +1,7 @@
-"""The private parts of Keras that this package uses, one function each; `tests/core/test_keras_adapter.py` checks them.
+"""Wrappers of the private Keras functions that this package uses, checked by `tests/core/test_keras_adapter.py`.
 
-Optimizers also override protected methods of Keras's optimizers (`_clip_gradients`, `_apply_weight_decay`,
-`_backend_update_step`, `_get_current_learning_rate`), which the same test checks.
+The optimizers of this package also override protected methods of Keras's optimizers (`_clip_gradients`,
+`_apply_weight_decay`, `_backend_update_step`, `_get_current_learning_rate`), which the same test checks.
 """
 
 import contextlib
@@ -10,10 +10,10 @@ import keras
 
 
 class TrainingMode(keras.Model):
-    """A model that tells the layers inside it whether it is training, without a `training` argument on the way.
+    """A model whose layers know whether it is training, although its `call` has no `training` argument.
 
-    Keras passes the flag only to a model whose `call` has the argument, and on JAX to no layer inside it: dropout would
-    be off during training.
+    Keras passes the flag only to models whose `call` has this argument. On JAX, it never reaches the layers inside the
+    model, so dropout would be off during training.
     """
 
     def __init__(self, **kwargs):
@@ -21,7 +21,7 @@ class TrainingMode(keras.Model):
         self._call_has_training_arg = True  # for the trainer
 
     def stateless_call(self, *args, training=None, **kwargs):
-        """As Keras's method, within the call context that a layer's `__call__` creates and `stateless_call` skips."""
+        """Keras's method, with `training` set in the call context, from which the layers read it."""
         self._get_call_context().set_value("training", training)
         if "training" in self.call_signature_parameters:
             kwargs["training"] = training
@@ -32,22 +32,32 @@ class TrainingMode(keras.Model):
 
 
 def is_training(layer):
-    """Whether the call that `layer` is part of trains a model."""
+    """Whether the current call of the model that contains `layer` is a training step."""
     return bool(layer._get_call_context().get_value("training"))
 
 
 def is_validation(options):
-    """Whether `fit` called `evaluate` with these options: it then evaluates on the data that `fit` received."""
+    """Whether `evaluate` was called by `fit`, which passes it a private keyword argument.
+
+    Args:
+        options: the keyword arguments of `evaluate`.
+    """
     return options.get("_use_cached_eval_dataset", False)
 
 
 def all_layers(layer, include_self=True, recursive=True):
-    """The layers inside a layer or model, at any depth if `recursive`, in the order in which they were assigned."""
+    """Returns the layers inside a layer or model, in the order in which they were assigned.
+
+    Args:
+        layer: a layer or model.
+        include_self: whether the list begins with the layer itself.
+        recursive: whether to include layers at any depth, rather than direct sublayers only.
+    """
     return list(layer._flatten_layers(include_self=include_self, recursive=recursive))
 
 
 def base_kernel(dense):
-    """The kernel variable of a dense layer without the low-rank product of `enable_lora`."""
+    """The kernel variable of a dense layer, without the low-rank product that `enable_lora` adds to it."""
     return dense._kernel
 
 
@@ -58,12 +68,13 @@ def has_fixed_seed(generator):
 
 @contextlib.contextmanager
 def forgetting_failed_variables():
-    """Makes Keras forget the variables of a model whose construction failed inside.
+    """Context manager: if constructing a model fails inside it, Keras forgets the variables of that model.
 
-    Keras creates variables in two steps and keeps a list of those that wait for the second one. After a failure in that
-    step, such as running out of memory, it would try all of them again with the next model, and fail again.
+    Keras creates variables in two steps and lists those that are waiting for the second step. If the second step fails,
+    for example for lack of memory, Keras would try to create the listed variables again with the next model, and fail
+    again.
     """
-    # Keras does not expose the list; its module is in the globals of the functions that use it.
+    # Keras does not expose this list. The module that holds it is in the globals of the functions that use it.
     state = keras.StatelessScope.__enter__.__globals__["global_state"]
     name = "uninitialized_variables"
     before = len(state.get_global_attribute(name) or ())

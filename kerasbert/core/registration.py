@@ -1,7 +1,7 @@
 """Makes the classes of this package known to Keras without importing them.
 
-`import kerasbert; keras.models.load_model("model.keras")` finds them, as does every lookup of registered names: a
-stand-in is registered for each class, and imports the class on first use.
+A stand-in is registered for each class and imports the class on first use. So, after `import kerasbert`,
+`keras.models.load_model("model.keras")` finds every class of the package by its registered name.
 """
 
 import importlib
@@ -17,9 +17,10 @@ CLASS = re.compile(rf"^({re.escape(DECORATOR)}\n)?class (\w+)\(([^)]*)\):", re.M
 
 
 def registered_classes():
-    """{name: module} of every class that its module registers as "kerasbert>NAME", read from the source files.
+    """Returns {class name: module} for every class of this package that is registered as "kerasbert>NAME".
 
-    Such a class has Keras's decorator, or is derived from `layers.registered.Registered`.
+    The source files are searched as text. A class is registered if it has Keras's decorator or if it is derived from
+    `layers.registered.Registered`.
     """
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -34,7 +35,7 @@ def registered_classes():
 
 
 class Deferred:
-    """A stand-in for a class, which it imports on first use.
+    """A stand-in for a class. The class is imported on first use.
 
     Args:
         module: the module of the class.
@@ -52,13 +53,13 @@ class Deferred:
         return self.resolve()(*args, **kwargs)
 
     def resolve(self):
-        """Returns the class. Importing its module registers it."""
+        """Imports the module, which registers the class with Keras, and returns the class."""
         module, name = self._place
         return getattr(importlib.import_module(module), name)
 
 
 class _AfterKeras(importlib.abc.MetaPathFinder):
-    """Registers the stand-ins as soon as Keras has been imported."""
+    """An import hook that registers the stand-ins as soon as Keras has been imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
@@ -77,14 +78,14 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
 
 def register(keras):
-    """Registers a stand-in for each class that is not registered yet."""
+    """Registers a stand-in with the module `keras` for each class that is not registered yet."""
     known = keras.saving.get_custom_objects()
     for name, module in registered_classes().items():
         known.setdefault(f"kerasbert>{name}", Deferred(module, name))
 
 
 def register_with_keras():
-    """Registers the stand-ins, now or as soon as Keras has been imported."""
+    """Registers the stand-ins now if Keras has been imported, and otherwise as soon as it is."""
     keras = sys.modules.get("keras")
     if keras is None:
         sys.meta_path.insert(0, _AfterKeras())

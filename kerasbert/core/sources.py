@@ -1,4 +1,4 @@
-"""Batches from other data sources: `PyDataset`, `DataLoader`, `tf.data` and generators, of arrays or of texts."""
+"""Reads batches of arrays or texts from a `PyDataset`, `DataLoader`, `tf.data.Dataset` or generator."""
 
 import itertools
 
@@ -12,10 +12,10 @@ KINDS = "Batches, a dict of arrays with `token_ids`, texts, or a PyDataset, Data
 
 
 def length_of(source):
-    """The number of batches in a source; None if it is unknown or infinite."""
+    """The number of batches in a source, or None if it is unknown or infinite."""
     if isinstance(source, keras.utils.PyDataset):
         return getattr(source, "num_batches", None) or _length(source)
-    if hasattr(source, "cardinality"):  # of tf.data, negative if infinite or unknown
+    if hasattr(source, "cardinality"):  # a tf.data.Dataset; negative if the number is infinite or unknown
         number = int(source.cardinality())
         return number if number >= 0 else None
     return _length(source)
@@ -47,12 +47,13 @@ def check_source(source):
 
 
 def readable(source, convert, endless=False):
-    """`source` for Keras's `fit`, `evaluate` and `predict`, with every batch converted and checked.
+    """Returns a dataset for Keras's `fit`, `evaluate` and `predict`, which converts every batch of `source`.
 
     Args:
         source: an iterable of batches.
-        convert: a batch -> arrays that a model accepts.
-        endless: start over at the end, for a `steps_per_epoch`; iterators cannot do so.
+        convert: function that checks a batch and converts it to arrays that the model accepts.
+        endless: whether to start again after the last batch, as `steps_per_epoch` requires. Iterators cannot start
+            again: they are read once.
     """
     check_source(source)
     number = length_of(source)
@@ -72,7 +73,7 @@ def _converted(source, convert, endless):
 
 
 def first_batch(batches):
-    """(the first batch, all batches): reading from an iterator removes the batch, so it is put back in front."""
+    """Returns (the first batch, an iterable of all batches including the first)."""
     iterator = iter(batches)
     first = next(iterator)
     if iterator is not batches:
@@ -81,9 +82,15 @@ def first_batch(batches):
 
 
 class Converted(keras.utils.PyDataset):
-    """The batches of a source of known length, each passed through `convert`.
+    """A dataset of the batches of a source, each passed through `convert`.
 
-    Sources other than a PyDataset are iterated over, anew whenever a batch is not requested in order.
+    A PyDataset is indexed. Other sources are iterated over, and the iteration starts again whenever the requested
+    batch is not the next one.
+
+    Args:
+        source: an iterable of batches.
+        convert: function that converts a batch.
+        length: the number of batches in the source.
     """
 
     def __init__(self, source, convert, length):
@@ -114,7 +121,10 @@ class Converted(keras.utils.PyDataset):
 
 
 def _widened(batch):
-    """A batch that is one token wider; sizes that differ from the original vary from batch to batch."""
+    """Returns zeros of the shapes of a batch with one more token per row.
+
+    TensorFlow compares the result with the original batch to find which sizes may vary from batch to batch.
+    """
     width = batch[0]["token_ids"].shape[-1]
 
     def wider(array):
@@ -124,7 +134,7 @@ def _widened(batch):
 
 
 def unpacked(batch):
-    """(x, y, sample_weight) of a batch from a source, as numpy arrays; x may be texts."""
+    """Returns (x, y, sample_weight) of a batch from a data source as numpy arrays. x may also be a list of texts."""
     is_pair = isinstance(batch, list) and 2 <= len(batch) <= 3 and not all(map(_is_text_like, batch))
     parts = tuple(batch) if isinstance(batch, tuple) or is_pair else (batch,)
     x, y, sample_weight = (*parts, None, None)[:3]
@@ -146,7 +156,11 @@ def _array(value):
 
 
 def _texts(x, y):
-    """Texts and text pairs as a list; anything else unchanged."""
+    """Converts texts and text pairs to a list. Any other x is returned unchanged.
+
+    A batch of text pairs may also be given as two columns, (first texts, second texts). x is taken to be two columns if
+    it has two items, and the length of each is the number of targets in y.
+    """
     if hasattr(x, "numpy") and not hasattr(x, "detach"):
         x = x.numpy()
     if isinstance(x, np.ndarray) and x.dtype.kind in "OSU":

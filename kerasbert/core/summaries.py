@@ -1,4 +1,4 @@
-"""Output shapes for `summary()`, which Keras knows only for functional models."""
+"""Output shapes for `summary()`. Keras itself knows them only for functional models."""
 
 import contextlib
 
@@ -13,7 +13,10 @@ NAMES = ("output_shape", "_build_shapes_dict")  # where Keras's summary looks fo
 
 @contextlib.contextmanager
 def known_shapes(model):
-    """Inside, `model.summary()` shows the output shapes of all layers, with None for sizes that depend on the batch."""
+    """Context manager inside which `model.summary()` shows the output shapes of all layers.
+
+    The model is called on two batches of different sizes. Dimensions that differ between the two are shown as None.
+    """
     inputs = model.example_inputs()
     larger = keras.tree.map_structure(lambda x: np.tile(np.asarray(x), (3, *[2] * (np.ndim(x) - 1))), inputs)
     small, large = _shapes(model, inputs), _shapes(model, larger)
@@ -33,7 +36,7 @@ def known_shapes(model):
 
 
 def _shapes(model, inputs):
-    """{id of a layer: the shape of its output, or of the first of several} in a call on `inputs`."""
+    """Calls the model on `inputs` and returns {id(layer): output shape}, the first shape if a layer has several."""
     found, kept = {}, []
 
     def watched(layer, call):

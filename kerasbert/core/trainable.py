@@ -17,19 +17,19 @@ from .summaries import known_shapes
 class Trainable(Fitting):
     """Base class of objectives and tasks.
 
-    Several models may share a backbone. None of them changes it: variables that a model does not train, such as those
-    of a pooler that it does not read, are only left out of that model's `trainable_variables`.
+    Several models may share a backbone, and none of them changes it. Variables of the backbone that a model does not
+    train, such as those of an unused pooler, are left out of the `trainable_variables` of that model only.
 
     Args:
         backbone: a `Backbone`.
-        tokenizer: a `Tokenizer`; without one, text inputs raise an error.
-        **kwargs: `name` and `dtype` (default: the backbone's).
+        tokenizer: a `Tokenizer`, which is required for text inputs.
+        **kwargs: `name` and `dtype`. Default dtype: that of the backbone.
     """
 
     trains_backbone = True  # False: the backbone is frozen and only provides features
-    needs_query_stream = False  # whether it reads the query stream of a backbone that has one
-    extra_inputs = ()  # keys of a batch that this model reads itself
-    needs_mask_decoder = False  # whether it reads the output of a backbone's mask decoder, if there is one
+    needs_query_stream = False  # whether this model reads the query stream of a backbone that has one (XLNet)
+    extra_inputs = ()  # batch keys that this model reads itself, and that the backbone does not receive
+    needs_mask_decoder = False  # whether this model reads the output of the backbone's mask decoder, if it has one
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         if not isinstance(backbone, Backbone):
@@ -48,14 +48,15 @@ class Trainable(Fitting):
         self.tokenizer = tokenizer
 
     def build_now(self):
-        """Creates every weight. Must be the last line of each subclass's `__init__`."""
+        """Creates all weights by calling the model on a tiny input. Must be the last line of each `__init__`."""
         with checked_inputs():
             self(self.example_inputs())
 
     def build(self, input_shape=None):
-        """The layers build themselves in the first call, as in `layers.composite.Composite`."""
+        """Does nothing: the layers build themselves in the first call, as in `layers.composite.Composite`."""
 
     def example_inputs(self):
+        """A tiny batch, on which the model can be called to create its weights."""
         return self.backbone.example_inputs()
 
     def __call__(self, inputs, *args, **kwargs):
@@ -71,11 +72,14 @@ class Trainable(Fitting):
     # === What is trained ===
 
     def trained_parts(self):
-        """The models that this one is composed of, each of which defines what it trains; empty for a single model."""
+        """The models that this model is composed of, or an empty list if it is not composed of others.
+
+        Each of them defines which of its variables are trained.
+        """
         return []
 
     def untrained_variables(self):
-        """Variables of its layers that this model does not train, whether or not they are trainable."""
+        """The variables of this model's layers that it does not train, even if they are marked as trainable."""
         parts = self.trained_parts()
         if parts:
             trained = {id(variable) for part in parts for variable in part.trainable_variables}
@@ -92,7 +96,7 @@ class Trainable(Fitting):
         return [variable for layer in layers if layer is not None for variable in layer.variables]
 
     def _selected(self, variables, trained):
-        """The `variables` that this model trains, or those that it does not train."""
+        """Selects from a list the variables that this model trains (`trained=True`), or does not train (False)."""
         untrained = {id(variable) for variable in self.untrained_variables()} if self.trainable else ()
         return [v for v in variables if (self.trainable and v.trainable and id(v) not in untrained) == trained]
 
@@ -116,60 +120,82 @@ class Trainable(Fitting):
     # === Overridden by subclasses ===
 
     def arguments(self):
-        """Constructor arguments besides the backbone and tokenizer, in a form that JSON can represent."""
+        """A dict of the constructor arguments other than backbone and tokenizer, which JSON can represent."""
         return {}
 
     def variant(self):
-        """The key in the family's Hugging Face `classes` under which this model is saved."""
+        """The key of the family's `HuggingFaceLayout.classes` under which this model is saved."""
         return type(self).__name__
 
     def config_extras(self):
-        """Fields that this model adds to the config.json of its backbone."""
+        """A dict of the fields that this model adds to the config.json of its backbone."""
         return {}
 
     @classmethod
     def arguments_from_config(cls, stored, settings):
-        """The constructor arguments `settings`, completed from the content of a config.json."""
+        """Completes constructor arguments from a config.json.
+
+        Args:
+            stored: the content of config.json.
+            settings: the constructor arguments that the caller gave.
+
+        Returns: a dict of constructor arguments.
+        """
         return settings
 
     @classmethod
     def head_to_renew(cls, stored, settings):
-        """The kind of head to initialise anew, because the folder has it for labels other than `settings`; or None."""
+        """Returns the kind of head whose stored weights must not be loaded, or None if all heads can be loaded.
+
+        The head of a classifier, for example, is initialised randomly if the stored labels differ from the new ones.
+
+        Args:
+            stored: the content of config.json.
+            settings: the constructor arguments.
+        """
         return None
 
     @classmethod
     def open_folder(cls, folder, settings):
-        """(folder of the backbone, constructor arguments), for models whose backbone may be in a subfolder."""
+        """Returns (folder of the backbone, constructor arguments).
+
+        Overridden by models whose backbone may be in a subfolder of `folder`.
+        """
         return folder, settings
 
     def write_extras(self, folder):
-        """Writes the files of this model other than those of its backbone."""
+        """Writes files that this model needs in addition to weights, config and tokenizer."""
 
     @classmethod
     def needs_pooler(cls, family, settings):
-        """Whether the backbone must have its pooler for this model."""
+        """Whether this model reads the `pooled_output`, so that the backbone must have a pooler.
+
+        Args:
+            family: the `Family` of the backbone.
+            settings: the constructor arguments.
+        """
         return False
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """The `Batches` for texts `x`; subclasses that accept text override it."""
+        """Returns the `Batches` for texts `x`. Overridden by subclasses that accept text."""
         raise ValueError(f"{type(self).__name__} takes batches or arrays. Received: text.")
 
     def encode_labels(self, labels):
-        """Targets as an array."""
+        """Converts targets to an array."""
         return np.asarray(labels)
 
     def inputs_of_backbone(self, x):
-        """The part of a batch that the backbone receives: all keys except those that this model reads itself."""
+        """Returns the inputs for the backbone: a batch without the keys in `extra_inputs`."""
         if not isinstance(x, dict) or not self.extra_inputs:
             return x
         return {key: array for key, array in x.items() if key not in self.extra_inputs}
 
     def check_batch(self, x, y=None, sample_weight=None):
-        """Raises a ValueError for a batch that compiled code would silently misread."""
+        """Raises a ValueError for an invalid batch, with which compiled code would silently compute wrong results."""
         self.backbone.check_inputs(self.inputs_of_backbone(x))
 
     def summary(self, *args, **kwargs):
-        """Keras's `summary` with output shapes, in which sizes that depend on the batch are None."""
+        """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
 
@@ -195,7 +221,7 @@ class Trainable(Fitting):
         return cls(**config)
 
     def save_assets(self, folder):
-        """Writes the tokenizer into a `.keras` file."""
+        """Writes the tokenizer into the assets folder of a `.keras` file."""
         if self.tokenizer is not None:
             os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
@@ -209,26 +235,31 @@ class Trainable(Fitting):
 
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
-        """A model from a folder of its backbone's family, from a size name, or from `hf://org/name`.
+        """Creates a model from a folder, from the Hugging Face Hub, or with a size of the paper.
 
-        Heads that the folder lacks are newly initialised, with a warning.
+        Heads that the folder does not contain are initialised randomly, with a warning.
 
         Args:
-            path: see `Backbone.from_preset`.
-            load_weights: False leaves the weights random.
-            dtype: a Keras dtype policy.
-            **overrides: arguments of this class, of the backbone, or fields of its config.
+            path: a local folder, `"hf://org/name"`, or the name of a size; see `Backbone.from_preset`.
+            load_weights: whether to load the weights. False leaves them random.
+            dtype: a Keras dtype policy. Default: the global one.
+            **overrides: arguments of this class, arguments of the backbone, and fields of its config.
         """
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
     def save_to_preset(self, path, **options):
-        """Writes weights, config and tokenizer in the Hugging Face layout, including the heads that it supports.
+        """Writes weights, config and tokenizer in the Hugging Face layout of the family.
 
-        Options are those of `Backbone.save_to_preset`.
+        Heads are included if the layout supports them.
+
+        Args:
+            path: a folder, created if it does not exist.
+            **options: see `Backbone.save_to_preset`.
         """
         presets.save(self, path, **options)
 
     def require_tokenizer(self):
+        """Returns the tokenizer. Raises a ValueError if there is none."""
         if self.tokenizer is None:
             raise ValueError(
                 f"Text needs a tokenizer. Received: text for a {type(self).__name__} without one: its folder has no "

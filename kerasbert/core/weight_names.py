@@ -1,8 +1,8 @@
 """Entries of a family's Hugging Face tables for tensors and fields that a plain name cannot describe.
 
-In `HUGGINGFACE_NAMES`, a plain string names the tensors of a layer: `weight` and `bias` of a dense layer (the weight
-transposed), of a norm, of an embedding; `{i}` and `{j}` match numbers. In `HUGGINGFACE_CONFIG`, it names a value
-that is stored unchanged.
+In `HUGGINGFACE_NAMES`, a plain string is the name of a dense layer, norm or embedding in the file, to which `.weight`
+or `.bias` is appended. The weight of a dense layer is transposed. `{i}` and `{j}` match numbers. In
+`HUGGINGFACE_CONFIG`, a plain string is the name of a field whose value is stored unchanged.
 """
 
 import dataclasses
@@ -15,12 +15,12 @@ def _same(array):
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """One tensor, by its full name, with the functions that convert between its stored form and ours.
+    """One tensor of a file, with the functions that convert between its stored form and ours.
 
     Args:
-        name: the full name, with `weight` or `bias` if it has one.
-        load: stored numpy array -> ours.
-        save: ours -> stored.
+        name: the full name of the tensor, including `.weight` or `.bias` if it ends with one of them.
+        load: function that converts the stored numpy array to our array.
+        save: function that converts our array to the stored one.
     """
 
     name: str
@@ -30,12 +30,14 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A dense layer that is stored fused with others of equal size.
+    """A dense layer that is stored as part of a fused layer, such as query, key and value in one tensor.
 
     Args:
-        name: the name of the fused layer, without `weight` or `bias`.
-        index, count: this layer is part `index` of `count` equal parts along the output axis.
-        transposed: whether the file holds (out, in), as torch's Linear does; its Conv1D holds (in, out).
+        name: the name of the fused layer, without `.weight` or `.bias`.
+        index: index of this layer among the layers that are fused along the output axis, counted from 0.
+        count: number of fused layers, which must have equal sizes.
+        transposed: whether the stored weight has the shape (out, in), as in torch's Linear, rather than (in, out), as
+            in the Conv1D of transformers.
     """
 
     name: str
@@ -46,11 +48,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """The kernel of a dense layer without bias, stored as an einsum operand with an axis for heads: (m, h, d).
+    """The kernel of a dense layer without bias, stored with a separate axis for heads.
+
+    The stored shape is (m, h, d): model dimension, heads, head size.
 
     Args:
-        name: the full name.
-        output: whether the layer maps the heads (h * d) back to m, rather than m to the heads.
+        name: the full name of the tensor.
+        output: True if the layer maps the heads (h * d) to the model dimension m, False if it maps m to the heads.
     """
 
     name: str
@@ -70,9 +74,9 @@ class Field:
     """A config field whose stored value has a different meaning from ours.
 
     Args:
-        name: the stored field.
-        load: the stored config (a dict) -> our value.
-        save: our config -> the stored value.
+        name: the name of the field in the stored config.
+        load: function that computes our value from the stored config, a dict.
+        save: function that computes the stored value from our config.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Embedding and softmax for a vocabulary in clusters; clusters of rarer tokens have fewer dimensions.
+"""Embedding and softmax for a vocabulary that is divided into clusters, with fewer dimensions for rarer tokens.
 
 Grave et al. 2016, arXiv 1609.04309 (the softmax); Baevski & Auli 2018, arXiv 1809.10853 (the embedding).
 """
@@ -11,19 +11,21 @@ from keras import ops
 from .composite import Layer
 from .registered import Config
 
-BLOCK, MOST_BLOCKS = 1_024, 16  # minimum tokens per block of losses; maximum blocks, to bound the program size
+# Losses are computed in blocks of tokens: the minimum block size, and the maximum number of blocks, which limits the
+# size of the compiled program.
+BLOCK, MOST_BLOCKS = 1_024, 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Clusters(Config):
-    """A vocabulary sorted by falling frequency, cut into clusters.
+    """The division of a vocabulary, sorted by decreasing frequency, into clusters.
 
     Args:
-        bounds: the first token id of each cluster, and the size of the vocabulary.
-        embedding_dim: width of the embeddings of the first cluster.
-        divisor: each cluster is this many times narrower than the previous one.
+        bounds: the first token id of each cluster, followed by the size of the vocabulary.
+        embedding_dim: width of the embeddings in the first cluster.
+        divisor: factor by which the embeddings of each cluster are narrower than those of the previous cluster.
         hidden_dim: width m of the model.
-        tied: for each cluster, whether the softmax uses the transposed projection of the embedding.
+        tied: one bool per cluster: whether the softmax shares the projection of the embedding.
     """
 
     bounds: tuple
@@ -52,12 +54,15 @@ class Clusters(Config):
             )
 
     def __iter__(self):
-        """(start, stop) of each cluster."""
+        """Yields (first token id, last token id + 1) of each cluster."""
         return zip(self.bounds[:-1], self.bounds[1:], strict=True)
 
     @property
     def tables(self):
-        """(rows, width) of each embedding table: one per cluster, or a single one if all have the same width."""
+        """List of the shape (tokens, width) of each embedding table.
+
+        There is one table per cluster, or a single table if all clusters have the same width.
+        """
         if self.divisor == 1:
             return [(self.bounds[-1], self.embedding_dim)]
         return [(stop - start, self.embedding_dim // self.divisor**i) for i, (start, stop) in enumerate(self)]
@@ -69,17 +74,17 @@ class Clusters(Config):
 
 
 class AdaptiveEmbedding(Layer):
-    """Token embeddings in clusters, each projected to the width of the model.
+    """Token embeddings of different widths for different clusters, projected to the width m of the model.
 
     Args:
         clusters: a `Clusters`.
-        initializer: for the tables.
-        projection_initializer: for the projections.
+        initializer: initializer of the embedding tables.
+        projection_initializer: initializer of the projections.
 
     Call:
         token_ids: int32 (b, s).
 
-    Returns: float (b, s, m), times sqrt(m).
+    Returns: float (b, s, m), the embeddings multiplied by sqrt(m).
     """
 
     def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
@@ -113,23 +118,25 @@ class AdaptiveEmbedding(Layer):
 
 
 class AdaptiveSoftmax(Layer):
-    """Log probabilities in two steps: of frequent tokens and clusters of rarer ones, then of tokens within a cluster.
+    """Log probabilities of tokens, computed in two steps.
 
-    The output weights are the embedding tables; the biases are separate.
+    The first softmax is over the tokens of the first cluster and over the other clusters as a whole. The second softmax
+    is over the tokens within one of the other clusters. The output weights are the embedding tables.
 
     Args:
         clusters: a `Clusters`.
-        initializer: for the output weights of the clusters.
-        projection_initializer: for the projections that are not tied.
+        initializer: initializer of the output weights that stand for whole clusters.
+        projection_initializer: initializer of the projections that are not tied.
 
     Call:
-        x: float (b, s, m).
-        table: a dict of the `tables` and `projections` of the embedding.
-        labels: int32 (b, s), to get only their losses.
+        x: float (b, s, m), hidden states.
+        table: dict of the lists `tables` and `projections` of the `AdaptiveEmbedding`.
+        labels: int32 (b, s), or None. If given, only the losses of these tokens are computed. Clusters to which no
+            label belongs are skipped, which makes large vocabularies affordable.
 
-    Returns: float32 (b, s, v), log probabilities. With `labels`, their negative log probabilities, and 1 where they
-        are the most likely choice in each step (first the cluster, then the token), otherwise 0, both float32 (b, s).
-        Clusters without a label in a block of tokens are skipped, which makes large vocabularies affordable.
+    Returns: log probabilities, float32 (b, s, v). With `labels`, a tuple of two float32 (b, s) instead: the losses
+        (negative log probabilities) of the labels, and 1 for labels that are the most likely choice in both steps,
+        otherwise 0.
     """
 
     def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
@@ -157,7 +164,7 @@ class AdaptiveSoftmax(Layer):
 
     @property
     def takes_labels(self):
-        """Whether computing only the losses is cheaper than computing all log probabilities."""
+        """Whether it is cheaper to compute only the losses of labels than the log probabilities of all tokens."""
         return len(self.clusters.tied) > 1
 
     def call(self, x, table, labels=None):
@@ -172,23 +179,27 @@ class AdaptiveSoftmax(Layer):
         return ops.concatenate(parts, axis=-1)
 
     def _label_losses(self, x, labels, clusters):
-        """Exact losses in blocks of tokens that are sorted by label, so that most blocks need only one cluster."""
+        """Computes the losses in blocks of tokens.
+
+        The tokens are sorted by label, so that most blocks need the probabilities of only one cluster.
+        """
         shape = [-1 if size is None else size for size in ops.shape(labels)]
         x, labels = ops.reshape(x, (-1, x.shape[-1])), ops.reshape(labels, (-1,))
         order = ops.argsort(labels)
         x, labels = ops.take(x, order, axis=0), ops.take(labels, order, axis=0)
-        rows = x.shape[0]  # None in a TensorFlow graph of unknown size: one block
+        rows = x.shape[0]  # None in a TensorFlow graph of unknown size, where there is only one block
         size = None if rows is None else max(BLOCK, -(-rows // MOST_BLOCKS))
         blocks = [slice(0, None)] if rows is None else [slice(i, i + size) for i in range(0, rows, size)]
         weights = [[part for part in cluster if part is not None] for cluster in clusters]
         count, flat = len(weights[0]), [part for parts in weights for part in parts]
-        # Log probabilities are recomputed for the gradients: storing them would take more memory than all else.
+        # Log probabilities are recomputed for the gradients, because storing them would dominate the memory use.
         block = keras.remat(lambda *inputs: self._block_losses(*inputs[:2], _in_groups(inputs[2:], count)))
         found = [block(x[here], labels[here], *flat) for here in blocks]
         back = ops.argsort(order)
         return tuple(ops.reshape(ops.take(ops.concatenate(part), back), shape) for part in zip(*found, strict=True))
 
     def _block_losses(self, x, labels, weights):
+        """Returns the losses and hits of one block, both float32 (n,), for x (n, m) and labels (n,)."""
         head, bounds = _log_probabilities(x, *weights[0]), self.clusters.bounds
         number = sum(ops.cast(labels >= bound, "int32") for bound in bounds[1:-1])
         losses, hits = _chosen(head, ops.where(number == 0, labels, bounds[1] + number - 1))
@@ -206,7 +217,11 @@ class AdaptiveSoftmax(Layer):
         return losses, hits
 
     def _weights(self, table):
-        """Weight (v, e), bias (v,) and projection (e, m) or None per cluster; the first has a row for every other."""
+        """Yields (weight, bias, projection) for each cluster, with v tokens and embeddings of width e.
+
+        Shapes are (v, e), (v,) and (e, m); the projection may be None. The weight and bias of the first cluster have
+        one more row for each of the other clusters.
+        """
         tables, projections, biases = table["tables"], table["projections"], self.biases
         one_table = len(tables) == 1
         for i, (start, stop) in enumerate(self.clusters):
@@ -230,7 +245,10 @@ def _log_probabilities(x, weight, bias, projection=None):
 
 
 def _chosen(log_probabilities, labels):
-    """Losses of the labels, and 1 where a label is the most likely token, otherwise 0, both float32 (n,)."""
+    """Returns the losses of the labels, and 1 for labels that are the most likely choice, otherwise 0.
+
+    Both are float32 (n,), for log probabilities (n, v) and labels (n,).
+    """
     losses = -ops.take_along_axis(log_probabilities, labels[:, None], axis=-1)[:, 0]
     likeliest = ops.cast(ops.argmax(log_probabilities, axis=-1), labels.dtype)
     return losses, ops.cast(ops.equal(likeliest, labels), "float32")

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, section 3.2), one function for all families.
 
-Einsum letters, package-wide: b batch, q query, k key, h heads, d head size, m model, f feed-forward, v vocabulary,
-r relative.
+Letters in shapes and einsums of the whole package: b batch, s sequence, q query, k key, h heads, d head size, m model
+dimension, f feed-forward dimension, v vocabulary, r relative positions.
 """
 
 from keras import ops
@@ -14,23 +14,24 @@ from .dropout import Dropout
 from .extras import Extras
 from .local_attention import in_blocks, whole_rows
 
-# Replaces the score of a hidden key (it is not added), in float32. It is finite, so a row without keys is not NaN.
+# Replaces the scores of masked keys, in float32. The value is finite, so that a query without any key does not get NaN.
 HIDDEN_SCORE = -1e30
 
 
 def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
-    """softmax(scale * query key^T + bias) value, over the keys that `mask` allows.
+    """Computes softmax(scale * query key^T + bias) value over the keys that the mask allows.
 
-    Scores and softmax are float32 regardless of the compute dtype. A query that may not attend to any key gets a
-    finite vector without meaning.
+    Scores and softmax are float32 regardless of the compute dtype. The output is finite but meaningless for queries
+    that may not attend to any key.
 
-    Call:
+    Args:
         query: float (b, q, h, d).
-        key, value: float (b, k, h, d); the head size of `value` may differ.
+        key, value: float (b, k, h, d). The head size of `value` may differ from that of `key`.
         mask: an `AttentionMask`, or None.
-        bias: float, broadcastable to (b, h, q, k), or None.
-        scale: default d ** -0.5.
-        dropout: a function applied to the probabilities, or None (which allows all fused kernels).
+        bias: float, broadcastable to (b, h, q, k), added to the scores; or None.
+        scale: factor of the scores. Default: d ** -0.5.
+        dropout: function that is applied to the attention probabilities, or None. Some fused kernels are used only
+            if it is None.
 
     Returns: float (b, q, h, d), in the dtype of `value`.
     """
@@ -53,12 +54,12 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
 
 
 def attention_probabilities(query, key, mask=None, bias=None, scale=None):
-    """The weights of the values in `attend`, before dropout: float32 (b, h, q, k)."""
+    """Returns the attention probabilities of `attend` before dropout, float32 (b, h, q, k)."""
     return ops.softmax(attention_scores(query, key, mask, bias, scale), axis=-1)
 
 
 def attention_scores(query, key, mask=None, bias=None, scale=None):
-    """The inputs of the softmax: float32 (b, h, q, k)."""
+    """Returns the scores to which `attend` applies the softmax, float32 (b, h, q, k)."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.cast(ops.einsum("bqhd,bkhd->bhqk", query * scale, key), "float32")
     if bias is not None:
@@ -70,28 +71,29 @@ def attention_scores(query, key, mask=None, bias=None, scale=None):
 
 
 class MultiHeadAttention(Composite):
-    """Attention in `num_heads` subspaces, then a dense output layer.
+    """Multi-head attention: dense layers for query, key and value, attention, and a dense output layer.
 
     Args:
         hidden_dim: width m of the input and the output.
-        num_heads: must divide `hidden_dim`.
-        dropout: rate on the attention probabilities.
-        kernel_initializer: for the four kernels.
+        num_heads: number of attention heads h. Must divide `hidden_dim`.
+        dropout: dropout rate of the attention probabilities.
+        kernel_initializer: initializer of the four kernels.
         use_bias: whether the four dense layers have a bias.
-        output_initializer: for the kernel of the output layer; default `kernel_initializer`.
-        scale: factor of the scores; default head size ** -0.5.
+        output_initializer: initializer of the kernel of the output layer. Default: `kernel_initializer`.
+        scale: factor of the scores. Default: head size ** -0.5.
 
     Call:
-        x: float (b, q, m), where the queries come from.
-        context: float (b, k, m), where keys and values come from; default `x`. Or the result of `keys_and_values`.
+        x: float (b, q, m), the hidden states from which queries are computed.
+        context: float (b, k, m), the hidden states from which keys and values are computed, or the result of
+            `keys_and_values`. Default: `x`.
         attention_mask: an `AttentionMask`.
         bias: float, broadcastable to (b, h, q, k), added to the scores.
-        return_weights: also return the attention probabilities, before dropout.
-        cache: keys and values (b, k, h, d) of the tokens so far. Those of `context` are written into it from column
-            `attention_mask.query_start` on, and the queries attend to all keys that the mask allows.
-        rotation: a `Rotation` for the positions of the tokens of `x`, applied to queries and keys.
+        return_weights: whether to return the attention probabilities before dropout.
+        cache: tuple of the keys and values of preceding tokens, each (b, k, h, d). The keys and values of `context` are
+            written into it, beginning at column `attention_mask.query_start`.
+        rotation: a `Rotation` for the positions of the tokens in `x`, applied to queries and keys.
 
-    Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k) and the cache, if asked for.
+    Returns: float (b, q, m), and `Extras` with the attention probabilities (b, h, q, k) and the cache, if requested.
     """
 
     def __init__(
@@ -146,22 +148,25 @@ class MultiHeadAttention(Composite):
         return y, Extras(weights, None if cache is None else (key, value))
 
     def keys_and_values(self, context):
-        """Both (b, k, h, d) for `context` (b, k, m): computed once if many calls attend to the same."""
+        """Returns (key, value), each (b, k, h, d), for `context` (b, k, m).
+
+        If several calls attend to the same context, its keys and values can be computed once.
+        """
         return split_heads(self.key(context), self.num_heads), split_heads(self.value(context), self.num_heads)
 
 
 def split_heads(x, num_heads):
-    """(b, s, h * d) -> (b, s, h, d)."""
+    """Reshapes (b, s, h * d) to (b, s, h, d)."""
     batch, length, width = _sizes(x)
     return ops.reshape(x, (batch, length, num_heads, width // num_heads))
 
 
 def merge_heads(x):
-    """(b, s, h, d) -> (b, s, h * d)."""
+    """Reshapes (b, s, h, d) to (b, s, h * d)."""
     batch, length, num_heads, head_dim = _sizes(x)
     return ops.reshape(x, (batch, length, num_heads * head_dim))
 
 
 def _sizes(x):
-    """The shape of `x`: numbers where they are known, tensors in a TensorFlow graph, -1 for a symbolic batch."""
+    """Returns the shape of x as a list. Unknown sizes are tensors in a TensorFlow graph, and -1 in symbolic calls."""
     return [-1 if size is None else size for size in ops.shape(x)]

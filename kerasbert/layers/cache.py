@@ -1,7 +1,11 @@
-"""Keys and values of the tokens so far, in arrays of a fixed length, so that one compiled step serves every token.
+"""A cache of the keys and values of preceding tokens, for generation.
 
-A cache is a dict of tensors: `start` int32 (), the number of filled columns; `real` bool (b, k), True at those that
-are not padding; `blocks`, the keys and values (b, k, h, d) of every block. Decoding selects rows of all but `start`.
+The arrays have a fixed length k, so that one compiled program serves all steps. A cache is a dict:
+    start: int32 scalar, the number of columns that are filled.
+    real: bool (b, k), True at filled columns that are not padding.
+    blocks: list with a tuple (keys, values) for each block, each (b, k, h, d).
+
+Decoding may reorder the rows of all arrays except `start`.
 """
 
 from keras import ops
@@ -12,7 +16,7 @@ from .positions import token_positions
 
 
 def empty_cache(batch_size, length, num_blocks, num_heads, head_dim, dtype):
-    """A cache with space for `length` tokens."""
+    """Returns a cache with space for `length` tokens."""
     keys = (batch_size, length, num_heads, head_dim)
     return {
         "start": ops.zeros((), "int32"),
@@ -22,14 +26,19 @@ def empty_cache(batch_size, length, num_blocks, num_heads, head_dim, dtype):
 
 
 def write(array, values, start):
-    """`array` (b, k, ...) with `values` (b, q, ...) from column `start` on. `array` must not be used again."""
+    """Writes `values` (b, q, ...) into `array` (b, k, ...), beginning at column `start`, and returns the result.
+
+    The caller must not use `array` again, because its memory may be overwritten.
+    """
     return overwrite(array, ops.cast(values, array.dtype), start)
 
 
 def causal_inputs(inputs, cache=None):
-    """(AttentionMask, positions) of a causal decoder over the tokens of a batch, which follow those of the cache.
+    """Returns the `AttentionMask` and the positions of the tokens of a batch, for a causal decoder.
 
-    With a cache, `padding_mask` (b, q) covers only the new tokens, and their positions count from its `start`.
+    Args:
+        inputs: a batch. With a cache, it holds only new tokens, and its `padding_mask` (b, q) covers only these.
+        cache: the cache of the preceding tokens, or None. Positions are counted from its `start`.
     """
     positions = token_positions(inputs)
     if cache is None:
@@ -43,10 +52,19 @@ def causal_inputs(inputs, cache=None):
 
 
 def advanced(mask, length, blocks):
-    """The cache after a call on `length` tokens with the mask of `causal_inputs`; `blocks` are their new caches."""
+    """Returns the cache after a call on new tokens.
+
+    Args:
+        mask: the mask of the call, from `causal_inputs`.
+        length: number of new tokens.
+        blocks: list of the tuples (keys, values) that the blocks returned.
+    """
     return {"start": mask.query_start + length, "real": mask.padding_mask, "blocks": blocks}
 
 
 def caches_of(cache):
-    """i -> the argument `cache` of block i, for `run_blocks`; None without a cache."""
+    """Returns a function for `run_blocks(of_block=...)`, which passes each block its entry of the cache.
+
+    If `cache` is None, each block gets `cache=None`.
+    """
     return lambda i: {"cache": None if cache is None else cache["blocks"][i]}

@@ -1,4 +1,4 @@
-"""The base classes of layers, which Keras saves as their arguments, and rebuilds with the same weights."""
+"""Base classes of layers. Keras can save them together with their arguments, and create them again from a file."""
 
 import functools
 import inspect
@@ -10,20 +10,20 @@ from .registered import Registered
 
 
 class Layer(Registered, keras.layers.Layer):
-    """A layer whose config contains the arguments that it was created with.
+    """A layer whose `get_config` returns the arguments with which the layer was created.
 
-    Arguments may be plain values, initializers, configs, other layers, and whatever else Keras can serialise. Layers of
-    other packages must be registered with `keras.saving.register_keras_serializable`, as must their configs.
+    Arguments may be plain values, initializers, configs, other layers, and anything else that Keras can serialise.
+    Layers and configs of other packages must be registered with `keras.saving.register_keras_serializable`.
     """
 
     def __new__(cls, *args, **kwargs):
         layer = super().__new__(cls, *args, **kwargs)
-        # In a tuple or a dict, Keras would track the layers among them, and save their weights under this name.
+        # If the arguments were in a tuple or a dict, Keras would track layers among them as sublayers of this name.
         layer._created_by = functools.partial(cls, *args, **kwargs)
         return layer
 
     def get_config(self):
-        """The arguments of this layer, in a form that JSON can represent."""
+        """Returns the arguments of this layer as a dict that JSON can represent."""
         signature = inspect.signature(type(self).__init__)
         bound = signature.bind(self, *self._created_by.args, **self._created_by.keywords)
         bound.apply_defaults()
@@ -39,30 +39,30 @@ class Layer(Registered, keras.layers.Layer):
         return cls(**{name: keras.saving.deserialize_keras_object(value) for name, value in config.items()})
 
     def get_build_config(self):
-        """The input shapes of this layer and of those inside it; None before it is built."""
+        """Returns the input shapes of this layer and of its sublayers, or None before the layer is built."""
         if not self.built:
             return None
         inside = all_layers(self, include_self=False, recursive=False)
         return {**(super().get_build_config() or {}), "sublayers": [layer.get_build_config() for layer in inside]}
 
     def build_from_config(self, config):
-        """Creates the weights of this layer and of those inside it, from the result of `get_build_config`."""
+        """Creates the weights of this layer and of its sublayers from the result of `get_build_config`."""
         super().build_from_config(config)
         inside = all_layers(self, include_self=False, recursive=False)
         with keras.name_scope(self.name):
-            # Files of version 0.1 have no shapes of sublayers, which are then built by the first call.
+            # Files of version 0.1 contain no shapes of sublayers. There, the first call builds the sublayers.
             for layer, shapes in zip(inside, config.get("sublayers", ()), strict=False):
                 if shapes and not layer.built:
                     layer.build_from_config(shapes)
 
 
 class Composite(Layer):
-    """A layer that has no weights except those of its sublayers, which the first call builds.
+    """A layer without weights other than those of its sublayers, which are built by the first call.
 
-    Without a `build` method, Keras would build the sublayers by a symbolic call, and repeat this inside each of them,
-    so that the time of a call is multiplied by the nesting depth. Keras also warns if such a call fails, for example
-    on a pair of tensors.
+    Without the empty `build` method, Keras would build the sublayers with a symbolic call. It would repeat this for the
+    sublayers of each sublayer, so that the time of the first call is multiplied by the nesting depth. Keras also warns
+    if a symbolic call fails, for example on a pair of tensors.
     """
 
     def build(self, input_shape=None):
-        """The sublayers build themselves."""
+        """Does nothing: the sublayers build themselves."""

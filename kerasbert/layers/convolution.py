@@ -1,4 +1,4 @@
-"""A convolution parallel to a block, which does not cross the bounds of sequences."""
+"""A convolution over the input of a transformer block, which does not mix the sequences of packed rows."""
 
 import keras
 from keras import ops
@@ -9,23 +9,24 @@ from .feed_forward import activation_function
 
 
 class NeighbourConvolution(Layer):
-    """Adds the activated convolution of a block's input to its output, and normalises the sum.
+    """Adds a convolution of a block's input to the output of the block, and normalises the sum.
 
-    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). A neighbour that is padding, or belongs to another
-    sequence of a packed row, counts as zero.
+    From DeBERTa version 2 (He et al. 2020, arXiv 2006.03654). Neighbours of a token that are padding, or belong to
+    another sequence of a packed row, count as zeros.
 
     Args:
         width: kernel size in tokens, odd.
-        groups: number of groups of channels that are convolved separately; must divide the number of channels.
-        activation: after the convolution.
-        dropout: rate before the activation.
-        epsilon: of the layer norm.
-        kernel_initializer: of the convolution.
+        groups: number of groups of channels that are convolved separately. Must divide the number of channels m.
+        activation: name of the activation function after the convolution.
+        dropout: dropout rate before the activation.
+        epsilon: epsilon of the layer norm.
+        kernel_initializer: initializer of the convolution kernel.
 
     Call:
         x: float (b, s, m), the output of the block.
-        block_input: float (b, s, m).
-        sequence_ids: int32 (b, s), the sequence of each token, 0 for padding; None if every row is one sequence.
+        block_input: float (b, s, m), the input of the block, which is convolved.
+        sequence_ids: int32 (b, s), the number of each token's sequence, 0 for padding. None if every row is one
+            sequence without padding.
 
     Returns: float (b, s, m), zeros at padding.
     """
@@ -55,7 +56,7 @@ class NeighbourConvolution(Layer):
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros")
 
     def call(self, x, block_input, sequence_ids=None):
-        # One product per neighbour, because a convolution would mix the sequences of a packed row.
+        # One matrix product per neighbour, because a convolution would mix the sequences of a packed row.
         reach, length, per_group = self.width // 2, ops.shape(x)[1], x.shape[-1] // self.groups
         kernel = ops.reshape(self.kernel, (self.width, per_group, self.groups, per_group))
         around = ops.pad(block_input, ((0, 0), (reach, reach), (0, 0)))

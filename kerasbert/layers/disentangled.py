@@ -1,4 +1,4 @@
-"""Attention scores of content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
+"""Disentangled attention: scores between content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
 
 import numpy as np
 from keras import ops
@@ -7,11 +7,16 @@ from .relative_attention import relative_shift
 
 
 def log_buckets(num_buckets, max_distance):
-    """The bucket of each of the distances -n, ..., n, where n is the first that is in the last bucket or beyond.
+    """Maps distances between query and key to buckets.
 
-    Each distance up to half of `num_buckets` is a separate bucket; larger ones share buckets on a logarithmic scale.
+    Each distance up to `num_buckets // 2` has a separate bucket. Larger distances share buckets, whose size grows on a
+    logarithmic scale. The bucket of a negative distance is the negative bucket of its absolute value.
 
-    num_buckets 8, max_distance 16, distances 0 to 15 -> 0 1 2 3 4 5 5 6 6 6 7 7 7 7 7 7; negative ones are mirrored
+    For example, with num_buckets=8 and max_distance=16, the buckets of the distances 0 to 15 are
+    0 1 2 3 4 5 5 6 6 6 7 7 7 7 7 7.
+
+    Returns: numpy int (2 n + 1), the buckets of the distances -n, ..., n, where n is the first distance in the last
+        bucket or beyond it.
     """
     middle = num_buckets // 2
     # An odd number of buckets has one more after `max_distance`.
@@ -24,16 +29,18 @@ def log_buckets(num_buckets, max_distance):
 
 
 def distances_in_use(rows, length):
-    """The rows that `length` tokens need from a table of distances.
+    """Selects the rows of a table of distance embeddings that a sequence of s tokens needs.
 
-    rows [0 1 2 3 4], for distances -2 to 2, with 2 tokens -> ids [1 2 3], rows [0 1 2]
+    For example, with rows=[0, 1, 2, 3, 4] for the distances -2 to 2, a sequence of 2 tokens has distances from -1 to 1
+    only: it uses the table rows [1, 2, 3], and the indices into them are [0, 1, 2].
 
-    Call:
-        rows: numpy int32 (2 n + 1), the table row of each distance -n, ..., n; larger distances share the outer rows.
-        length: s, a number, or a tensor in a TensorFlow graph where it is unknown.
+    Args:
+        rows: numpy int32 (2 n + 1), the table row of each distance -n, ..., n. Distances beyond n use the row of n or
+            -n.
+        length: s, an int, or a tensor in a TensorFlow graph where the length is unknown.
 
-    Returns: the ids of the table rows in use, int32 (r,), and the index into these r rows for each of the distances
-        -(s - 1), ..., s - 1, int32 (2 s - 1).
+    Returns: the indices of the r table rows in use, int32 (r,), and for each of the distances -(s - 1), ..., s - 1 the
+        index into these r rows, int32 (2 s - 1).
     """
     limit = len(rows) // 2
     if not isinstance(length, int):
@@ -46,17 +53,19 @@ def distances_in_use(rows, length):
 def disentangled_bias(query, key, distances, project_key, project_query, scale):
     """Content-to-position and position-to-content scores (He et al. 2020, arXiv 2006.03654, section 3.1).
 
-    Both terms use the vector of the distance i - j for query i and key j, as in the official code; the paper's formula
-    has j - i in the second term.
+    For query i and key j, both terms use the embedding of the distance i - j, as in the official code. The formula of
+    the paper has j - i in the second term.
 
-    Call:
+    Args:
         query, key: float (b, s, h, d).
-        distances: the vectors in use, float (r, m), and the index of the vector for each of the distances
-            -(s - 1), ..., s - 1, int32 (2 s - 1); or None.
-        project_key, project_query: functions (r, m) -> (r, h * d), one for each term; None leaves the term out.
-        scale: factor of the scores.
+        distances: None, or a tuple of the distance embeddings in use, float (r, m), and for each of the distances
+            -(s - 1), ..., s - 1 the index of its embedding, int32 (2 s - 1).
+        project_key: function that maps distance embeddings (r, m) to keys (r, h * d), for the content-to-position
+            term. None leaves the term out.
+        project_query: function that maps them to queries, for the position-to-content term. None leaves the term out.
+        scale: factor by which the scores are multiplied.
 
-    Returns: float (b, h, s, s); zeros (1, 1, 1, 1) if both terms are left out.
+    Returns: float (b, h, s, s), or zeros (1, 1, 1, 1) if both terms are left out.
     """
     bias = None
     if distances is not None and project_key is not None:
@@ -68,6 +77,12 @@ def disentangled_bias(query, key, distances, project_key, project_query, scale):
 
 
 def _scores_by_distance(x, vectors, rows):
-    """x (b, s, h, d), vectors (r, h * d), the index of the vector for each of 2 s - 1 distances -> (b, h, s, s)."""
+    """Returns the product of each token with the vector of its distance from each other token, float (b, h, s, s).
+
+    Args:
+        x: float (b, s, h, d), queries or keys.
+        vectors: float (r, h * d), projected distance embeddings.
+        rows: int32 (2 s - 1), the index of the vector of each distance.
+    """
     vectors = ops.take(ops.reshape(vectors, (-1, *x.shape[2:])), rows, axis=0)
     return relative_shift(ops.einsum("bshd,rhd->bhsr", x, vectors), ops.shape(x)[1])

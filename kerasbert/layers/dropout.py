@@ -7,13 +7,16 @@ from .registered import Registered
 
 
 class Dropout(Registered, keras.layers.Dropout):
-    """Keras's dropout layer, with cheaply drawn masks, which JAX and TensorFlow need not keep for the gradient.
+    """Keras's dropout layer, with the same arguments, but with masks that take less time and memory.
+
+    On JAX and TensorFlow, the mask is not stored for the backward pass.
 
     Call:
         inputs: float, any shape.
-        training: whether to drop.
+        training: whether dropout is active.
 
-    Returns: float, shaped as `inputs`: a share `rate` of the values is 0, the others are divided by 1 - `rate`.
+    Returns: float, in the shape of `inputs`. During training, each value is 0 with probability `rate`, and is otherwise
+        divided by 1 - `rate`.
     """
 
     def call(self, inputs, training=False):

@@ -1,4 +1,4 @@
-"""Functions that gather, pool and scatter vectors of a sequence, and gradient-disentangled embeddings."""
+"""Functions that gather, pool and scatter the hidden states of a sequence, and gradient-disentangled embeddings."""
 
 from keras import ops
 
@@ -7,11 +7,12 @@ from .masks import real_tokens
 
 
 def gather_positions(x, positions):
-    """The vectors of `x` at `positions`; a negative position is an unused slot and reads position 0.
+    """Returns the vectors of x at the given positions.
 
-    Call:
+    Args:
         x: (b, s, m).
-        positions: int32 (b, p).
+        positions: int32 (b, p). A negative position marks an unused entry, for which the vector at position 0 is
+            returned.
 
     Returns: (b, p, m).
     """
@@ -19,12 +20,13 @@ def gather_positions(x, positions):
 
 
 def scatter_positions(x, values, positions):
-    """`x` with `values` at `positions`; a negative position is an unused slot. Ties go to the first slot.
+    """Returns x with new values at the given positions.
 
-    Call:
+    Args:
         x: (b, s).
-        values: (b, p), of the dtype of `x`.
-        positions: int32 (b, p).
+        values: (b, p), the new values, in the dtype of `x`.
+        positions: int32 (b, p). Values at negative positions are ignored. If a position occurs more than once, its
+            first value is used.
 
     Returns: (b, s).
     """
@@ -34,9 +36,14 @@ def scatter_positions(x, values, positions):
 
 
 def first_tokens(x, inputs):
-    """The first vector of each sequence: (b, m), or (b, n, m) for packed rows with `first_positions`.
+    """Returns the first vector of each sequence.
 
-    None for packed rows without `first_positions`; only heads that need the vectors raise an error then.
+    Args:
+        x: float (b, s, m).
+        inputs: the batch from which x was computed.
+
+    Returns: float (b, m), or (b, n, m) for packed rows with `first_positions`. For packed rows without
+        `first_positions`, None: only heads that need the vectors raise an error then.
     """
     if inputs.get("first_positions") is not None:
         return gather_positions(x, inputs["first_positions"])
@@ -44,7 +51,14 @@ def first_tokens(x, inputs):
 
 
 def needed_positions(inputs, positions):
-    """int32 (b, n + p): the positions of `first_tokens`, then `positions` (b, p), 0 in unused slots; None for None."""
+    """Returns the positions that the last block must compute: the first tokens, then `positions`.
+
+    Args:
+        inputs: a batch.
+        positions: int32 (b, p), negative in unused entries, or None, for which the result is None.
+
+    Returns: int32 (b, n + p), where n is the number of first tokens per row. Unused entries are 0.
+    """
     if positions is None:
         return None
     first = inputs.get("first_positions")
@@ -53,7 +67,16 @@ def needed_positions(inputs, positions):
 
 
 def needed_tokens(x, inputs, positions):
-    """(vectors at `positions`, first tokens) of x, the output at `needed_positions`; (x, first tokens) for None."""
+    """Splits the output of the last block into the vectors at `positions` and the first tokens.
+
+    Args:
+        x: float (b, n + p, m), the output of the last block at `needed_positions`, or (b, s, m), its output at all
+            positions, if `positions` is None.
+        inputs: the batch from which x was computed.
+        positions: int32 (b, p), or None.
+
+    Returns: (float (b, p, m) or x itself if `positions` is None, the result of `first_tokens`).
+    """
     if positions is None:
         return x, first_tokens(x, inputs)
     count = ops.shape(x)[1] - ops.shape(positions)[1]
@@ -65,7 +88,7 @@ def needed_tokens(x, inputs, positions):
 
 
 def first_real_tokens(x, inputs):
-    """As `first_tokens`, but skips padding on the left."""
+    """Returns the first vector of each sequence that is not padding, in the shapes of `first_tokens`."""
     real = real_tokens(inputs)
     if real is None or inputs.get("sequence_ids") is not None:
         return first_tokens(x, inputs)
@@ -73,7 +96,10 @@ def first_real_tokens(x, inputs):
 
 
 def mean_tokens(x, inputs):
-    """The mean vector of each sequence without padding, in the shapes of `first_tokens`; zeros if there is no token."""
+    """Returns the mean of the vectors of each sequence without padding, in the shapes of `first_tokens`.
+
+    The mean is zero for sequences that consist of padding only.
+    """
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     real = real_tokens(inputs)
     if real is None:
@@ -93,7 +119,10 @@ def mean_tokens(x, inputs):
 
 
 def last_tokens(x, inputs):
-    """The last vector of each sequence that is not padding, in the shapes of `first_tokens`; the first if all are."""
+    """Returns the last vector of each sequence that is not padding, in the shapes of `first_tokens`.
+
+    For sequences that consist of padding only, the vector at position 0 is returned.
+    """
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     if sequences is None:
         real = real_tokens(inputs)
@@ -109,24 +138,27 @@ def last_tokens(x, inputs):
 
 
 def pooled(pooler, x, inputs):
-    """The output of the pooler for the first tokens; None without a pooler or without first tokens."""
+    """Returns the output of the pooler for the first token of each sequence.
+
+    None if `pooler` is None, or if `first_tokens` returns None.
+    """
     first = None if pooler is None else first_tokens(x, inputs)
     return None if first is None else pooler(first)
 
 
 class DisentangledEmbedding(Layer):
-    """A table that adds a trained difference to another table: stop_gradient(base) + difference.
+    """Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3).
 
-    Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3): lookups through
-    this layer train only the difference, which starts at zero; direct lookups in the base train the base.
+    The embeddings are stop_gradient(base) + difference. This layer trains only the difference, which starts at zero.
+    The base is trained by the model to which it belongs.
 
     Args:
-        base: the embedding layer to add to.
+        base: the embedding layer whose table is shared.
 
     Call:
-        ids: int32.
+        ids: int32, any shape.
 
-    Returns: float, as from an embedding layer.
+    Returns: float, the shape of `ids` with an axis of size m appended.
     """
 
     def __init__(self, base, **kwargs):

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 
 class Extras(NamedTuple):
-    """The second result of every attention layer and block; fields that were not requested are None.
+    """The second return value of every attention layer and block. Fields that were not requested are None.
 
     Args:
         weights: float32 (b, h, q, k), the attention probabilities before dropout.
-        cache: the keys and values so far, each (b, k, h, d).
-        cross_weights: float32 (b, h, q, s), the attention probabilities over the output of an encoder.
+        cache: tuple of the keys and values of all tokens so far, each (b, k, h, d).
+        cross_weights: float32 (b, h, q, s), the probabilities of the cross-attention to the output of an encoder.
     """
 
     weights: Any = None

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network and the activations that checkpoints name."""
+"""The position-wise feed-forward network, and the activation functions that Hugging Face configs name."""
 
 import functools
 
@@ -10,7 +10,7 @@ from .dropout import Dropout
 
 
 def _gelu(x):
-    """Exact GELU; on JAX in float32 it uses erf, because XLA's erfc takes twice as long."""
+    """Exact GELU. On JAX in float32, erf replaces the erfc of Keras, with which XLA takes twice as long."""
     if keras.backend.backend() != "jax" or x.dtype != "float32":
         return keras.activations.gelu(x, approximate=False)
     return x * (0.5 + 0.5 * keras.ops.erf(x * 0.5**0.5))
@@ -18,7 +18,7 @@ def _gelu(x):
 
 _TANH_GELU = functools.partial(keras.activations.gelu, approximate=True)
 
-# The names are those of Hugging Face configs, so that a config survives the round trip.
+# The names are those of Hugging Face configs, so that the name in a loaded config is saved unchanged.
 ACTIVATIONS = {
     "gelu": _gelu,
     "gelu_new": _TANH_GELU,
@@ -33,7 +33,12 @@ ACTIVATIONS = {
 
 
 def activation_function(name):
-    """The activation `name` of a config: `gelu` is exact (erf), `gelu_new` and the like are the tanh approximation."""
+    """Returns the activation function with this name in `ACTIVATIONS`.
+
+    `gelu` is the exact function (erf). `gelu_new`, `gelu_fast` and `gelu_pytorch_tanh` are the tanh approximation.
+
+    Raises: ValueError for an unknown name.
+    """
     if name not in ACTIVATIONS:
         raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}. Received: {name!r}.")
     return ACTIVATIONS[name]
@@ -43,13 +48,13 @@ class FeedForward(Composite):
     """W2 act(W1 x): two dense layers with an activation in between, applied to each position.
 
     Args:
-        hidden_dim: width of the residual stream.
+        hidden_dim: width m of the input and the output.
         feed_forward_dim: width between the two layers.
-        activation: a name of `ACTIVATIONS`.
-        kernel_initializer: for both kernels.
+        activation: name of the activation function, one of `ACTIVATIONS`.
+        kernel_initializer: initializer of both kernels.
         use_bias: whether both layers have a bias.
-        output_initializer: for the second kernel; default `kernel_initializer`.
-        dropout: rate after the activation.
+        output_initializer: initializer of the second kernel. Default: `kernel_initializer`.
+        dropout: dropout rate after the activation.
 
     Call:
         x: float (b, s, m).
@@ -81,18 +86,18 @@ class FeedForward(Composite):
 
 
 class GatedFeedForward(Composite):
-    """W3 (act(W1 x) * W2 x): the activated output of one inner layer is multiplied by that of the other.
+    """Gated feed-forward network W3 (act(W1 x) * W2 x): an outer layer on the product of two inner layers.
 
-    Shazeer 2020, arXiv 2002.05202: GeGLU with gelu, SwiGLU with silu.
+    With gelu as the activation it is GeGLU, with silu SwiGLU (Shazeer 2020, arXiv 2002.05202).
 
     Args:
-        hidden_dim: width of the residual stream.
+        hidden_dim: width m of the input and the output.
         feed_forward_dim: width of both inner layers.
-        activation: a name of `ACTIVATIONS`.
-        dropout: rate on the product.
-        kernel_initializer: for the kernels of the inner layers.
+        activation: name of the activation function, one of `ACTIVATIONS`.
+        dropout: dropout rate of the product.
+        kernel_initializer: initializer of the kernels of the inner layers.
         use_bias: whether the three layers have a bias.
-        output_initializer: for the kernel of the outer layer; default `kernel_initializer`.
+        output_initializer: initializer of the kernel of the outer layer. Default: `kernel_initializer`.
 
     Call:
         x: float (b, s, m).

@@ -1,6 +1,7 @@
-"""Heads: small layers on top of a backbone that turn hidden states into scores.
+"""Heads: small layers on top of a backbone that compute logits from hidden states.
 
-A fine-tuning head is called with the outputs of its backbone; a vocabulary head with hidden states and the token table.
+Fine-tuning heads are called with the dict of outputs of the backbone. Language modeling heads are called with hidden
+states and the table of token embeddings.
 """
 
 import keras
@@ -13,19 +14,19 @@ from .feed_forward import activation_function
 
 
 class MaskedLMHead(Layer):
-    """Scores over the vocabulary by the transposed token table: dense, activation, layer norm, table, bias.
+    """Logits over the vocabulary: dense layer, activation, layer norm, product with the token embeddings, bias.
 
-    Devlin et al. 2018 (arXiv 1810.04805), as in the official code: the table is tied, the output bias is not.
+    The head is that of Devlin et al. 2018 (arXiv 1810.04805) and their code.
 
     Args:
-        vocabulary_size: v, rows of the table.
-        embedding_dim: width e of the table.
-        activation: after the dense layer.
-        epsilon: of the layer norm.
-        kernel_initializer: of the dense layer.
+        vocabulary_size: number of tokens v.
+        embedding_dim: width e of the token embeddings.
+        activation: name of the activation function after the dense layer.
+        epsilon: epsilon of the layer norm.
+        kernel_initializer: initializer of the dense layer.
 
     Call:
-        x: float (b, p, m).
+        x: float (b, p, m), hidden states.
         table: float (v, e), the token embeddings.
 
     Returns: logits, float (b, p, v).
@@ -55,22 +56,23 @@ class MaskedLMHead(Layer):
 
 
 class SpanBoundaryHead(Layer):
-    """Scores over the vocabulary for a token of a span, from the two tokens around the span and its position.
+    """Logits over the vocabulary for a token in a masked span, predicted from the two tokens around the span.
 
-    Two dense layers, each with its activation and norm, then the transposed token table and a separate bias
+    The hidden states of the two tokens and an embedding of the position in the span pass through two dense layers, each
+    followed by an activation and a layer norm. The result is multiplied by the token embeddings, and a bias is added
     (Joshi et al. 2019, arXiv 1907.10529, section 3.2).
 
     Args:
-        vocabulary_size: v, rows of the token table.
-        hidden_dim: width m of the dense layers and of the token table.
-        max_targets: rows of the position table; positions beyond the last share its row.
-        activation: after both dense layers.
-        epsilon: of the layer norms.
-        kernel_initializer: of the dense layers and the position table.
+        vocabulary_size: number of tokens v.
+        hidden_dim: width m of the hidden states, the dense layers and the token embeddings.
+        max_targets: number of position embeddings. Later positions in a span share the last embedding.
+        activation: name of the activation function after both dense layers.
+        epsilon: epsilon of the layer norms.
+        kernel_initializer: initializer of the dense layers and the position embeddings.
 
     Call:
-        left, right: float (b, p, m), the tokens before and after the span.
-        offset: int32 (b, p), the token's position in the span, from 0.
+        left, right: float (b, p, m), the hidden states of the last token before the span and the first token after it.
+        offset: int32 (b, p), the position of the predicted token in its span, counted from 0.
         table: float (v, m), the token embeddings.
 
     Returns: logits, float (b, p, v).
@@ -114,15 +116,17 @@ class SpanBoundaryHead(Layer):
 
 
 class PooledClassifier(Composite):
-    """Dropout and one dense layer on the pooled sequence (BERT's classifier, next-sentence head and choice head).
+    """Dropout and one dense layer on the pooled output.
+
+    BERT uses this head for classification, next-sentence prediction and multiple choice.
 
     Args:
-        num_labels: width of the output.
-        dropout: rate before the dense layer.
-        kernel_initializer: of the dense layer.
+        num_labels: number of logits per sequence.
+        dropout: dropout rate before the dense layer.
+        kernel_initializer: initializer of the dense layer.
 
     Call:
-        outputs: the dict of a backbone; `pooled_output` (b, m) or (b, n, m) is read.
+        outputs: dict of the outputs of a backbone, of which `pooled_output` (b, m) or (b, n, m) is used.
 
     Returns: logits, float (b, num_labels) or (b, n, num_labels).
     """
@@ -143,20 +147,20 @@ class PooledClassifier(Composite):
 
 
 class FirstTokenClassifier(Composite):
-    """A dense layer and its activation on the first token in place of a pooler, then dropout and the output layer.
+    """A classifier on the first token: a dense layer, an activation, dropout and a dense output layer.
 
-    RoBERTa's classifier (tanh), ELECTRA's (gelu) and DistilBERT's (ReLU).
+    RoBERTa uses this head with tanh, ELECTRA with gelu and DistilBERT with ReLU.
 
     Args:
-        num_labels: width of the output.
+        num_labels: number of logits per sequence.
         hidden_dim: width of the first dense layer.
-        activation: after the first dense layer.
-        dropout: rate before the output layer.
-        input_dropout: rate before the first dense layer.
-        kernel_initializer: of both dense layers.
+        activation: name of the activation function after the first dense layer.
+        dropout: dropout rate before the output layer.
+        input_dropout: dropout rate before the first dense layer.
+        kernel_initializer: initializer of both dense layers.
 
     Call:
-        outputs: the dict of a backbone; `first_output` (b, m) or (b, n, m) is read.
+        outputs: dict of the outputs of a backbone, of which `first_output` (b, m) or (b, n, m) is used.
 
     Returns: logits, float (b, num_labels) or (b, n, num_labels).
     """
@@ -193,21 +197,23 @@ class FirstTokenClassifier(Composite):
 
 
 class LastTokenClassifier(FirstTokenClassifier):
-    """As `FirstTokenClassifier`, but on the last token: it reads `last_output` (XLNet's sequence summary)."""
+    """A `FirstTokenClassifier` that reads the last token (`last_output`) instead, as XLNet does."""
 
     reads = "last_output"
 
 
 class TokenHead(Composite):
-    """Dropout and one dense layer on every token (tagging; with two outputs and no dropout, start and end of a span).
+    """Dropout and one dense layer on every token.
+
+    Used for tagging and, with two outputs and no dropout, for the start and end of answers in question answering.
 
     Args:
-        num_labels: width of the output.
-        dropout: rate before the dense layer.
-        kernel_initializer: of the dense layer.
+        num_labels: number of logits per token.
+        dropout: dropout rate before the dense layer.
+        kernel_initializer: initializer of the dense layer.
 
     Call:
-        outputs: the dict of a backbone; `sequence_output` (b, s, m) is read.
+        outputs: dict of the outputs of a backbone, of which `sequence_output` (b, s, m) is used.
 
     Returns: logits, float (b, s, num_labels).
     """
@@ -222,10 +228,12 @@ class TokenHead(Composite):
 
 
 class TokenTableHead(Composite):
-    """Scores over the vocabulary by the transposed token table alone (Radford et al. 2018).
+    """Logits over the vocabulary: the product of hidden states and token embeddings, without a bias.
+
+    GPT uses this head (Radford et al. 2018).
 
     Call:
-        x: float (b, s, m).
+        x: float (b, s, m), hidden states.
         table: float (v, m), the token embeddings.
 
     Returns: logits, float (b, s, v).
@@ -236,7 +244,14 @@ class TokenTableHead(Composite):
 
 
 class TiedLMHead(Layer):
-    """Scores over the vocabulary by the transposed token table and a bias. Call and returns: as `MaskedLMHead`."""
+    """Logits over the vocabulary: the product of hidden states and token embeddings, plus a bias.
+
+    Call:
+        x: float (b, s, m), hidden states.
+        table: float (v, m), the token embeddings.
+
+    Returns: logits, float (b, s, v).
+    """
 
     def build(self, x_shape, table_shape):
         self.bias = self.add_weight(name="bias", shape=table_shape[:1], initializer="zeros")
@@ -246,16 +261,16 @@ class TiedLMHead(Layer):
 
 
 class LastTokenHead(Composite):
-    """Dropout and one dense layer on the last token, the only one that has seen the whole text in a causal model.
+    """Dropout and one dense layer on the last token, which in a causal model is the only one to attend to all others.
 
     Args:
-        num_labels: width of the output.
-        dropout: rate before the dense layer.
-        kernel_initializer: of the dense layer.
+        num_labels: number of logits per sequence.
+        dropout: dropout rate before the dense layer.
+        kernel_initializer: initializer of the dense layer.
         use_bias: whether the dense layer has a bias.
 
     Call:
-        outputs: the dict of a backbone; `last_output` (b, m) or (b, n, m) is read.
+        outputs: dict of the outputs of a backbone, of which `last_output` (b, m) or (b, n, m) is used.
 
     Returns: logits, float (b, num_labels) or (b, n, num_labels).
     """
@@ -276,15 +291,15 @@ class LastTokenHead(Composite):
 
 
 class HeadTransform(Composite):
-    """Dense, activation, layer norm: the first layers of ModernBERT's heads.
+    """The first layers of ModernBERT's heads: a dense layer, an activation and a layer norm.
 
     Args:
-        hidden_dim: width m.
-        activation: after the dense layer.
-        epsilon: of the layer norm.
-        kernel_initializer: of the dense layer.
+        hidden_dim: width m of the input and the output.
+        activation: name of the activation function.
+        epsilon: epsilon of the layer norm.
+        kernel_initializer: initializer of the dense layer.
         use_bias: whether the dense layer has a bias.
-        norm_bias: whether the layer norm has one.
+        norm_bias: whether the layer norm has a bias.
 
     Call:
         x: float (..., m).
@@ -304,11 +319,17 @@ class HeadTransform(Composite):
 
 
 class TransformedTableHead(Layer):
-    """Scores over the vocabulary: a transform, the transposed token table, a bias. Called like `MaskedLMHead`.
+    """Logits over the vocabulary: a `HeadTransform`, the product with the token embeddings, and optionally a bias.
 
     Args:
         transform: a `HeadTransform`.
-        use_bias: whether there is a bias.
+        use_bias: whether to add a bias to the logits.
+
+    Call:
+        x: float (b, p, m), hidden states.
+        table: float (v, m), the token embeddings.
+
+    Returns: logits, float (b, p, v).
     """
 
     def __init__(self, transform, use_bias=True, **kwargs):
@@ -325,20 +346,20 @@ class TransformedTableHead(Layer):
 
 
 class TransformedHead(Composite):
-    """Scores over labels: a transform, dropout, and a dense layer on one of the outputs of the backbone.
+    """Logits of labels, computed from one of the outputs of a backbone: a transform, dropout and a dense layer.
 
     Args:
         transform: a `HeadTransform`.
-        num_labels: width of the output.
-        reads: the key of that output.
-        dropout: rate before the dense layer.
-        kernel_initializer: of the dense layer.
+        num_labels: number of logits.
+        reads: key of the output to read, such as "sequence_output" (b, s, m) or "first_output" (b, m).
+        dropout: dropout rate before the dense layer.
+        kernel_initializer: initializer of the dense layer.
         use_bias: whether the dense layer has a bias.
 
     Call:
-        outputs: the dict of a backbone.
+        outputs: dict of the outputs of a backbone.
 
-    Returns: logits, float, shaped as the output that is read, with `num_labels` in place of m.
+    Returns: logits, float, in the shape of the output that is read, with `num_labels` in place of m.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
-"""Windowed attention in blocks: the cost per token depends on the window, not on the length of the row.
+"""Windowed attention in blocks: the cost per token depends on the window size, not on the length of the row.
 
-Queries are cut into blocks at least as long as the window, so that all keys of a block are in that block and its
-neighbours. `attend` then treats each block as a separate row (Beltagy et al. 2020, arXiv 2004.05150, section 3.1).
+Rows are cut into blocks of at least the window size, so that each token attends only to keys of its block and of the
+neighbouring blocks. `attend` then treats each block as a separate row (Beltagy et al. 2020, arXiv 2004.05150,
+section 3.1).
 """
 
 import numpy as np
@@ -11,18 +12,19 @@ from .masks import AttentionMask
 
 SHORTEST_BLOCK = 16
 ENOUGH_BLOCKS = 8  # with fewer blocks, whole rows are as fast
-PARTS = {"padding_mask", "lengths", "sequence_ids", "causal", "window"}  # parts of a mask that blocks support
+PARTS = {"padding_mask", "lengths", "sequence_ids", "causal", "window"}  # supported fields of an `AttentionMask`
 
 
 def in_blocks(query, key, value, mask):
-    """Cuts rows into blocks, the arguments that `attend` should get instead; None if that would not be cheaper.
+    """Cuts the rows of a windowed attention into n blocks of w tokens.
 
-    Call:
+    Args:
         query, key, value: float (b, s, h, d).
-        mask: an `AttentionMask`.
+        mask: an `AttentionMask` with a window.
 
-    Returns: query (b * n, w, h, d), key and value (b * n, c * w, h, d) and their `AttentionMask`: n blocks of w tokens,
-        whose keys lie in c = 3 blocks (2 when causal). Or None.
+    Returns: the arguments with which `attend` is to be called instead: query (b * n, w, h, d), key and value
+        (b * n, c * w, h, d) and an `AttentionMask`, where the keys of a block lie in c = 3 blocks (c = 2 if causal).
+        None if blocks would not be cheaper, or do not support the mask.
     """
     length = query.shape[1]
     others = [name for name in mask.__dataclass_fields__ if name not in PARTS and getattr(mask, name) is not None]
@@ -37,14 +39,14 @@ def in_blocks(query, key, value, mask):
 
 
 def whole_rows(y, length):
-    """Joins blocks (b * n, w, h, d) into rows (b, length, h, d)."""
+    """Joins blocks (b * n, w, h, d) into rows (b, length, h, d), without the padding of the last block."""
     size, *rest = y.shape[1:]
     return ops.reshape(y, (-1, -(-length // size) * size, *rest))[:, :length]
 
 
 def _allowed(query, mask, size, beside):
-    """bool (b * n, 1, w, c * w): which keys of its block and the neighbouring blocks a query may attend to."""
-    ids = ops.ones_like(query[:, :, 0, 0], dtype="int32")  # of the sequence of each token, 0 for padding
+    """bool (b * n, 1, w, c * w), True where a query may attend to a key of its block or of a neighbouring block."""
+    ids = ops.ones_like(query[:, :, 0, 0], dtype="int32")  # number of the sequence of each token, 0 for padding
     if mask.sequence_ids is not None:
         ids = ids * ops.cast(mask.sequence_ids, "int32")
     if mask.padding_mask is not None:
@@ -61,7 +63,7 @@ def _allowed(query, mask, size, beside):
 
 
 def _cut(x, size):
-    """(b, s, ...) -> (b, n, w, ...), the last block padded with zeros."""
+    """Cuts (b, s, ...) into blocks (b, n, size, ...), and pads the last block with zeros."""
     length, *rest = x.shape[1:]
     count = -(-length // size)
     x = ops.pad(x, [[0, 0], [0, count * size - length], *([0, 0] for _ in rest)])
@@ -69,12 +71,16 @@ def _cut(x, size):
 
 
 def _flat(x):
-    """(b, n, w, ...) -> (b * n, w, ...)."""
+    """Reshapes blocks (b, n, w, ...) to (b * n, w, ...)."""
     return ops.reshape(x, (-1, *x.shape[2:]))
 
 
 def _with_neighbours(x, beside):
-    """(b, n, w, ...) -> (b * n, c * w, ...): each block with those at the offsets `beside`, zeros past the ends."""
+    """Concatenates each block with its neighbours: (b, n, w, ...) becomes (b * n, c * w, ...).
+
+    `beside` holds the c offsets of the blocks to concatenate, such as (-1, 0, 1). Blocks beyond the ends of a row are
+    zeros.
+    """
     count = x.shape[1]
     x = ops.pad(x, [[0, 0], [1, 1], *([0, 0] for _ in x.shape[2:])])
     return _flat(ops.concatenate([x[:, 1 + block : 1 + block + count] for block in beside], axis=2))

@@ -1,7 +1,7 @@
-"""Attention masks that keep their parts separate.
+"""Attention masks that store their conditions (padding, causality, window, ...) separately.
 
-A dense boolean matrix can no longer be routed to a fused kernel; lengths, windows and causality can. A mask is
-therefore passed as its parts, and only the reference path of `attend` calls `.dense()`.
+Fused attention kernels accept lengths, windows and causality as arguments, but cannot recognise them in a dense boolean
+matrix. So, masks are passed as an `AttentionMask`, and only the reference implementation of `attend` calls `.dense()`.
 """
 
 import dataclasses
@@ -12,18 +12,19 @@ from keras import ops
 
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """Which keys a query may attend to: those that all given parts allow.
+    """Tells which keys each query may attend to. A query attends to a key if all the given conditions allow it.
 
     Args:
-        padding_mask: bool (b, k), True where the key is real.
-        lengths: int32 (b,), the number of real keys per row, all on the left (right padding).
-        sequence_ids: int32 (b, k), packed rows: attention stays within equal ids; 0 is padding.
-        query_sequence_ids: int32 (b, q), the sequence ids of the queries; default: those of the last keys.
-        causal: whether a query sees no later key.
-        query_start: int32 scalar, the column of the first query among the keys; default: the queries are the last ones.
-        prefix_mask: bool (b, k), keys that a causal mask shows to every query (prefix language model).
-        window: maximum distance of a key from the query on either side (inclusive).
-        allowed: bool, broadcastable to (b, h, q, k), for all other cases.
+        padding_mask: bool (b, k), True for keys that are real tokens.
+        lengths: int32 (b,), the number of real keys per row, with all padding on the right.
+        sequence_ids: int32 (b, k), for packed rows: queries attend only to keys with the same id, and 0 is padding.
+        query_sequence_ids: int32 (b, q), the sequence ids of the queries. Default: those of the last q keys.
+        causal: whether queries attend only to keys at their position or before it.
+        query_start: int32 scalar, the position of the first query among the keys. Default: the queries are the last q
+            keys.
+        prefix_mask: bool (b, k), True for keys to which all queries attend despite `causal` (prefix language models).
+        window: maximum distance between query and key, in tokens, in both directions.
+        allowed: bool, broadcastable to (b, h, q, k), any other condition: True where attention is allowed.
     """
 
     padding_mask: Any = None
@@ -38,7 +39,13 @@ class AttentionMask:
 
     @classmethod
     def from_inputs(cls, inputs, prefix="", **parts):
-        """The mask of a batch, from its `padding_mask`, `lengths` and `sequence_ids` (keys preceded by `prefix`)."""
+        """Creates the mask of a batch from its `padding_mask`, `lengths` and `sequence_ids`.
+
+        Args:
+            inputs: a batch.
+            prefix: prefix of these three keys, such as "decoder_".
+            **parts: other fields of the mask.
+        """
         return cls(
             padding_mask=inputs.get(prefix + "padding_mask"),
             lengths=_lengths(inputs, prefix),
@@ -47,21 +54,28 @@ class AttentionMask:
         )
 
     def replace(self, **parts):
+        """Returns a copy of the mask with other values for the given fields."""
         return dataclasses.replace(self, **parts)
 
     def only_causal(self):
-        """Whether the mask is causal and has no other part."""
+        """Whether the mask is causal and has no other condition."""
         others = [name for name in self.__dataclass_fields__ if name != "causal"]
         return self.causal and all(getattr(self, name) is None for name in others)
 
     def of_queries(self, positions):
-        """The mask for the queries at `positions`, int32 (b, q). Not for causal masks, windows or `allowed`."""
+        """Returns the mask for only the queries at `positions`, int32 (b, q).
+
+        Causal masks, windows and `allowed` are not supported.
+        """
         if self.sequence_ids is None:
             return self
         return self.replace(query_sequence_ids=ops.take_along_axis(self.sequence_ids, positions, axis=1))
 
     def dense(self, query_length, key_length):
-        """bool, broadcastable to (b, h, query_length, key_length); None when everything is allowed."""
+        """Returns the mask as one bool tensor, broadcastable to (b, h, query_length, key_length).
+
+        True where attention is allowed. None if everything is allowed.
+        """
         allowed = self.allowed
         if self.padding_mask is not None:
             allowed = _both(allowed, ops.cast(self.padding_mask, "bool")[:, None, None, :])
@@ -98,7 +112,12 @@ def _lengths(inputs, prefix):
 
 
 def real_tokens(inputs, prefix=""):
-    """bool (b, s), True at real tokens, from whichever padding key the batch has; None if all are real."""
+    """Returns bool (b, s), True at tokens that are not padding, or None if no key of the batch describes padding.
+
+    Args:
+        inputs: a batch, which may have a `padding_mask`, `lengths` or `sequence_ids`.
+        prefix: prefix of these keys, such as "decoder_".
+    """
     if inputs.get(prefix + "padding_mask") is not None:
         return ops.cast(inputs[prefix + "padding_mask"], "bool")
     if inputs.get(prefix + "lengths") is not None:

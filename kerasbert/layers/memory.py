@@ -1,6 +1,8 @@
-"""Memory of the preceding segments: the hidden states of the last positions, right-aligned, with a mask of used slots.
+"""Memory of the preceding segments: the hidden states of their last tokens.
 
-A batch may hold `memory` (b, layers, slots, m) and `memory_mask` bool (b, slots), True where a slot is filled.
+A batch may hold `memory`, float (b, layers, slots, m), and `memory_mask`, bool (b, slots). Each slot holds the hidden
+states of one token, or is empty. The mask is True for slots that hold a token. If a row has fewer tokens than slots,
+they are in the last slots.
 """
 
 from keras import ops
@@ -8,7 +10,7 @@ from keras.backend import standardize_dtype
 
 
 def empty_memory(batch_size, num_layers, slots, dim, dtype):
-    """The memory of a batch at the start of its streams: all slots are empty."""
+    """Returns a dict with the `memory` and `memory_mask` of a batch without preceding segments: all slots are empty."""
     return {
         "memory": ops.zeros((batch_size, num_layers, slots, dim), dtype),
         "memory_mask": ops.zeros((batch_size, slots), "bool"),
@@ -16,7 +18,10 @@ def empty_memory(batch_size, num_layers, slots, dim, dtype):
 
 
 def memory_of(inputs):
-    """(memory, bool mask of its slots) of a batch, all False in rows that start a stream; (None, None) if absent."""
+    """Returns (memory, memory mask) of a batch, or (None, None) if the batch has no memory.
+
+    The mask is False for all slots of rows in which `stream_start` is True.
+    """
     memory, mask = inputs.get("memory"), inputs.get("memory_mask")
     if memory is None:
         return None, None
@@ -27,14 +32,15 @@ def memory_of(inputs):
 
 
 def next_memory(memory, mask, states, real=None):
-    """The memory after a segment: the last states of memory and segment together, without gradients.
+    """Returns the memory after a segment: the hidden states of the last tokens, without gradients.
 
-    slots 2, memory [. a], states [b c d], real [1 1 0] -> [b c]
+    For example, if a memory with 2 slots holds one token [., a], and a segment has the hidden states [b, c, d], of
+    which d is padding, then the new memory is [b, c].
 
-    Call:
-        memory, mask: from `memory_of`.
-        states: one float (b, q, m) per layer.
-        real: bool (b, q), True at real tokens; others are not stored.
+    Args:
+        memory, mask: the memory before the segment, as returned by `memory_of`.
+        states: list with the hidden states of the segment in each layer, float (b, q, m).
+        real: bool (b, q), True at real tokens. Padding is not stored. None: all tokens are real.
 
     Returns: a dict of `memory` and `memory_mask`.
     """
@@ -47,7 +53,7 @@ def next_memory(memory, mask, states, real=None):
     if real is None:
         both, filled = both[:, :, columns - slots :], filled[:, columns - slots :]
     else:
-        # Filled slots move to the right and keep their order.
+        # The sort moves filled slots to the right and keeps their order.
         order = ops.argsort(ops.arange(columns) + columns * ops.cast(filled, "int32"), axis=1)[:, columns - slots :]
         both = ops.take_along_axis(both, order[:, None, :, None], axis=2)
         filled = ops.take_along_axis(filled, order, axis=1)
@@ -55,7 +61,7 @@ def next_memory(memory, mask, states, real=None):
 
 
 def without_last(following, count):
-    """The result of `next_memory` without the states of the last `count` columns, which leaves `count` slots empty."""
+    """Removes the last `count` tokens from the result of `next_memory`, so that the first `count` slots are empty."""
     slots = following["memory"].shape[2]
     memory = ops.pad(following["memory"], ((0, 0), (0, 0), (count, 0), (0, 0)))[:, :, :slots]
     return {"memory": memory, "memory_mask": ops.pad(following["memory_mask"], ((0, 0), (count, 0)))[:, :slots]}

@@ -1,4 +1,4 @@
-"""Positions of tokens in their sequences, sinusoidal tables and rotary positions."""
+"""Positions of tokens in their sequences, sinusoidal position encodings and rotary positions."""
 
 import dataclasses
 from typing import Any
@@ -10,15 +10,18 @@ from .masks import real_tokens
 
 
 def token_positions(inputs, prefix="", counted=False):
-    """Position of every token within its sequence, from 0.
+    """Returns the position of each token in its sequence, counted from 0.
 
-    In packed rows (`sequence_ids`), positions restart at each sequence. `counted=True` counts only real tokens, so that
-    padding on the left does not change positions (RoBERTa); otherwise columns are counted (BERT).
+    In packed rows (`sequence_ids`), positions start again from 0 at each sequence.
 
-    Call:
-        inputs: a batch with `token_ids` (b, s) and, optionally, `position_ids`, `sequence_ids` or a padding key.
+    Args:
+        inputs: a batch with `token_ids` (b, s), and optionally `position_ids`, which are returned unchanged,
+            `sequence_ids`, `padding_mask` or `lengths`.
+        prefix: prefix of these keys, such as "decoder_".
+        counted: whether to count only real tokens, so that padding on the left does not change positions (RoBERTa).
+            Otherwise padding is counted too (BERT).
 
-    Returns: int32 (b, s) or (1, s). With `counted`, padding repeats the last real position (-1 before any).
+    Returns: int32 (b, s) or (1, s). With `counted`, padding has the position of the last real token before it, or -1.
     """
     if inputs.get(prefix + "position_ids") is not None:
         return inputs[prefix + "position_ids"]
@@ -39,9 +42,9 @@ def token_positions(inputs, prefix="", counted=False):
 
 
 def sinusoidal_table(length, dim):
-    """Sines in the even columns, cosines in the odd ones, of wavelengths from 2 pi to 10,000 * 2 pi.
+    """Returns sinusoidal position encodings, with wavelengths from 2 pi to 10,000 * 2 pi.
 
-    Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
+    Even columns hold sines, and odd columns cosines (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
 
     Returns: numpy float32 (length, dim).
     """
@@ -52,17 +55,19 @@ def sinusoidal_table(length, dim):
 
 @dataclasses.dataclass(frozen=True)
 class Rotation:
-    """Rotates queries and keys by position, so that scores depend on distances (Su et al. 2021, arXiv 2104.09864).
+    """Rotary positions: rotates queries and keys by angles that depend on their positions.
 
-    This is a class, not a tensor, because Keras would cast a tensor argument of a layer to half precision.
+    Attention scores then depend on the distance between query and key (Su et al. 2021, arXiv 2104.09864). The angles
+    are stored in an object, because Keras would cast tensor arguments of a layer to half precision.
 
     Args:
-        cosines, sines: float32 (b, s, 1, d / 2) or (1, s, 1, d / 2), of the angle of each pair of dimensions.
+        cosines, sines: float32 (b, s, 1, d / 2) or (1, s, 1, d / 2), the cosine and sine of the angle by which each
+            pair of dimensions is rotated.
 
     Call:
-        x: float (b, s, h, d); dimension i makes a pair with dimension i + d / 2.
+        x: float (b, s, h, d), queries or keys. Dimensions i and i + d / 2 form a pair.
 
-    Returns: `x`, rotated in float32, in the dtype of `x`.
+    Returns: the rotated x, in its dtype. The rotation is computed in float32.
     """
 
     cosines: Any
@@ -70,7 +75,13 @@ class Rotation:
 
     @classmethod
     def at(cls, positions, head_dim, theta):
-        """For int32 `positions` (b, s) or (1, s): pair i is rotated by position * theta ** (-2 i / head_dim)."""
+        """Returns the rotation by the angles position * theta ** (-2 i / head_dim), where i is the index of the pair.
+
+        Args:
+            positions: int32 (b, s) or (1, s).
+            head_dim: size of each attention head. Must be even.
+            theta: base of the angles.
+        """
         if head_dim % 2:
             raise ValueError(
                 f"Rotary positions rotate pairs of dimensions, so the head size, hidden_dim / num_heads, must be even. "

@@ -1,20 +1,22 @@
-"""Recurrence along a sequence as one loop, which is compiled on backends that compile."""
+"""Recurrence along a sequence as one loop, which is compiled on JAX and TensorFlow."""
 
 import keras
 from keras import ops
 
 
 def scan_tokens(step, state, inputs, real=None, reverse=False):
-    """Carries a state from token to token; at padding, the state of a row does not change.
+    """Runs a recurrent cell over the tokens of a batch. Padding does not change the state.
 
-    Call:
-        step: (state, inputs of one token) -> the next state, of the same structure, shapes and dtypes.
-        state: nested (b, ...).
+    Args:
+        step: function that takes the state and the inputs of one token, float (b, d), and returns the next state, with
+            the same structure, shapes and dtypes.
+        state: the initial state, a nested structure of tensors (b, ...).
         inputs: float (b, s, d).
-        real: bool (b, s), True at real tokens; None when all are real.
-        reverse: whether to go from the last token to the first.
+        real: bool (b, s), True at real tokens. None: all tokens are real.
+        reverse: whether to process the tokens from last to first.
 
-    Returns: the state after every token, in token order, nested (b, s, ...); the final state.
+    Returns: (states, final state), where states has the structure of the state, with tensors (b, s, ...): the state
+        after each token, in the order of the tokens.
     """
 
     def swapped(arrays):
@@ -30,9 +32,9 @@ def scan_tokens(step, state, inputs, real=None, reverse=False):
                 following,
                 state,
             )
-        return following, following  # TensorFlow's scan requires outputs that look like its state
+        return following, following  # TensorFlow's scan requires outputs with the structure of its state
 
-    if real is not None:  # as one more column: TensorFlow's scan accepts only one array of unknown length
+    if real is not None:  # appended as a column, because TensorFlow's scan accepts only one array of unknown length
         inputs = ops.concatenate([inputs, ops.cast(real, inputs.dtype)[:, :, None]], axis=-1)
     last, states = ops.scan(step_or_stay, state, swapped(inputs), reverse=reverse)
     return swapped(states), last

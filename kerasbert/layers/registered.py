@@ -1,4 +1,4 @@
-"""Registration with Keras, and the base class of configs: what a file needs to name the layers of this package."""
+"""Base classes that register layers and configs with Keras, so that saved models can refer to them by name."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ class Registered:
 
 
 class Config(Registered):
-    """Base class of configs: frozen dataclasses of plain values, which Keras saves as an argument of a layer."""
+    """Base class of configs: frozen dataclasses of plain values, which Keras can save as arguments of layers."""
 
     def get_config(self):
         return dataclasses.asdict(self)

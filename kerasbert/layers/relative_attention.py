@@ -1,4 +1,4 @@
-"""Attention scores that depend on the distance between query and key."""
+"""Functions and layers for attention scores that depend on the distance between query and key."""
 
 import functools
 import math
@@ -10,19 +10,21 @@ from .composite import Layer
 
 
 def relative_shift(scores, key_length):
-    """Rearranges scores with one column per distance to one column per key (Dai et al. 2019, 1901.02860, appendix B).
+    """Rearranges scores with one column per distance to scores with one column per key.
 
-    The queries are the last q of k tokens, so query i is at distance i + (k - q) - j from key j: negative if the key is
-    later.
+    Dai et al. 2019, arXiv 1901.02860, appendix B. The queries are the last q of k tokens. So, the distance between
+    query i and key j is i + (k - q) - j, which is negative for keys after the query.
 
-    query 0 [a0 a1 a2], query 1 [b0 b1 b2], for distances 2, 1, 0 of 3 keys -> [a1 a2 .], [b0 b1 b2]
+    For example, two queries have the scores [a0, a1, a2] and [b0, b1, b2] for the distances 2, 1 and 0, and there are 3
+    keys. The rearranged scores are [a1, a2, .] and [b0, b1, b2], because the first query is at the distances 1, 0 and
+    -1 from the keys. The entry `.` is undefined.
 
-    Call:
-        scores: float (b, h, q, r), one for each of the distances k - 1, k - 2, ..., down to 0 or further.
-        key_length: k.
+    Args:
+        scores: float (b, h, q, r), one column for each of the distances k - 1, k - 2, ..., down to 0 or below.
+        key_length: number of keys k.
 
-    Returns: float (b, h, q, k). Entries whose distance has no score are undefined and must be masked: all later keys
-        (`.` above) if the distances end at 0.
+    Returns: float (b, h, q, k). Entries whose distance has no score are undefined, and must be masked. If the distances
+        end at 0, these are the entries of all keys after the query.
     """
     batch, num_heads, queries, distances = (-1 if size is None else size for size in ops.shape(scores))
     x = ops.pad(scores, ((0, 0), (0, 0), (0, 0), (1, 0)))
@@ -31,13 +33,14 @@ def relative_shift(scores, key_length):
 
 
 def relative_sinusoids(distances, dim):
-    """Sines of distances, then their cosines, at wavelengths from 2 pi to 10,000 * 2 pi.
+    """Returns sinusoidal encodings of distances, with wavelengths from 2 pi to 10,000 * 2 pi.
 
-    Unlike in `sinusoidal_table`, they do not alternate, as in Dai et al. 2019 and Yang et al. 2019 (arXiv 1906.08237).
+    The first half of the columns holds sines, the second half cosines, as in Dai et al. 2019 (arXiv 1901.02860) and
+    Yang et al. 2019 (arXiv 1906.08237). In `sinusoidal_table`, by contrast, sines and cosines alternate.
 
-    Call:
-        distances: numbers (r,), negative for later keys.
-        dim: m, even.
+    Args:
+        distances: numbers (r,), negative for keys after the query.
+        dim: width m of the encodings, even.
 
     Returns: float32 (r, m).
     """
@@ -48,11 +51,13 @@ def relative_sinusoids(distances, dim):
 
 @functools.cache
 def distance_buckets(num_buckets, max_distance):
-    """The bucket of each distance 0, ..., max_distance; the last also holds larger ones: int32 (max_distance + 1).
+    """Returns the bucket of each distance from 0 to `max_distance`, int32 (max_distance + 1,).
 
-    Half of the buckets hold one distance each; the bounds of the others grow by a constant factor.
+    The first half of the buckets hold one distance each. The bounds of the other buckets grow by a constant factor. The
+    last bucket also holds all distances above `max_distance`.
 
-    32 buckets up to 128: the first 16 hold 0 to 15, the next one holds 16, 17 and 18, the last one 113 and more.
+    For example, with 32 buckets and max_distance=128, the first 16 buckets hold the distances 0 to 15, the next bucket
+    holds 16, 17 and 18, and the last bucket holds 113 and more.
     """
     exact, distances = num_buckets // 2, np.arange(max_distance + 1)
     # Single precision, as in the original training code, because some bounds are whole numbers.
@@ -63,15 +68,18 @@ def distance_buckets(num_buckets, max_distance):
 
 
 def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
-    """The bucket of each distance (Raffel et al. 2019, arXiv 1910.10683, section 2.1, and its code).
+    """Returns the bucket of each distance between query and key.
 
-    With `bidirectional`, keys before the query have the first half of the buckets, keys after it the second half.
-    Otherwise keys before the query have all buckets, and keys after it share the bucket of distance 0.
+    Raffel et al. 2019 (arXiv 1910.10683, section 2.1) and their code. See `distance_buckets` for the division.
 
-    Call:
-        distances: int32, position of the key minus that of the query.
+    Args:
+        distances: int32, any shape, the position of the key minus the position of the query.
+        num_buckets: number of buckets.
+        max_distance: distance from which all distances share the last bucket.
+        bidirectional: if True, the first half of the buckets is for keys before the query, and the second half for keys
+            after it. If False, all buckets are for keys before the query, and keys after it have bucket 0.
 
-    Returns: int32 of the same shape, in [0, num_buckets).
+    Returns: int32 in the shape of `distances`, values in [0, num_buckets).
     """
     later = 0
     if bidirectional:
@@ -84,15 +92,15 @@ def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
 
 
 class BucketedBias(Layer):
-    """A learned score for every head and every bucket of distances (T5).
+    """A learned bias of the attention scores for each head and each bucket of distances (T5).
 
     Args:
-        num_heads: h.
+        num_heads: number of attention heads h.
         num_buckets, max_distance: see `relative_buckets`.
-        initializer: of the table (num_buckets, h).
+        initializer: initializer of the table of biases (num_buckets, h).
 
     Call:
-        distances: int32 (q, k), position of the key minus that of the query.
+        distances: int32 (q, k), the position of the key minus the position of the query.
         bidirectional: see `relative_buckets`.
 
     Returns: float (1, h, q, k).

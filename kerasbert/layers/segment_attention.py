@@ -1,4 +1,4 @@
-"""Attention of a segment to itself and to the memory of the preceding segments, by content and by distance."""
+"""Relative attention of a segment to itself and to a memory of the preceding segments (Transformer-XL)."""
 
 from keras import ops
 
@@ -11,24 +11,28 @@ from .relative_attention import relative_shift
 
 
 class SegmentAttention(Layer):
-    """softmax((q + u) k^T + (q + w) (W r)^T) v (Dai et al. 2019, arXiv 1901.02860, section 3.3).
+    """Relative attention with learned biases u and w (Dai et al. 2019, arXiv 1901.02860, section 3.3).
+
+    The output is softmax((q + u) k^T + (q + w) (W r)^T) v, for queries q, keys k, values v, and sinusoids r of the
+    distances between query and key, which are projected by W.
 
     Args:
         hidden_dim: width m of the input and the output.
-        num_heads, head_dim: h and d; their product need not be m.
-        dropout: rate on the attention probabilities.
-        kernel_initializer: for all weights.
-        untied_biases: whether this layer has separate u and w; otherwise they are passed to every call.
+        num_heads: number of attention heads h.
+        head_dim: size d of each head. h * d need not be m.
+        dropout: dropout rate of the attention probabilities.
+        kernel_initializer: initializer of all weights.
+        untied_biases: whether this layer has separate biases u and w. Otherwise they are passed to each call.
 
     Call:
-        x: float (b, q, m), the segment.
-        context: float (b, k, m), memory and segment.
+        x: float (b, q, m), hidden states of the segment.
+        context: float (b, k, m), hidden states of the memory and the segment.
         distances: float (k, m), sinusoids of the distances k - 1, ..., 0.
         attention_mask: an `AttentionMask`.
-        biases: u and w (h, d).
-        return_weights: also return the attention probabilities, before dropout.
+        biases: tuple (u, w) of float (h, d). Default: the biases of this layer.
+        return_weights: whether to return the attention probabilities before dropout.
 
-    Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k), if asked for.
+    Returns: float (b, q, m), and `Extras` with the attention probabilities (b, h, q, k) if requested.
     """
 
     def __init__(
@@ -73,6 +77,9 @@ class SegmentAttention(Layer):
 
 
 def attention_biases(layer, num_heads, head_dim, initializer):
-    """Adds two weights (h, d) to a layer: biases of the queries for scores by content and for scores by distance."""
+    """Adds the weights u and w, each (h, d), to a layer.
+
+    They are the biases that are added to the queries for the scores by content (u) and by distance (w).
+    """
     options = dict(shape=(num_heads, head_dim), initializer=initializer)
     return [layer.add_weight(name=name, **options) for name in ("content_bias", "position_bias")]

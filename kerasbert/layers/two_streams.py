@@ -1,4 +1,4 @@
-"""Two-stream attention: the content stream sees each token, the query stream only knows its position.
+"""Two-stream attention: the content stream knows each token itself, the query stream only its position.
 
 Yang et al. 2019, arXiv 1906.08237, sections 2.3 to 2.6 and appendix A.2.
 """
@@ -21,18 +21,18 @@ from .masks import AttentionMask, real_tokens
 from .memory import memory_of
 from .relative_attention import relative_shift
 
-# === Views ===
+# === Attention masks of the two streams ===
 
 
 @dataclasses.dataclass(frozen=True)
 class StreamView:
-    """Which keys the queries of one stream see, and how they are related to them.
+    """The attention mask of one stream, and the positions and segments of its queries.
 
     Args:
-        mask: an `AttentionMask`.
-        other_segment: bool (b, q, k), True where query and key are in different segments; None: nowhere.
-        places: int32 (b, q), the position of each query; None: the queries are all tokens in order.
-        sees_nothing: bool (b, q), True at queries that see no key at all; None: there are none.
+        mask: the `AttentionMask` of the stream.
+        other_segment: bool (b, q, k), True if query and key are in different segments. None: all are in the same.
+        places: int32 (b, q), the position of each query in the row. None: the queries are all tokens in order.
+        sees_nothing: bool (b, q), True for queries that may not attend to any key. None: there are no such queries.
     """
 
     mask: AttentionMask
@@ -46,10 +46,12 @@ class SharedInputs:
     """Inputs that all blocks share.
 
     Args:
-        views: a `StreamView` for each stream.
-        encodings: float (1, r, m), of the distances from s + mem - 1 down; (2, r, m) to include negated ones.
-        backward: bool (b,), True at rows that use the negated distances; None: there are none.
-        relative_queries: a `RelativeQueries` for all blocks, or None.
+        views: list with the `StreamView` of each stream.
+        encodings: float (1, r, m), the sinusoidal encodings of r distances in decreasing order. For s tokens and a
+            memory of mem tokens, the first distance is s + mem - 1. With `backward`, (2, r, m): the second row holds
+            the encodings of the negated distances.
+        backward: bool (b,), True for rows that use the negated distances. None: there are no such rows.
+        relative_queries: a `RelativeQueries` that all blocks share, or None if each block has a separate one.
     """
 
     views: list
@@ -59,7 +61,7 @@ class SharedInputs:
 
 
 def _visible(inputs):
-    """bool (b, s, s), True where the permutation lets token i see token j; None without a permutation."""
+    """bool (b, s, s), True where the permutation lets token i attend to token j; None without a permutation."""
     if inputs.get("query_ranks") is not None:
         queries, keys = (ops.convert_to_tensor(inputs[name]) for name in ("query_ranks", "key_ranks"))
         return queries[:, :, None] > keys[:, None, :]
@@ -69,9 +71,14 @@ def _visible(inputs):
 
 
 def stream_views(inputs, causal=False, same_length=False):
-    """The `StreamView` of the content stream, and of the query stream if there is one (section 2.3, equations 1 and 2).
+    """Returns the `StreamView` of the content stream and, if there is one, of the query stream.
 
-    With `causal`, a token sees the tokens before it; with `same_length`, at most as many as the memory has slots.
+    Section 2.3, equations 1 and 2. The query stream exists if a permutation and `masked_positions` are given.
+
+    Args:
+        inputs: a batch.
+        causal: whether tokens attend only to themselves and earlier tokens.
+        same_length: with `causal`, whether a token attends to at most as many earlier tokens as the memory holds.
     """
     length, (memory, remembered) = ops.shape(inputs["token_ids"])[1], memory_of(inputs)
     memory_length = 0 if memory is None else memory.shape[2]
@@ -81,13 +88,13 @@ def stream_views(inputs, causal=False, same_length=False):
         real = ops.ones_like(inputs["token_ids"], "bool") if real is None else real
         mask = mask.replace(lengths=None, padding_mask=ops.concatenate([remembered, real], axis=1))
     other_segment = None
-    if inputs.get("segment_ids") is not None:  # the memory is of segment 0
+    if inputs.get("segment_ids") is not None:  # tokens in the memory count as segment 0
         segments = ops.convert_to_tensor(inputs["segment_ids"])
         other_segment = segments[:, :, None] != ops.pad(segments, ((0, 0), (memory_length, 0)))[:, None, :]
     visible, slots = _visible(inputs), inputs.get("masked_positions")
     if visible is None:
         return [StreamView(mask, other_segment)]
-    # Both streams see the memory; a token of the content stream also sees itself.
+    # Both streams attend to the memory; a token of the content stream also attends to itself.
     visible = ops.pad(visible, ((0, 0), (0, 0), (memory_length, 0)), constant_values=True)
     itself = ops.arange(length)[:, None] + memory_length == ops.arange(length + memory_length)
     views = [StreamView(mask.replace(allowed=(visible | itself)[:, None]), other_segment)]
@@ -102,7 +109,7 @@ def stream_views(inputs, causal=False, same_length=False):
 
 
 def check_permutation(inputs):
-    """Raises a ValueError for a permutation that is incomplete, has the wrong shape or hides every token."""
+    """Raises a ValueError if the permutation is incomplete, has the wrong shape or hides every token of a row."""
     shape = tuple(inputs["token_ids"].shape)
     queries, keys, mask = (inputs.get(name) for name in ("query_ranks", "key_ranks", "permutation_mask"))
     if (queries is None) != (keys is None) or (queries is not None and mask is not None):
@@ -125,9 +132,9 @@ def check_permutation(inputs):
     used = (slots >= 0).any(axis=1) if slots is not None else shape[1] > 1
     if (hidden & used).any():
         raise ValueError(
-            "A permutation must let at least one token see another. Received: one that hides everything in row "
-            f"{int((hidden & used).argmax())}. In `permutation_mask`, True means hidden; with ranks, token i sees j "
-            "where query_ranks[i] > key_ranks[j]."
+            "A permutation must let at least one token attend to another. Received: one that hides everything in row "
+            f"{int((hidden & used).argmax())}. In `permutation_mask`, True means hidden; with ranks, token i attends "
+            "to token j if query_ranks[i] > key_ranks[j]."
         )
 
 
@@ -135,12 +142,15 @@ def check_permutation(inputs):
 
 
 class RelativeQueries(Layer):
-    """Adds a learned vector to the query for each of the three scores: by content, by distance and by segment.
+    """Adds three learned vectors to the queries, one for each attention score: by content, by distance, by segment.
+
+    Args:
+        initializer: initializer of the three vectors.
 
     Call:
         query: float (b, q, h, d).
 
-    Returns: three of float (b, q, h, d).
+    Returns: a tuple of three queries, each float (b, q, h, d).
     """
 
     def __init__(self, initializer, **kwargs):
@@ -158,22 +168,26 @@ class RelativeQueries(Layer):
 
 
 class TwoStreamAttention(Composite):
-    """Relative attention of one or two streams to the content stream (appendix A.2), by content, distance and segment.
+    """Relative attention in which one or two streams attend to the content stream (appendix A.2).
+
+    The score of a key is the sum of a score by content, a score by distance and a score by segment.
 
     Args:
         hidden_dim: width m of the streams.
-        num_heads: must divide `hidden_dim`.
-        dropout: rate on the attention probabilities.
-        kernel_initializer: for all weights.
-        untied_queries: whether this layer has separate `RelativeQueries`; otherwise it uses those in `shared`.
+        num_heads: number of attention heads. Must divide `hidden_dim`.
+        dropout: dropout rate of the attention probabilities.
+        kernel_initializer: initializer of all weights.
+        untied_queries: whether this layer has a separate `RelativeQueries`. Otherwise it uses the one in `shared`.
 
     Call:
-        streams: [contents (b, s, m)], or [contents, queries (b, p, m)].
+        streams: list of the hidden states of the content stream, float (b, s, m), and optionally those of the query
+            stream, float (b, p, m).
         shared: a `SharedInputs`.
-        memory: float (b, mem, m), contents of the preceding tokens; or None.
-        return_weights: also return the attention probabilities.
+        memory: float (b, mem, m), hidden states of the preceding tokens, or None.
+        return_weights: whether to return the attention probabilities of the content stream.
 
-    Returns: a list with one float (b, ., m) per stream, and `Extras`: the probabilities (b, h, s, mem + s) of contents.
+    Returns: a list with the output of each stream, in the shape of its input, and `Extras` with the attention
+        probabilities (b, h, s, mem + s) if requested.
     """
 
     def __init__(self, hidden_dim, num_heads, dropout, kernel_initializer, untied_queries=True, **kwargs):
@@ -221,7 +235,13 @@ class TwoStreamAttention(Composite):
 
 
 def _distance_scores(query, distances, backward):
-    """(b, q, h, d) and (1 or 2, r, h, d) -> (b, h, q, r), one score for each distance."""
+    """Returns one score for each query and distance, float (b, h, q, r).
+
+    Args:
+        query: float (b, q, h, d).
+        distances: float (1, r, h, d), or (2, r, h, d) with `backward`; the second row is for backward texts.
+        backward: bool (b,), or None.
+    """
     if backward is None:
         return ops.einsum("bqhd,rhd->bhqr", query, distances[0])
     distances = ops.where(backward[:, None, None, None], distances[1:], distances[:1])
@@ -229,9 +249,17 @@ def _distance_scores(query, distances, backward):
 
 
 def _moved_to_keys(scores, places, num_tokens, num_keys):
-    """(b, h, q, r) by distance -> (b, h, q, k) by key, for queries at `places` among the last `num_tokens` keys."""
+    """Rearranges scores with one column per distance, (b, h, q, r), to one column per key, (b, h, q, k).
+
+    Args:
+        scores: float (b, h, q, r).
+        places: int32 (b, q), the position of each query among the last `num_tokens` keys. None: the queries are these
+            tokens in order.
+        num_tokens: number of tokens in a row, without the memory.
+        num_keys: number of keys k, including the memory.
+    """
     if places is None:
         return relative_shift(scores, num_keys)
     index = num_tokens - 1 - places[:, :, None] + ops.arange(num_keys, dtype="int32")
-    index = ops.minimum(index, ops.shape(scores)[-1] - 1)  # causal models have no distances to later keys
+    index = ops.minimum(index, ops.shape(scores)[-1] - 1)  # causal models have no scores for later keys
     return ops.take_along_axis(scores, index[:, None], axis=-1)

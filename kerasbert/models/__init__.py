@@ -1,4 +1,4 @@
-"""Backbones: one file per family, each meant to be read alongside its paper."""
+"""Backbones. Each family has a file or a folder, which is meant to be read alongside its paper."""
 
 from ..core.backbone import Backbone
 from ..core.blocks import BlockOutputs, run_blocks

@@ -1,8 +1,8 @@
 """ALBERT: BERT with parameters shared by all layers, and narrow embeddings.
 
-Lan, Chen, Goodman, Gimpel, Sharma, Soricut 2019, arXiv 1909.11942. New in it: tables of width E, far below the hidden
-width H, with one dense layer between (section 3.1, factorised embeddings); layers that share their parameters; and
-sentence order instead of next sentence as the second objective (label 0: in order, 1: swapped).
+Lan, Chen, Goodman, Gimpel, Sharma, Soricut 2019, arXiv 1909.11942. New in this paper: embeddings of width E, which is
+far smaller than the hidden width H, and one dense layer from E to H (section 3.1, factorised embeddings); layers that
+share their parameters; sentence order prediction instead of next sentence prediction (label 0: in order, 1: swapped).
 """
 
 import dataclasses
@@ -32,23 +32,23 @@ from ..layers.positions import token_positions
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig(Config):
     vocabulary_size: int = 30_000
-    embedding_dim: int = 128  # E, width of the three tables and of the masked LM head
-    num_layers: int = 12  # number of applications of the layers of a group, over all groups
-    num_groups: int = 1  # consecutive layers with separate parameters; more than one only with sharing="all"
-    num_inner_layers: int = 1  # different layers in a group, applied one after the other
+    embedding_dim: int = 128  # E, width of the embeddings and of the masked LM head
+    num_layers: int = 12
+    num_groups: int = 1  # groups of consecutive layers that share parameters; more than one only with sharing="all"
+    num_inner_layers: int = 1  # each layer consists of this number of layers with different parameters
     num_heads: int = 12
     hidden_dim: int = 768  # H
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # rows of the position table
+    max_length: int = 512  # number of position embeddings
     num_segments: int = 2
-    sharing: str = "all"  # what layers share: "all", "attention", "feed_forward" or "none" (table 4)
-    embedding_projection: bool | None = None  # whether a dense layer maps E to H; None: if they differ
+    sharing: str = "all"  # which parameters layers share: "all", "attention", "feed_forward" or "none" (table 4)
+    embedding_projection: bool | None = None  # whether a dense layer maps E to H; None: only if they differ
     dropout: float = 0.0  # after the embeddings and after each sublayer
-    attention_dropout: float = 0.0  # on the attention probabilities
+    attention_dropout: float = 0.0  # of the attention probabilities
     classifier_dropout: float = 0.1  # before fine-tuning heads, but not the sentence-order head
     activation: str = "gelu_new"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal distribution, before truncation at two standard deviations
+    initializer_range: float = 0.02  # standard deviation before truncation at twice this value
     pad_id: int = 0
     model_type: str = "albert"
 
@@ -70,11 +70,12 @@ class AlbertConfig(Config):
 
     @property
     def projects_embeddings(self):
+        """Whether a dense layer maps the embeddings from width E to width H."""
         differ = self.embedding_dim != self.hidden_dim
         return differ if self.embedding_projection is None else self.embedding_projection
 
     def num_copies(self, part):
-        """Number of distinct copies of a part, "attention" or "feed_forward", over all layers."""
+        """Returns the number of blocks with separate parameters; `part` is "attention" or "feed_forward"."""
         return self.num_groups if self.sharing in ("all", part) else self.num_layers
 
     def kernel_initializer(self):
@@ -102,11 +103,11 @@ SIZES = {
 
 # === Block ===
 
-# A layer is two blocks, because the paper shares either one without the other, each with its norm.
+# A layer consists of two blocks, because layers may share only their attention or only their feed-forward network.
 
 
 class AlbertAttentionBlock(Composite):
-    """Attention, added to its input and then normalised (post-norm): the first half of a layer.
+    """The first half of a layer: attention, whose output is added to its input and normalised (post-norm).
 
     Args:
         config: an `AlbertConfig`.
@@ -114,10 +115,10 @@ class AlbertAttentionBlock(Composite):
     Call:
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
-        return_weights: also return the attention probabilities.
-        positions: int32 (b, p), the only tokens to compute, so that the output is (b, p, m); default: all.
+        return_weights: whether to return the attention probabilities.
+        positions: int32 (b, p), the only positions to compute, so that the output is (b, p, m). Default: all.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -139,7 +140,7 @@ class AlbertAttentionBlock(Composite):
 
 
 class AlbertFeedForwardBlock(Composite):
-    """Feed-forward, added to its input and then normalised (post-norm): the second half of a layer.
+    """The second half of a layer: feed-forward, whose output is added to its input and normalised (post-norm).
 
     Args:
         config: an `AlbertConfig`.
@@ -174,18 +175,18 @@ class Albert(Backbone):
 
     Args:
         config: an `AlbertConfig`.
-        pooler: whether to build the dense tanh layer over the first token.
+        pooler: whether to build the pooler, a dense layer with tanh on the first token.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
-            `sequence_ids`, `first_positions`.
-        hidden_states: also return the projected embeddings and the output of every layer.
-        attention_weights: also return the attention probabilities of every layer.
-        output_positions: int32 (b, p), the only positions that the last layer computes; `sequence_output` is then
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `position_ids`, `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the projected embeddings and the output of each layer.
+        attention_weights: whether to return the attention probabilities of each layer.
+        output_positions: int32 (b, p), the only positions that the last layer computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
-        (n + 1 of (b, s, m), with n = num_layers * num_inner_layers) and `attention_weights` (n of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and if requested the lists
+        `hidden_states` (num_layers * num_inner_layers + 1 tensors (b, s, m)) and `attention_weights` (b, h, s, s).
     """
 
     pair_rows = "sentence_order"
@@ -253,7 +254,7 @@ class Albert(Backbone):
 
     @property
     def blocks(self):
-        """For each layer, the blocks that no earlier layer has: shared blocks are listed at their first layer."""
+        """One tuple of blocks per layer. Blocks that several layers share are listed only for the first of them."""
         stages, seen = [], set()
         for i in range(self.config.num_layers):
             layers = [*self._copy(self.attentions, i), *self._copy(self.feed_forwards, i)]
@@ -262,7 +263,7 @@ class Albert(Backbone):
         return [stage for stage in stages if stage]
 
     def _copy(self, copies, layer):
-        """The element of `copies` that a layer uses, in (nearly) equal groups; rounded as in the official code."""
+        """Returns the element of `copies` that a layer uses. Layers are grouped as in the official code."""
         return copies[int(layer / (self.config.num_layers / len(copies)))]
 
     def get_config(self):
@@ -300,7 +301,7 @@ HUGGINGFACE_CONFIG = {
     "vocabulary_size": "vocab_size",
     "embedding_dim": "embedding_size",
     "num_layers": "num_hidden_layers",
-    # Unless layers share all parameters, each is a separate group in the file, which duplicates shared ones.
+    # Unless layers share all parameters, the file has one group per layer, and shared parameters are stored repeatedly.
     "num_groups": Field(
         "num_hidden_groups",
         load=lambda stored: stored["num_hidden_groups"] if stored.get("sharing", "all") == "all" else 1,
@@ -353,9 +354,9 @@ HUGGINGFACE_NAMES = {
 
 
 def huggingface_implied(config):
-    """Tensors that transformers needs and this backbone does not have: duplicates, and an identity projection.
+    """Describes additional tensors that transformers needs: copies of shared parameters, and an identity projection.
 
-    Returns: {stored name: the name that it duplicates, or its value}.
+    Returns: {stored name: the stored name that it duplicates, or the value of the tensor}.
     """
     implied = {}
     if not config.projects_embeddings:
@@ -377,11 +378,11 @@ register_family(
         model_types=("albert",),
         sizes=SIZES,
         heads=HEADS,
-        pooled_heads=frozenset({"sentence_pair", "classifier", "choice"}),  # those that need the pooler
+        pooled_heads=frozenset({"sentence_pair", "classifier", "choice"}),  # heads that need the pooler
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
             only={"position_embedding_type": "absolute"},
-            # The defaults of transformers for missing fields: xxlarge, and always a projection.
+            # The defaults of transformers for missing fields are those of xxlarge, always with a projection.
             defaults=dict(
                 hidden_size=4_096, num_attention_heads=64, intermediate_size=16_384, embedding_projection=True
             ),

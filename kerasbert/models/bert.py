@@ -1,8 +1,9 @@
 """BERT: a bidirectional Transformer encoder, pretrained on masked tokens and sentence pairs.
 
-Devlin, Chang, Lee, Toutanova 2018, arXiv 1810.04805. New in it: attention in both directions, made trainable by masking
-tokens; one vector for the whole input, pooled from the first token; segments A and B in one sequence. The four small
-sizes are those of Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are checkpoints of this model.
+Devlin, Chang, Lee, Toutanova 2018, arXiv 1810.04805. New in this paper: bidirectional attention, which is trained by
+predicting masked tokens; one vector for the whole input, pooled from the first token; two segments, A and B, in one
+sequence. The four small sizes are those of Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are
+checkpoints of this model.
 """
 
 import dataclasses
@@ -33,14 +34,14 @@ class BertConfig(Config):
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # rows of the position table
+    max_length: int = 512  # number of position embeddings
     num_segments: int = 2
     dropout: float = 0.1  # after the embeddings and after each sublayer
-    attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float | None = None  # before fine-tuning heads; None: same as `dropout`
+    attention_dropout: float = 0.1  # of the attention probabilities
+    classifier_dropout: float | None = None  # before fine-tuning heads; None: the same rate as `dropout`
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal distribution, before truncation at two standard deviations
+    initializer_range: float = 0.02  # standard deviation before truncation at twice this value
     pad_id: int = 0
     model_type: str = "bert"
 
@@ -69,7 +70,7 @@ SIZES = {
 
 
 class BertBlock(Composite):
-    """Attention and feed-forward, each added to its input and then normalised (post-norm).
+    """Attention and feed-forward sublayers; the sum of each sublayer's input and output is normalised (post-norm).
 
     Args:
         config: a config with BERT's fields.
@@ -77,11 +78,11 @@ class BertBlock(Composite):
     Call:
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
-        return_weights: also return the attention probabilities.
-        cache: keys and values of the block so far, in a decoder; see `MultiHeadAttention`.
-        positions: int32 (b, p), the only tokens to compute, so that the output is (b, p, m); default: all.
+        return_weights: whether to return the attention probabilities.
+        cache: in a decoder, the keys and values of the preceding tokens; see `MultiHeadAttention`.
+        positions: int32 (b, p), the only positions to compute, so that the output is (b, p, m). Default: all.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) and the cache if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -125,18 +126,19 @@ class Bert(Backbone):
 
     Args:
         config: a `BertConfig`.
-        pooler: whether to build the dense tanh layer over the first token.
+        pooler: whether to build the pooler, a dense layer with tanh on the first token.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
-            `sequence_ids`, `first_positions`.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `position_ids`, `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        output_positions: int32 (b, p), the only positions that the last block computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and on request `hidden_states`
-        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m), or (b, n, m) for packed rows with
+        `first_positions`, or None, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
+        `attention_weights` (num_layers tensors (b, h, s, s)).
     """
 
     has_output_positions = True
@@ -227,7 +229,7 @@ HEADS = {
     ),
 }
 
-POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # those that need the pooler
+POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # heads that need the pooler
 
 # === Hugging Face ===
 
@@ -266,7 +268,7 @@ HUGGINGFACE_NAMES = {
     "masked_lm/dense": "cls.predictions.transform.dense",
     "masked_lm/norm": "cls.predictions.transform.LayerNorm",
     "masked_lm/bias": "cls.predictions.bias",
-    # transformers has no tensors for this head: it is stored in a separate file.
+    # transformers has no tensors for this head, so it is stored in a separate file.
     "span_boundary/position_embedding": "kerasbert.span_boundary.position_embeddings",
     "span_boundary/dense_{i}": "kerasbert.span_boundary.dense_{i}",
     "span_boundary/norm_{i}": "kerasbert.span_boundary.norm_{i}",
@@ -278,7 +280,7 @@ HUGGINGFACE_NAMES = {
     "choice/dense": "classifier",
 }
 
-# Two names of the same tensor: files contain one or both.
+# Pairs of names for the same tensor. Files contain one of the names or both.
 HUGGINGFACE_TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",

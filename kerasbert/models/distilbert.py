@@ -1,8 +1,8 @@
-"""DistilBERT: BERT with every second layer, distilled from BERT.
+"""DistilBERT: a BERT with half of the layers, distilled from BERT.
 
-Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. New in it: the student starts from layers of its teacher and learns
-from the teacher's probabilities and hidden states. There are no segments, no pooler, and no dropout
-between attention and its residual connection.
+Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. New in this paper: the student is initialised with every second
+layer of its teacher, and learns from the probabilities and hidden states of the teacher. Unlike BERT, it has no
+segments, no pooler, and no dropout after attention.
 """
 
 import dataclasses
@@ -32,10 +32,10 @@ class DistilBertConfig(Config):
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # rows of the position table
-    sinusoidal_positions: bool = False  # sines and cosines that are not trained, instead of a learned table
+    max_length: int = 512  # number of position embeddings
+    sinusoidal_positions: bool = False  # whether positions are untrained sinusoids instead of learned embeddings
     dropout: float = 0.1  # after the embeddings and after the feed-forward network
-    attention_dropout: float = 0.1  # on the attention probabilities
+    attention_dropout: float = 0.1  # of the attention probabilities
     classifier_dropout: float = 0.2  # inside the classification and choice heads
     span_dropout: float = 0.1  # before the question answering head
     activation: str = "gelu"
@@ -47,7 +47,7 @@ class DistilBertConfig(Config):
         return normal(self.initializer_range)
 
 
-LAYER_NORM_EPSILON = 1e-12  # fixed in this family: its files have no field for it
+LAYER_NORM_EPSILON = 1e-12  # the same for all models of this family, whose config.json has no field for it
 
 # === Sizes ===
 
@@ -61,7 +61,7 @@ SIZES = {
 
 
 class DistilBertBlock(Composite):
-    """BERT's post-norm block without dropout on the attention output.
+    """BERT's post-norm block without dropout after attention.
 
     Args:
         config: a `DistilBertConfig`.
@@ -69,10 +69,10 @@ class DistilBertBlock(Composite):
     Call:
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
-        return_weights: also return the attention probabilities.
-        positions: int32 (b, p), the only tokens to compute, so that the output is (b, p, m); default: all.
+        return_weights: whether to return the attention probabilities.
+        positions: int32 (b, p), the only positions to compute, so that the output is (b, p, m). Default: all.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -112,16 +112,16 @@ class DistilBert(Backbone):
         config: a `DistilBertConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
-            `first_positions`.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
+            `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        output_positions: int32 (b, p), the only positions that the last block computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and on request `hidden_states`
-        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)). In packed rows
-        `first_output` is (b, n, m), and without `first_positions` None.
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and if requested the lists `hidden_states`
+        (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows,
+        `first_output` is (b, n, m), or None if the batch has no `first_positions`.
     """
 
     has_output_positions = True

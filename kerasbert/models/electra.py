@@ -1,9 +1,9 @@
-"""ELECTRA: an encoder pretrained to detect which tokens another, smaller encoder has replaced.
+"""ELECTRA: an encoder that is pretrained to detect which tokens a smaller encoder has replaced.
 
-Clark, Luong, Le, Manning 2020, arXiv 2003.10555. New in it: a generator (a masked language model) fills masked
-positions with samples, and a discriminator predicts for every token whether it is the original. Both are this encoder
-and share their embeddings (section 3.2). The tables may be narrower than the encoder, and there is no pooler: the
-hidden state of the first token represents the sequence.
+Clark, Luong, Le, Manning 2020, arXiv 2003.10555. New in this paper: a generator (a masked language model) fills masked
+positions with samples, and a discriminator predicts for each token whether it is the original. Generator and
+discriminator are both encoders of this class, and share their embeddings (section 3.2). The embeddings may be narrower
+than the hidden states. There is no pooler: the hidden state of the first token represents the sequence.
 """
 
 import dataclasses
@@ -30,20 +30,20 @@ from .bert import BertBlock
 @dataclasses.dataclass(frozen=True)
 class ElectraConfig(Config):
     vocabulary_size: int = 30_522
-    embedding_dim: int = 128  # width of the three tables and of the masked LM head
+    embedding_dim: int = 128  # width of the embeddings and of the masked LM head
     num_layers: int = 12
     num_heads: int = 4
     hidden_dim: int = 256
     feed_forward_dim: int = 1_024
-    max_length: int = 512  # rows of the position table
+    max_length: int = 512  # number of position embeddings
     num_segments: int = 2
     dropout: float = 0.1  # after the embeddings and after each sublayer
-    attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float | None = None  # in the classifier and before the tagger; None: same as `dropout`
+    attention_dropout: float = 0.1  # of the attention probabilities
+    classifier_dropout: float | None = None  # in the classifier and before the tagger; None: the same as `dropout`
     choice_dropout: float = 0.1  # before the output layer of the multiple-choice head
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # of the normal distribution, before truncation at two standard deviations
+    initializer_range: float = 0.02  # standard deviation before truncation at twice this value
     pad_id: int = 0
     model_type: str = "electra"
 
@@ -57,7 +57,7 @@ SIZES = {
     "electra_small": dict(num_layers=12, embedding_dim=128, hidden_dim=256, num_heads=4, feed_forward_dim=1_024),
     "electra_base": dict(num_layers=12, embedding_dim=768, hidden_dim=768, num_heads=12, feed_forward_dim=3_072),
     "electra_large": dict(num_layers=24, embedding_dim=1_024, hidden_dim=1_024, num_heads=16, feed_forward_dim=4_096),
-    # A generator is as deep as its discriminator, and a quarter (base: a third) as wide.
+    # Generators have as many layers as their discriminators, and a quarter (base: a third) of the width.
     "electra_small_generator": dict(num_layers=12, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256),
     "electra_base_generator": dict(
         num_layers=12, embedding_dim=768, hidden_dim=256, num_heads=4, feed_forward_dim=1_024
@@ -72,23 +72,25 @@ SIZES = {
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Electra(Backbone):
-    """The encoder of ELECTRA, generator or discriminator. Its block is BERT's.
+    """The encoder of ELECTRA's generator and discriminator, which consists of BERT's blocks.
 
     Args:
         config: an `ElectraConfig`.
-        embeddings: the `embeddings` of another Electra with tables of equal sizes, to share them; default: new ones.
+        embeddings: the attribute `embeddings` of another Electra, to share its embeddings, which must have the same
+            sizes. Default: new embeddings.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
-            `sequence_ids`, `first_positions`.
-        hidden_states: also return the projected embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `position_ids`, `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the projected embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        output_positions: int32 (b, p), the only positions that the last block computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
-        for packed rows without `first_positions`), and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
-        `attention_weights` (num_layers of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output`, which is the same as
+        `first_output`, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
+        `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or None if
+        the batch has no `first_positions`.
     """
 
     has_output_positions = True
@@ -101,7 +103,7 @@ class Electra(Backbone):
         self.embedding_dropout = Dropout(config.dropout, name="embedding_dropout", **common)
         self.embedding_projection = None
         if config.embedding_dim != config.hidden_dim:
-            # Keras's default initialiser (Glorot), as in the official code; likewise in the heads.
+            # Keras's default initializer (Glorot), as in the official code, which also uses it in the heads.
             self.embedding_projection = Dense(config.hidden_dim, name="embedding_projection", **common)
         self.blocks = [BertBlock(config, name=f"block_{i}", **common) for i in range(config.num_layers)]
         self.build_now()
@@ -128,7 +130,7 @@ class Electra(Backbone):
 
     @property
     def embeddings(self):
-        """The layers that a generator shares with its discriminator: the three tables and their norm."""
+        """The layers that a generator shares with its discriminator: three embedding layers and their layer norm."""
         return self.token_embedding, self.position_embedding, self.segment_embedding, self.embedding_norm
 
 
@@ -148,8 +150,9 @@ def _checked(embeddings, config):
     found = [tuple(table.embeddings.shape) for table in embeddings[:3]]
     if found != expected:
         raise ValueError(
-            "Shared embeddings must have the tables of the config: vocabulary_size, max_length and num_segments by "
-            f"embedding_dim. Received: {found} instead of {expected}. Use a config with the other backbone's sizes."
+            "Shared embeddings must have the shapes that the config requires: vocabulary_size, max_length and "
+            f"num_segments by embedding_dim. Received: {found} instead of {expected}. Use a config with the other "
+            "backbone's sizes."
         )
     return embeddings
 
@@ -158,17 +161,17 @@ def _checked(embeddings, config):
 
 
 class ReplacedTokenHead(Composite):
-    """The discriminator's prediction for every token: dense, activation, one output.
+    """The head of the discriminator: a dense layer, an activation, and a dense layer with one logit per token.
 
     Args:
-        hidden_dim: width of the dense layer.
-        activation: after the dense layer.
-        kernel_initializer: of the dense layer; the output layer has Keras's default.
+        hidden_dim: width of the first dense layer.
+        activation: name of the activation function.
+        kernel_initializer: initializer of the first dense layer. The output layer has Keras's default initializer.
 
     Call:
-        outputs: the dict of a backbone; `sequence_output` (b, s, m) is read.
+        outputs: dict of the outputs of a backbone, of which `sequence_output` (b, s, m) is used.
 
-    Returns: logits, float (b, s), high where a token was replaced.
+    Returns: logits, float (b, s), of the probability that the token was replaced.
     """
 
     def __init__(self, hidden_dim, activation="gelu", kernel_initializer="glorot_uniform", **kwargs):
@@ -236,7 +239,7 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-# Fields of which only these values are supported: any other value is an error.
+# Fields for which only these values are supported. Any other value is an error.
 HUGGINGFACE_ONLY = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -287,7 +290,7 @@ register_family(
             classes={**transformers_classes("Electra"), "Discriminator": "ElectraForPreTraining"},
             prefix="electra",
             names=HUGGINGFACE_NAMES,
-            # Two names of the same tensor: files contain one or both.
+            # Two names for the same tensor. Files contain one of the names or both.
             tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
         ),
     ),

@@ -1,8 +1,8 @@
-"""ELMo: contextual word vectors from two recurrent language models, one in each direction.
+"""ELMo: contextual word vectors from two recurrent language models, one for each direction.
 
-Peters et al. 2018, arXiv 1802.05365. New in it: the features of a task are a learned mix of all layers of a
-pretrained language model instead of its top layer, because lower layers capture syntax and higher ones word senses.
-Words are read as characters, so that none is unknown. The details follow the authors' bilm-tf.
+Peters et al. 2018, arXiv 1802.05365. New in this paper: the features for a task are a learned weighted sum of all
+layers of a pretrained language model instead of its top layer, because lower layers capture syntax and higher layers
+word senses. Words are read as characters, so that no word is unknown. The details follow the authors' code, bilm-tf.
 """
 
 import dataclasses
@@ -24,25 +24,25 @@ from .word_vectors import MeanHead, all_real
 
 # === Config ===
 
-CHARACTER_ROWS = 262  # 256 bytes, sentence and word boundaries, the filler, and 0 for padding
+CHARACTER_ROWS = 262  # number of character ids: 256 bytes, sentence and word boundaries, the filler, 0 for padding
 
 
 @dataclasses.dataclass(frozen=True)
 class ElmoConfig(Config):
-    vocabulary_size: int = 793_471  # of the language models; also of the input if `characters` is False
-    characters: bool = True  # True: words are read as `character_ids`; False: as `token_ids`
+    vocabulary_size: int = 793_471  # of the predicted words, and if `characters` is False also of the inputs
+    characters: bool = True  # whether words are read as `character_ids` rather than `token_ids`
     character_dim: int = 16
-    # Width and number of the filters of each convolution.
+    # (width, number of filters) of each convolution.
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1_024))
     num_highways: int = 2
     num_layers: int = 2  # in each direction
-    hidden_dim: int = 512  # of word vectors, and of each direction after its projection
-    cell_dim: int = 4_096
+    hidden_dim: int = 512  # width of the word vectors, and of each direction's projected output
+    cell_dim: int = 4_096  # width of the LSTM cells
     clip: float = 3.0  # maximum absolute value of cell states and projections
-    dropout: float = 0.1  # on the input of each layer and on the output
-    classifier_dropout: float = 0.5  # on the mix, before fine-tuning heads
-    mix_penalty: float = 0.001  # L2 penalty on the weights of the mix; 1 keeps it near the mean
-    mix_norm: bool = False  # True: each layer is normalised over the batch before it is mixed
+    dropout: float = 0.1  # of the input of each layer and of the output
+    classifier_dropout: float = 0.5  # of the weighted sum of layers, before fine-tuning heads
+    mix_penalty: float = 0.001  # L2 penalty on the weights of the sum; a penalty of 1 keeps it near the mean
+    mix_norm: bool = False  # whether each layer is normalised over the batch before it is added to the sum
     initializer_range: float = 0.02  # standard deviation of the normal distribution, for fine-tuning heads
     pad_id: int = 0
     model_type: str = "elmo"
@@ -62,9 +62,10 @@ SIZES = {"elmo": dict()}
 
 
 class CharacterEncoder(Composite):
-    """Convolutions over the characters of a word, max pooling, highway layers and a projection.
+    """Word vectors from characters: convolutions, max pooling, highway layers and a projection.
 
-    Kim et al. 2015, arXiv 1508.06615, and Srivastava et al. 2015, arXiv 1505.00387: y = g relu(W x + b) + (1 - g) x.
+    Convolutions are those of Kim et al. 2015, arXiv 1508.06615. Highway layers, y = g relu(W x + b) + (1 - g) x with a
+    learned gate g, are those of Srivastava et al. 2015, arXiv 1505.00387.
 
     Args:
         config: an `ElmoConfig`.
@@ -111,7 +112,7 @@ class CharacterEncoder(Composite):
 
 
 class ProjectedLstm(Layer):
-    """An LSTM whose output is projected; cell states and projections are clipped (Sak et al. 2014).
+    """An LSTM with a projected output (Sak et al. 2014), whose cell states and projections are clipped.
 
     Args:
         config: an `ElmoConfig`.
@@ -119,7 +120,7 @@ class ProjectedLstm(Layer):
 
     Call:
         x: float (b, s, m).
-        real: bool (b, s).
+        real: bool (b, s), True at real tokens.
 
     Returns: float (b, s, m).
     """
@@ -143,7 +144,7 @@ class ProjectedLstm(Layer):
 
         def step(state, x):
             write, candidate, keep, show = ops.split(x + ops.matmul(state["output"], self.recurrent), 4, axis=-1)
-            # A forget bias of 1 keeps cell states at first.
+            # The forget gate has a bias of 1, so that cell states are kept at the start of training.
             cell = ops.sigmoid(keep + 1) * state["cell"] + ops.sigmoid(write) * ops.tanh(candidate)
             cell = ops.clip(cell, -self.clip, self.clip)
             output = ops.matmul(ops.sigmoid(show) * ops.tanh(cell), self.project)
@@ -159,18 +160,20 @@ class ProjectedLstm(Layer):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Elmo(Backbone):
-    """Two language models that share their word vectors: one reads forward, one backward.
+    """Two language models that share their word vectors. One reads forward, and the other backward.
 
     Args:
         config: an `ElmoConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), `character_ids` (b, s, c) if the config has `characters`, and optionally
-            `padding_mask` or `lengths`. Padding may be anywhere.
+        inputs: a batch with `token_ids` (b, s), `character_ids` (b, s, c) if `config.characters` is True, and
+            optionally `padding_mask` or `lengths`. Padding may be anywhere in a row.
 
-    Returns: a dict of `sequence_output` (b, s, 2 m), the last layers of the forward and the backward model,
-        concatenated; `hidden_states`, the word vectors twice and every layer (num_layers + 1 of (b, s, 2 m));
-        `real_tokens`, bool (b, s).
+    Returns: a dict of
+        `sequence_output`, float (b, s, 2 m): the concatenated last layers of the forward and the backward model;
+        `hidden_states`, a list of num_layers + 1 tensors (b, s, 2 m): the word vectors, concatenated with themselves,
+            and the concatenated outputs of each pair of layers;
+        `real_tokens`, bool (b, s), False at padding.
     """
 
     learned_positions = False
@@ -201,7 +204,7 @@ class Elmo(Backbone):
 
     @property
     def blocks(self):
-        """Pairs of layers of the forward and the backward model."""
+        """List of (layer of the forward model, layer of the backward model) for each depth."""
         return list(zip(self.forward_layers, self.backward_layers, strict=True))
 
     def _words(self, inputs):
@@ -238,16 +241,17 @@ class Elmo(Backbone):
 
 
 class ScalarMix(Layer):
-    """gamma * sum of softmax(w)_j * layer j: a mix of all layers, learned with the task.
+    """A learned weighted sum of layers: gamma * sum_j softmax(w)_j * layer_j (equation 1 of the paper).
 
     Args:
-        num_layers: number of layers to mix.
-        penalty: factor of the squared weights in the loss.
-        norm: whether each layer is first given mean 0 and variance 1 over all real tokens and dimensions of the batch.
+        num_layers: number of layers in the sum.
+        penalty: factor of the L2 penalty on the weights w, which is added to the loss.
+        norm: whether each layer is first normalised to mean 0 and variance 1 over all real tokens and dimensions of the
+            batch.
 
     Call:
-        layers: float (b, s, m) each.
-        real: bool (b, s).
+        layers: list of the outputs of the layers, each float (b, s, m).
+        real: bool (b, s), True at real tokens.
 
     Returns: float (b, s, m).
     """
@@ -279,15 +283,15 @@ class ScalarMix(Layer):
 
 
 class MixHead(Composite):
-    """A mix of all layers, then dropout and a dense layer on each token, or on the mean of the real ones.
+    """A weighted sum of all layers, followed by dropout and a dense layer.
 
     Args:
         config: an `ElmoConfig`.
-        num_labels: width of the output.
-        mean: True for one output per sequence.
+        num_labels: number of logits.
+        mean: whether the dense layer is applied to the mean of the real tokens rather than to each token.
 
     Call:
-        outputs: the dict of the backbone.
+        outputs: dict of the outputs of the backbone.
 
     Returns: logits, float (b, num_labels) or (b, s, num_labels).
     """
@@ -306,10 +310,13 @@ class MixHead(Composite):
 
 
 class DirectionsHead(Composite):
-    """Scores over the vocabulary for the next and the previous token, by one output layer for both directions.
+    """Logits of the next token and of the previous token. Both directions share one output layer.
+
+    Args:
+        config: an `ElmoConfig`.
 
     Call:
-        x: float (b, s, 2 m), the forward and the backward states.
+        x: float (b, s, 2 m), the concatenated hidden states of the forward and the backward model.
 
     Returns: a dict of `forward` and `backward`, logits, float (b, s, v).
     """
@@ -331,7 +338,7 @@ HEADS = {
     "tagger": lambda config, num_labels, **common: MixHead(config, num_labels, **common),
 }
 
-# === Files: kerasbert's layout, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, similar to those of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(ElmoConfig)}
 
@@ -341,7 +348,7 @@ HUGGINGFACE_CLASSES = {
 }
 
 _LAYERS = ("embedding", "convolution_{i}", "gate_{i}", "transform_{i}", "project")
-_MATRICES = ("recurrent", "project")  # weights of the recurrence, which are not dense layers and are stored unchanged
+_MATRICES = ("recurrent", "project")  # matrices of the LSTM, which are not dense layers and are stored unchanged
 
 HUGGINGFACE_NAMES = {
     "token_embedding": "token_embedding",

@@ -1,8 +1,8 @@
-"""GPT: a Transformer decoder, pretrained on the next token and then fine-tuned on each task.
+"""GPT: a Transformer decoder that is pretrained to predict the next token, and then fine-tuned on each task.
 
-Radford, Narasimhan, Salimans, Sutskever 2018, "Improving Language Understanding by Generative Pre-Training". New in it:
-one pretrained network for all tasks, whose inputs are each expressed as one sequence. The block is BERT's (post-norm),
-under a causal mask; there is no norm on the embeddings and none at the end.
+Radford, Narasimhan, Salimans, Sutskever 2018, "Improving Language Understanding by Generative Pre-Training". New in
+this paper: one pretrained network for all tasks, with each input expressed as one sequence. The block is BERT's
+(post-norm) with a causal mask. There is no layer norm after the embeddings or after the last block.
 """
 
 import dataclasses
@@ -30,10 +30,10 @@ class GPTConfig(Config):
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers supports
-    max_length: int = 512  # rows of the position table
+    max_length: int = 512  # number of position embeddings
     dropout: float = 0.1  # after each sublayer
-    embedding_dropout: float = 0.1  # on the sum of the embeddings; the original drops entries of the tables
-    attention_dropout: float = 0.1  # on the attention probabilities
+    embedding_dropout: float = 0.1  # of the sum of the embeddings; the original drops weights of the embeddings
+    attention_dropout: float = 0.1  # of the attention probabilities
     classifier_dropout: float = 0.1  # before fine-tuning heads
     activation: str = "gelu_new"
     layer_norm_epsilon: float = 1e-5
@@ -65,7 +65,7 @@ class GPT(Backbone):
     Args:
         config: a `GPTConfig`.
 
-    Call and returns: as `GPT2`; the last of the `hidden_states` is the output of the last block.
+    Inputs and outputs are those of `GPT2`, except that the last of the `hidden_states` is the output of the last block.
     """
 
     def __init__(self, config, **kwargs):
@@ -103,7 +103,7 @@ class GPT(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
-        """An empty cache with space for `length` tokens."""
+        """Returns an empty cache with space for `length` tokens."""
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
         return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
@@ -126,7 +126,7 @@ HEADS = {
 
 # === Hugging Face ===
 
-_ACTIVATIONS = {"gelu": "gelu_new"}  # in their GPT, gelu is the tanh approximation
+_ACTIVATIONS = {"gelu": "gelu_new"}  # in the GPT of transformers, "gelu" is the tanh approximation
 
 HUGGINGFACE_CONFIG = {
     "vocabulary_size": "vocab_size",
@@ -174,7 +174,7 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "OpenAIGPTDoubleHeadsModel",
 }
 
-# In transformers, dense layers are Conv1D with weights (in, out); queries, keys and values are fused into one.
+# In transformers, dense layers are Conv1D with weights (in, out), and query, key and value are one fused layer.
 HUGGINGFACE_NAMES = {
     "token_embedding": "tokens_embed",
     "position_embedding": "positions_embed",

@@ -1,8 +1,8 @@
 """GPT-2: a causal decoder, trained only to predict the next token of web text.
 
-Radford, Wu, Child, Luan, Amodei, Sutskever 2019, "Language Models are Unsupervised Multitask Learners". New in it over
-GPT: the layer norms are at the input of each sublayer (pre-norm), with one more at the end; the layers that write into
-the residual stream have smaller initial weights in deeper networks; byte-level BPE; tasks expressed as text.
+Radford, Wu, Child, Luan, Amodei, Sutskever 2019, "Language Models are Unsupervised Multitask Learners". New compared
+with GPT: a layer norm at the input of each sublayer (pre-norm) and one after the last block; smaller initial weights in
+deeper networks for layers that write into the residual stream; byte-level BPE; tasks expressed as text.
 """
 
 import dataclasses
@@ -32,17 +32,17 @@ class GPT2Config(Config):
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int | None = None  # None: 4 * hidden_dim
-    max_length: int = 1_024  # rows of the position table
+    max_length: int = 1_024  # number of position embeddings
     dropout: float = 0.1  # after each sublayer
-    embedding_dropout: float = 0.1  # on the sum of the embeddings
-    attention_dropout: float = 0.1  # on the attention probabilities
+    embedding_dropout: float = 0.1  # of the sum of the embeddings
+    attention_dropout: float = 0.1  # of the attention probabilities
     classifier_dropout: float = 0.1  # before the tagger
     choice_dropout: float = 0.1  # before the output layer of the choice head
     activation: str = "gelu_new"
     scale_attention: bool = True  # whether scores are multiplied by head size ** -0.5
     scale_by_layer: bool = False  # whether scores of layer i, counted from 1, are also divided by i
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # standard deviation of the normal distribution; half of it for positions
+    initializer_range: float = 0.02  # standard deviation of initial weights; position embeddings have half of it
     pad_id: int | None = None
     bos_id: int | None = 50_256
     eos_id: int | None = 50_256
@@ -53,7 +53,7 @@ class GPT2Config(Config):
             object.__setattr__(self, "feed_forward_dim", 4 * self.hidden_dim)
 
     def attention_scale(self, layer):
-        """The factor of the attention scores of a layer, counted from 0."""
+        """Returns the factor by which the scores in a layer are multiplied. `layer` is its index, counted from 0."""
         scale = (self.hidden_dim // self.num_heads) ** -0.5 if self.scale_attention else 1.0
         return scale / (layer + 1) if self.scale_by_layer else scale
 
@@ -61,7 +61,7 @@ class GPT2Config(Config):
         return normal(self.initializer_range)
 
     def residual_initializer(self):
-        """For the 2 * num_layers kernels whose outputs are added to the residual stream."""
+        """Initializer of the 2 * num_layers kernels whose outputs are added to the residual stream."""
         return normal(self.initializer_range * (2 * self.num_layers) ** -0.5)
 
 
@@ -78,13 +78,13 @@ SIZES = {
 
 
 class GPT2Block(Composite):
-    """Attention and feed-forward, each on its normalised input and added to the residual stream (pre-norm).
+    """Attention and feed-forward sublayers; each normalises its input and is added to the residual stream (pre-norm).
 
     Args:
         config: a config with GPT-2's fields.
-        layer: index of the block, from 0.
+        layer: index of the block, counted from 0.
 
-    Call and returns: as `BertBlock`.
+    Inputs and outputs are those of `BertBlock`.
     """
 
     def __init__(self, config, layer=0, **kwargs):
@@ -136,15 +136,17 @@ class GPT2(Backbone):
         config: a `GPT2Config`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
-            `first_positions`; `segment_ids`, if given, are looked up in the token table.
-        hidden_states: also return the embeddings and the output of every block, the last one normalised.
-        attention_weights: also return the attention probabilities of every block.
-        cache: from `empty_cache` or from the call on the preceding tokens; it must not be used again.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
+            `sequence_ids`, `first_positions`, and `segment_ids`, which are token ids whose embeddings are added.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        attention_weights: whether to return the attention probabilities of each block.
+        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. It must not be used
+            again.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is not padding,
-        or (b, n, m) for packed rows, None if they lack `first_positions`; on request `hidden_states` (num_layers + 1 of
-        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache, the next `cache`.
+    Returns: a dict of `sequence_output` (b, s, m), `last_output` (b, m), the output at the last token that is not
+        padding, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights`
+        (num_layers tensors (b, h, s, s)). With a cache, also the `cache` for the next call. For packed rows,
+        `last_output` is (b, n, m), or None if the batch has no `first_positions`.
     """
 
     def __init__(self, config, **kwargs):
@@ -188,7 +190,7 @@ class GPT2(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
-        """An empty cache with space for `length` tokens."""
+        """Returns an empty cache with space for `length` tokens."""
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
         return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)
@@ -247,7 +249,7 @@ HUGGINGFACE_ALIASES = {
     "num_hidden_layers": "n_layer",
 }
 
-# `reorder_and_upcast_attn` may have either value: scores are always float32 here.
+# The field `reorder_and_upcast_attn` is not restricted, because scores are always float32 here.
 HUGGINGFACE_ONLY = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
@@ -266,7 +268,7 @@ HUGGINGFACE_CLASSES = {
     "MultipleChoice": "GPT2DoubleHeadsModel",
 }
 
-# In transformers, dense layers are Conv1D with weights (in, out); queries, keys and values are fused into one.
+# In transformers, dense layers are Conv1D with weights (in, out), and query, key and value are one fused layer.
 HUGGINGFACE_NAMES = {
     "token_embedding": "wte",
     "position_embedding": "wpe",

@@ -1,9 +1,9 @@
-"""MobileBERT: BERT-large's depth at a quarter of BERT-base's size, for mobile phones.
+"""MobileBERT: a BERT for mobile phones, as deep as BERT-large, with a quarter of BERT-base's parameters.
 
-Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984. New in it: a narrow block between two bottlenecks, which keeps
-the depth and reduces the width; several feed-forward networks per block, to balance them with attention; token vectors
-a quarter as wide, read three at a time; norms without statistics, and ReLU, for speed. Its teacher, IB-BERT, is the
-same network with the bottleneck inverted (narrow between the blocks, wide inside them).
+Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984. New in this paper: bottlenecks that reduce the width inside each
+block; several feed-forward networks per block, to balance them with attention; narrow token embeddings, which are read
+three at a time; for speed, ReLU, and an element-wise scale and shift in place of the layer norm. The teacher, IB-BERT,
+is the same network with inverted bottlenecks, which are wide inside the blocks and narrow between them.
 """
 
 import dataclasses
@@ -35,25 +35,25 @@ class MobileBertConfig(Config):
     vocabulary_size: int = 30_522
     num_layers: int = 24
     num_heads: int = 4
-    hidden_dim: int = 512  # of the residual stream between the blocks, and of position and segment vectors
-    bottleneck_dim: int = 128  # inside the blocks
-    embedding_dim: int = 128  # of token vectors
+    hidden_dim: int = 512  # width between the blocks, and of position and segment embeddings
+    bottleneck_dim: int = 128  # width inside the blocks
+    embedding_dim: int = 128  # width of token embeddings
     feed_forward_dim: int = 512
-    num_feed_forwards: int = 4  # per block
+    num_feed_forwards: int = 4  # in each block
     max_length: int = 512
     num_segments: int = 2
     dropout: float = 0.0  # after the embeddings and the output bottleneck
     attention_dropout: float = 0.1
-    classifier_dropout: float | None = None  # before fine-tuning heads; None: same as `dropout`
+    classifier_dropout: float | None = None  # before fine-tuning heads; None: the same rate as `dropout`
     activation: str = "relu"
     normalization: str = "no_norm"  # or "layer_norm"
     layer_norm_epsilon: float = 1e-12
-    fixed_layer_norm_epsilon: float = 1e-5  # after embeddings and last feed-forward; not in transformers
-    trigram_input: bool = True  # whether the input of a token includes the vectors of its neighbours
-    use_bottleneck: bool = True  # whether the blocks differ in width from the residual stream
-    use_bottleneck_attention: bool = False  # whether query, key and value read the narrow input of the block
-    key_query_shared_bottleneck: bool = True  # otherwise: whether query and key share a separate narrow input
-    classifier_activation: bool = False  # whether the pooled first token goes through a dense tanh layer
+    fixed_layer_norm_epsilon: float = 1e-5  # after embeddings and the last feed-forward; transformers has no such field
+    trigram_input: bool = True  # whether the input of a token includes the embeddings of its two neighbours
+    use_bottleneck: bool = True  # whether the width inside the blocks differs from `hidden_dim`
+    use_bottleneck_attention: bool = False  # whether query, key and value read the output of the input bottleneck
+    key_query_shared_bottleneck: bool = True  # if not: whether query and key read the output of another bottleneck
+    classifier_activation: bool = False  # whether the pooler has a dense layer with tanh
     initializer_range: float = 0.02
     pad_id: int = 0
     model_type: str = "mobilebert"
@@ -63,6 +63,7 @@ class MobileBertConfig(Config):
 
     @property
     def block_dim(self):
+        """The width inside the blocks."""
         return self.bottleneck_dim if self.use_bottleneck else self.hidden_dim
 
 
@@ -72,7 +73,8 @@ SIZES = {
     "mobilebert": {},
     "mobilebert_tiny": dict(num_feed_forwards=2, use_bottleneck_attention=True, key_query_shared_bottleneck=False),
     "mobilebert_without_opt": dict(activation="gelu_new", normalization="layer_norm"),
-    # The teacher. Its queries and keys read the narrow stream, which transformers lacks: hence a separate type.
+    # The teacher, whose queries and keys read the hidden states between the blocks. transformers has no such model, so
+    # the model type is a separate one.
     "ib_bert_large": dict(
         bottleneck_dim=1_024,
         feed_forward_dim=4_096,
@@ -91,7 +93,7 @@ SIZES = {
 
 
 class NoNorm(Layer):
-    """A scale and a shift for every feature, instead of a layer norm (section 3.3): no mean, no variance."""
+    """A learned scale and shift of each feature, in place of a layer norm (section 3.3)."""
 
     def build(self, x_shape):
         self.gamma = self.add_weight(name="gamma", shape=x_shape[-1:], initializer="ones")
@@ -110,7 +112,7 @@ def _norm(config, epsilon=None, **common):
 
 
 class Bottleneck(Layer):
-    """A dense layer to the width of the block, and a norm: float (b, s, hidden_dim) -> (b, s, block_dim)."""
+    """A dense layer and a norm, which map float (b, s, hidden_dim) to (b, s, block_dim)."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -128,9 +130,10 @@ class Bottleneck(Layer):
 
 
 class BottleneckAttention(Composite):
-    """Attention as wide as the block: queries and keys read `x`, values read `content`, both of any width.
+    """Attention of width `block_dim`. Queries and keys are computed from `x`, float (b, s, any width), and values from
+    `content`, float (b, s, any width).
 
-    Returns: float (b, s, block_dim), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    Returns: float (b, s, block_dim), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -159,9 +162,9 @@ class BottleneckAttention(Composite):
 
 
 class MobileBertBlock(Layer):
-    """Bottleneck, attention, a stack of feed-forward networks, output projection (figure 1c; post-norm).
+    """A bottleneck, attention, a stack of feed-forward networks and an output projection (figure 1c; post-norm).
 
-    Call and returns: as `BertBlock`.
+    Inputs and outputs are those of `BertBlock`.
     """
 
     def __init__(self, config, **kwargs):
@@ -191,7 +194,7 @@ class MobileBertBlock(Layer):
         self.feed_forward_norm = _norm(config, config.fixed_layer_norm_epsilon, name="feed_forward_norm", **common)
 
     def build(self, x_shape):
-        # With `use_bottleneck_attention` it is unused, but the stored layout contains it.
+        # With `use_bottleneck_attention`, this layer is unused, but files contain it.
         if self.shared_bottleneck is not None:
             self.shared_bottleneck.build(x_shape)
 
@@ -216,10 +219,10 @@ class MobileBertBlock(Layer):
 
 
 class TrigramProjection(Layer):
-    """Projects token vectors to the residual stream: a dense layer over (next, this, previous), zeros past the ends.
+    """A dense layer from the embeddings of the next, the current and the previous token to width `hidden_dim`.
 
-    Padding after the last token counts as its next token, as in the released checkpoints. Only in packed rows
-    (`sequence_ids`) do neighbours from outside the sequence count as zeros.
+    Neighbours beyond the ends of a row, or of a sequence in packed rows, count as zeros. Padding after the last token
+    counts as its next token, as in the released checkpoints.
     """
 
     def __init__(self, config, **kwargs):
@@ -247,22 +250,21 @@ class TrigramProjection(Layer):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MobileBert(Backbone):
-    """The encoder of MobileBERT, and of its teacher IB-BERT.
+    """The encoder of MobileBERT and of its teacher IB-BERT. Inputs and outputs are those of `Bert`.
 
-    Padding is completely hidden from attention, as in transformers; the official code lets e^-6 of it through.
+    Padding is completely masked, as in transformers. In the official code, the scores of padding are only reduced by 6.
 
     Args:
         config: a `MobileBertConfig`.
-        pooler: whether to return the pooled first token, after a dense tanh layer if `classifier_activation`.
-
-    Call and returns: as `Bert`.
+        pooler: whether to return a `pooled_output`: the first token, or the output of a dense layer with tanh on it if
+            `config.classifier_activation` is True.
     """
 
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         table = dict(embeddings_initializer=config.kernel_initializer(), **common)
-        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # padding looks like the end of the row
+        tokens = with_zero_row(config.kernel_initializer(), config.pad_id)  # zeros, like neighbours beyond the row
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.embedding_dim, tokens, name="token_embedding", **common
         )
@@ -307,9 +309,9 @@ class MobileBert(Backbone):
 
 
 class SplitMaskedLMHead(Layer):
-    """BERT's masked LM head with an output matrix in two parts: the narrow token table, and separate weights.
+    """BERT's masked LM head, whose output weights are the narrow token embeddings and additional weights.
 
-    Its norm is a layer norm even if the blocks have none. Call and returns: as `MaskedLMHead`.
+    The norm is always a layer norm, even with normalization="no_norm". Inputs and outputs are those of `MaskedLMHead`.
     """
 
     def __init__(self, config, **kwargs):
@@ -334,7 +336,7 @@ class SplitMaskedLMHead(Layer):
 
 
 HEADS = {**bert.HEADS, "masked_lm": SplitMaskedLMHead}
-del HEADS["span_boundary"]  # it needs a token table as wide as the residual stream
+del HEADS["span_boundary"]  # this head requires token embeddings of width `hidden_dim`
 
 POOLED_HEADS = bert.POOLED_HEADS
 
@@ -354,7 +356,7 @@ HUGGINGFACE_CONFIG = {
     "classifier_activation": "classifier_activation",
 }
 
-# BERT's names, also for attention, the last feed-forward network and the heads, and additional ones.
+# BERT's names, which also apply to attention, the last feed-forward network and the heads, and additional names.
 HUGGINGFACE_NAMES = {
     **bert.HUGGINGFACE_NAMES,
     "token_projection/dense": "embeddings.embedding_transformation",

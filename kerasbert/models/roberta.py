@@ -1,10 +1,10 @@
-"""RoBERTa: BERT's encoder, trained longer on masked tokens alone.
+"""RoBERTa: BERT's encoder, trained longer, with masked tokens as the only objective.
 
-Liu, Ott, Goyal, Du, Joshi, Chen, Levy, Lewis, Zettlemoyer, Stoyanov 2019, arXiv 1907.11692. New in it: no segments, no
-sentence pairs and so no pooler in pretraining; byte-level BPE; masks drawn anew in every pass. Positions count only
-real tokens, so padding on the left does not change them. XLM-RoBERTa (Conneau et al. 2019, arXiv 1911.02116),
-CamemBERT (Martin et al. 2019, arXiv 1911.03894) and DistilRoBERTa (Sanh et al. 2019, arXiv 1910.01108) are this model
-with other vocabularies and sizes.
+Liu, Ott, Goyal, Du, Joshi, Chen, Levy, Lewis, Zettlemoyer, Stoyanov 2019, arXiv 1907.11692. New in this paper:
+pretraining without segments and sentence pairs, and so without a pooler; byte-level BPE; new random masks in every
+epoch. Positions count only real tokens, so padding on the left does not change them. XLM-RoBERTa (Conneau et al. 2019,
+arXiv 1911.02116), CamemBERT (Martin et al. 2019, arXiv 1911.03894) and DistilRoBERTa (Sanh et al. 2019, arXiv
+1910.01108) are this model with other vocabularies and sizes.
 """
 
 import dataclasses
@@ -35,11 +35,11 @@ class RobertaConfig(Config):
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # tokens; the position table has pad_id + 1 more rows
-    num_segments: int = 1  # the paper has none; one row that starts at zero is equivalent and fits the file layout
+    max_length: int = 512  # in tokens; there are pad_id + 1 additional position embeddings
+    num_segments: int = 1  # the paper has none; one segment embedding of zeros is equivalent and fits the file layout
     dropout: float = 0.1  # after the embeddings and after each sublayer
-    attention_dropout: float = 0.1  # on the attention probabilities
-    classifier_dropout: float | None = None  # before fine-tuning heads; None: same as `dropout`
+    attention_dropout: float = 0.1  # of the attention probabilities
+    classifier_dropout: float | None = None  # before fine-tuning heads; None: the same rate as `dropout`
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-5
     initializer_range: float = 0.02  # standard deviation of the normal distribution
@@ -84,19 +84,21 @@ class Roberta(Backbone):
 
     Args:
         config: a `RobertaConfig`.
-        pooler: whether to build the dense tanh layer over the first token. Only the multiple-choice head reads it.
+        pooler: whether to build the pooler, a dense layer with tanh on the first token. Only the multiple-choice head
+            needs it.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`
-            (from 0), `sequence_ids`, `first_positions`.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        output_positions: int32 (b, p), the only positions that the last block computes; `sequence_output` is then
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `position_ids` (from 0), `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        output_positions: int32 (b, p), the only positions that the last block computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and on
-        request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
-        In packed rows `first_output` and `pooled_output` are (b, n, m), and without `first_positions` None.
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and if
+        requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers
+        tensors (b, h, s, s)). For packed rows, `first_output` and `pooled_output` are (b, n, m), or None if the batch
+        has no `first_positions`.
     """
 
     has_output_positions = True
@@ -150,9 +152,14 @@ class Roberta(Backbone):
 
 
 def position_rows(inputs, pad_id):
-    """The row of the position table for every token: real ones count from `pad_id` + 1, padding has `pad_id`.
+    """Returns the index of each token's position embedding.
 
-    token_ids [0, 31414, 232, 328, 2, 1, 1] with pad_id 1 -> [2, 3, 4, 5, 6, 1, 1].
+    Real tokens are counted from `pad_id` + 1, and padding has the index `pad_id`. For example, with pad_id=1, the token
+    ids [0, 31414, 232, 328, 2, 1, 1] have the position embeddings [2, 3, 4, 5, 6, 1, 1].
+
+    Args:
+        inputs: a batch with `token_ids` (b, s).
+        pad_id: id of the padding token.
 
     Returns: int32 (b, s) or (1, s).
     """
@@ -169,7 +176,7 @@ def _head_dropout(config):
 
 
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(  # exact gelu, regardless of the blocks
+    "masked_lm": lambda config, **common: MaskedLMHead(  # exact gelu, whatever the activation of the blocks
         config.vocabulary_size,
         config.hidden_dim,
         "gelu",

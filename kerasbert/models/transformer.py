@@ -1,9 +1,9 @@
-"""The Transformer: an encoder and a decoder made only of attention and feed-forward layers.
+"""The Transformer: an encoder and a decoder that consist only of attention and feed-forward layers.
 
-Vaswani et al. 2017, arXiv 1706.03762. New in it: multi-head self-attention instead of recurrence, with positions as
-sinusoids that are added to the embeddings. The paper normalises after each sublayer (post-norm); the Annotated
-Transformer (Rush 2018) and later versions of tensor2tensor normalise the input of each sublayer (pre-norm), with one
-more norm at the end of both halves.
+Vaswani et al. 2017, arXiv 1706.03762. New in this paper: multi-head self-attention instead of recurrence; sinusoids
+that are added to the embeddings as positions. The paper normalises after each sublayer (post-norm). The Annotated
+Transformer (Rush 2018) and later versions of tensor2tensor normalise the input of each sublayer (pre-norm), and the
+outputs of encoder and decoder.
 """
 
 import dataclasses
@@ -31,14 +31,14 @@ from ..layers.positions import token_positions
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(Config):
     vocabulary_size: int = 37_000  # shared by both languages
-    num_layers: int = 6  # of the encoder and of the decoder, each
+    num_layers: int = 6  # in the encoder, and the same number in the decoder
     num_heads: int = 8
     hidden_dim: int = 512
     feed_forward_dim: int = 2_048
-    norm_first: bool = False  # True: pre-norm
-    attention_bias: bool = False  # True: the dense layers of attention have a bias, as in the annotated version
-    dropout: float = 0.1  # on the sum of embeddings and positions, and after each sublayer
-    attention_dropout: float = 0.0  # on the attention probabilities; 0.1 in tensor2tensor
+    norm_first: bool = False  # whether blocks are pre-norm rather than post-norm
+    attention_bias: bool = False  # whether the dense layers of attention have a bias, as in the annotated version
+    dropout: float = 0.1  # of the sum of embeddings and positions, and after each sublayer
+    attention_dropout: float = 0.0  # of the attention probabilities; 0.1 in tensor2tensor
     feed_forward_dropout: float = 0.0  # after the activation; 0.1 in tensor2tensor
     activation: str = "relu"
     layer_norm_epsilon: float = 1e-6
@@ -66,7 +66,7 @@ SIZES = {
 
 
 class EncoderBlock(Composite):
-    """Self-attention and feed-forward, each added to its input and then normalised (post-norm).
+    """Self-attention and feed-forward; the sum of each sublayer's input and output is normalised (post-norm).
 
     Args:
         config: a `TransformerConfig`.
@@ -74,9 +74,9 @@ class EncoderBlock(Composite):
     Call:
         x: float (b, s, m).
         attention_mask: an `AttentionMask`.
-        return_weights: also return the attention probabilities.
+        return_weights: whether to return the attention probabilities.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -96,7 +96,7 @@ class EncoderBlock(Composite):
 
 
 class PreNormEncoderBlock(EncoderBlock):
-    """Self-attention and feed-forward, each on normalised input and added to the residual stream (pre-norm)."""
+    """Self-attention and feed-forward; each normalises its input and is added to the residual stream (pre-norm)."""
 
     def call(self, x, attention_mask=None, return_weights=False):
         y, extras = self.attention(self.attention_norm(x), attention_mask=attention_mask, return_weights=return_weights)
@@ -114,13 +114,14 @@ class DecoderBlock(Composite):
 
     Call:
         x: float (b, t, m).
-        context: the context of `cross_attention`.
-        attention_mask, context_mask: the `AttentionMask` of the self-attention and that of the cross-attention.
-        return_weights: also return the attention probabilities.
-        cache: of the self-attention.
+        context: the argument `context` of `MultiHeadAttention` for cross-attention.
+        attention_mask: the `AttentionMask` of self-attention.
+        context_mask: the `AttentionMask` of cross-attention.
+        return_weights: whether to return the attention probabilities.
+        cache: keys and values of the preceding tokens for self-attention; see `MultiHeadAttention`.
 
-    Returns: float (b, t, m), and `Extras`: the probabilities (b, h, t, t), the cache, and the probabilities of the
-        cross-attention (b, h, t, s), if asked for.
+    Returns: float (b, t, m), and `Extras` with the probabilities of self-attention (b, h, t, t) and cross-attention
+        (b, h, t, s) and the cache, if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -190,7 +191,7 @@ def _no_norm(config, name, dtype):
     return keras.layers.Identity(name=name, dtype=dtype)
 
 
-# {norm_first: (encoder block, decoder block, norm at the end of both halves)}
+# {norm_first: (encoder block, decoder block, norm after the last block of encoder and decoder)}
 _ARRANGEMENTS = {
     False: (EncoderBlock, DecoderBlock, _no_norm),
     True: (PreNormEncoderBlock, PreNormDecoderBlock, _norm),
@@ -201,23 +202,25 @@ _ARRANGEMENTS = {
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Transformer(EncoderDecoderBackbone):
-    """The encoder and the decoder, with one shared table of embeddings, which are scaled by sqrt(hidden_dim).
+    """The encoder and the decoder of the Transformer, which share their token embeddings.
+
+    Embeddings are multiplied by sqrt(hidden_dim).
 
     Args:
         config: a `TransformerConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally for both halves, with
-            the prefix `decoder_` for the second, `padding_mask` or `lengths`, `position_ids`, `sequence_ids`.
-        hidden_states: also return the embeddings and the output of every block, the last one after any final norm.
-        attention_weights: also return the attention probabilities of every block.
-        cache: from `start_cache` or from the call on the preceding tokens; it must not be used again. `inputs` are
-            then the decoder's only.
+        inputs: a batch with `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally `padding_mask` or `lengths`,
+            `position_ids`, `sequence_ids`, and the same with the prefix `decoder_`.
+        hidden_states: whether to return the embeddings and the output of each block, the last one after any final norm.
+        attention_weights: whether to return the attention probabilities of each block.
+        cache: the cache of the preceding tokens, from `start_cache` or from the previous call. It must not be used
+            again. With a cache, `inputs` holds only decoder inputs.
 
-    Returns: a dict of `encoder_output` (b, s, m) and `sequence_output` (b, t, m), the decoder's; on request
-        `hidden_states`, a dict of `encoder` and `decoder` (num_layers + 1 each), and `attention_weights`, a dict of
-        `encoder`, `decoder` and `cross` (num_layers each, (b, h, q, k)); with a cache, the next `cache`, and no encoder
-        outputs.
+    Returns: a dict of `encoder_output` (b, s, m), `sequence_output` (b, t, m), the output of the decoder, and if
+        requested `hidden_states`, a dict of the lists `encoder` and `decoder` (num_layers + 1 tensors each), and
+        `attention_weights`, a dict of the lists `encoder`, `decoder` and `cross` (num_layers tensors (b, h, q, k)
+        each). With a cache, there are no outputs of the encoder, but the `cache` for the next call.
     """
 
     AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
@@ -250,7 +253,7 @@ class Transformer(EncoderDecoderBackbone):
 
     @property
     def blocks(self):
-        """The blocks of the encoder and of the decoder, side by side."""
+        """List of (encoder block, decoder block) for each depth."""
         return list(zip(self.encoder_blocks, self.decoder_blocks, strict=True))
 
     def _encode(self, inputs, hidden_states=False, attention_weights=False):
@@ -287,14 +290,16 @@ class Transformer(EncoderDecoderBackbone):
         return self.embedding_dropout(x + ops.cast(sinusoids(positions, self.config.hidden_dim), x.dtype))
 
     def encode(self, inputs):
-        """The encoder's output, float (b, s, m)."""
+        """Returns the output of the encoder, float (b, s, m)."""
         return self._encode(inputs)["encoder_output"]
 
     def start_cache(self, context, batch_size, length):
-        """A cache for `length` tokens of the decoder, with the encoder's keys and values for each of its blocks.
+        """Returns an empty cache for `length` tokens of the decoder, with the keys and values for cross-attention.
 
         Args:
-            context: the encoder's inputs.
+            context: the inputs of the encoder, a batch.
+            batch_size: number of rows.
+            length: maximum number of tokens of the decoder.
         """
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
@@ -307,18 +312,22 @@ class Transformer(EncoderDecoderBackbone):
 
 
 def _counted(inputs):
-    """Inputs with `position_ids` that count only real tokens, so that left padding has no effect."""
+    """Returns the inputs with `position_ids` that count only real tokens, so that left padding has no effect."""
     return {**inputs, "position_ids": ops.maximum(token_positions(inputs, counted=True), 0)}
 
 
 def sinusoids(positions, dim):
-    """The rows of `sinusoidal_table` at int32 `positions` (..., below 65,536): float32 (..., dim).
+    """Returns the rows of `sinusoidal_table` at the given positions, float32 (..., dim).
 
-    Each angle is the sum of those of a multiple of 256 and of the rest, combined by the addition formulas, because a
-    float32 product of position and frequency is inexact.
+    The product of position and frequency would be inexact in float32. So, each position is split into a multiple of 256
+    and a remainder. Their exact sines and cosines are combined by the angle addition formulas.
+
+    Args:
+        positions: int32, any shape, values below 65,536.
+        dim: width of the rows.
     """
     angles = np.arange(256)[:, None] / 10_000 ** (2 * (np.arange(dim) // 2) / dim)
-    coarse, fine = 256 * angles, angles + np.arange(dim) % 2 * np.pi / 2  # a cosine is a sine, a quarter ahead
+    coarse, fine = 256 * angles, angles + np.arange(dim) % 2 * np.pi / 2  # cos(x) = sin(x + pi / 2)
     places, rests = positions // 256, positions % 256
     sine, cosine = (ops.take(f(coarse).astype("float32"), places, axis=0) for f in (np.sin, np.cos))
     return sine * ops.take(np.cos(fine).astype("float32"), rests, axis=0) + cosine * ops.take(
@@ -330,7 +339,7 @@ def sinusoids(positions, dim):
 
 HEADS = {"seq2seq_lm": lambda config, **common: TokenTableHead(**common)}
 
-# === Files: kerasbert's layout, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, similar to those of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(TransformerConfig)}
 

@@ -1,9 +1,9 @@
-"""Transformer-XL: a causal decoder with a memory of previous segments, so that it sees beyond the current segment.
+"""Transformer-XL: a causal decoder that also attends to a memory of the previous segments of a text.
 
-Dai, Yang, Yang, Carbonell, Le, Salakhutdinov 2019, arXiv 1901.02860. New in it: segment-level recurrence (each block
-also attends to its inputs at the positions before the segment, without gradients); relative instead of absolute
-positions, so that states can be reused; for large vocabularies, an embedding and a softmax that give rare words
-fewer dimensions (Grave et al. 2016, arXiv 1609.04309; Baevski & Auli 2018, arXiv 1809.10853).
+Dai, Yang, Yang, Carbonell, Le, Salakhutdinov 2019, arXiv 1901.02860. New in this paper: segment-level recurrence (each
+block also attends to the stored hidden states of earlier segments, without gradients); relative positions, with which
+stored hidden states can be reused. For large vocabularies, embedding and softmax have fewer dimensions for rare words
+(Grave et al. 2016, arXiv 1609.04309; Baevski & Auli 2018, arXiv 1809.10853).
 """
 
 import dataclasses
@@ -33,26 +33,26 @@ from ..layers.segment_attention import SegmentAttention, attention_biases
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig(Config):
-    vocabulary_size: int = 267_735  # sorted by decreasing frequency, if there are cutoffs
+    vocabulary_size: int = 267_735  # with cutoffs, token ids must be sorted by decreasing frequency
     num_layers: int = 16
     num_heads: int = 10
     head_dim: int = 41
     hidden_dim: int = 410
     feed_forward_dim: int = 2_100
-    embedding_dim: int | None = None  # of the most frequent tokens; None: hidden_dim
-    cutoffs: tuple[int, ...] = (20_000, 40_000, 200_000)  # where clusters of rarer tokens begin; () for one softmax
-    embedding_divisor: int = 1  # each cluster has this many times fewer dimensions than the previous one
-    tied_projections: tuple[bool, ...] | None = None  # per cluster; None: embedding and softmax share all but the first
-    pre_norm: bool = False
-    untied_biases: bool = False  # whether every block has separate u and v
-    memory_length: int = 150  # positions in the memory
-    clamp_length: int | None = None  # larger distances are clipped to it
-    same_length: bool = False  # every query sees the last memory_length keys, itself included
-    dropout: float = 0.1  # on embeddings, positions, and in and after each sublayer
-    attention_dropout: float = 0.0  # on the attention probabilities
+    embedding_dim: int | None = None  # width of the embeddings of the most frequent tokens; None: hidden_dim
+    cutoffs: tuple[int, ...] = (20_000, 40_000, 200_000)  # first ids of the clusters of rarer tokens; (): one softmax
+    embedding_divisor: int = 1  # factor by which each cluster has fewer dimensions than the previous one
+    tied_projections: tuple[bool, ...] | None = None  # whether softmax shares each projection; None: all but the first
+    pre_norm: bool = False  # whether blocks are pre-norm rather than post-norm
+    untied_biases: bool = False  # whether every block has separate biases u and v
+    memory_length: int = 150  # number of tokens in the memory
+    clamp_length: int | None = None  # larger distances are clipped to this value
+    same_length: bool = False  # whether every query attends to the last `memory_length` keys, itself included
+    dropout: float = 0.1  # of embeddings and positions, and in and after each sublayer
+    attention_dropout: float = 0.0  # of the attention probabilities
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # standard deviation
-    projection_initializer_range: float = 0.01  # for the projections of embedding and softmax
+    initializer_range: float = 0.02  # standard deviation of initial weights
+    projection_initializer_range: float = 0.01  # the same for the projections of embedding and softmax
     pad_id: int | None = None
     eos_id: int | None = 0
     model_type: str = "transfo-xl"
@@ -70,12 +70,12 @@ class TransformerXLConfig(Config):
             raise ValueError(f"`hidden_dim` must be even, for sines and cosines. Received: {self.hidden_dim}.")
         if self.same_length and not self.memory_length:
             raise ValueError(
-                "With `same_length` a query sees the last `memory_length` keys, so it must be at least 1. Received: "
-                "memory_length=0. Use same_length=False."
+                "With `same_length`, queries attend to the last `memory_length` keys, so it must be at least 1. "
+                "Received: memory_length=0. Use same_length=False."
             )
 
     def clusters(self):
-        """The clusters of the vocabulary in embedding and softmax."""
+        """Returns the clusters of the vocabulary for embedding and softmax."""
         return Clusters(
             (0, *self.cutoffs, self.vocabulary_size),
             self.embedding_dim,
@@ -96,7 +96,7 @@ class TransformerXLConfig(Config):
 
 # === Sizes ===
 
-# The paper's training settings; it evaluates with a longer memory, `same_length` and `clamp_length`.
+# The paper's training settings. Evaluation uses a longer memory, `same_length` and `clamp_length`.
 SIZES = {
     "transformer_xl_wikitext103": dict(),
     "transformer_xl_wikitext103_large": dict(
@@ -117,17 +117,17 @@ SIZES = {
 
 
 class TransformerXLBlock(Composite):
-    """Attention over memory and segment, then feed-forward; each added to its input and then normalised (post-norm).
+    """Attention to memory and segment, then feed-forward, as a post-norm block.
 
     Args:
         config: a `TransformerXLConfig`.
 
     Call:
         x: float (b, q, m).
-        memory: float (b, slots, m), the values of x at the preceding positions, or None.
-        distances, attention_mask, biases, return_weights: as in `SegmentAttention`.
+        memory: float (b, slots, m), the inputs of this block for the preceding tokens, or None.
+        distances, attention_mask, biases, return_weights: see `SegmentAttention`.
 
-    Returns: float (b, q, m), and `Extras`: the probabilities (b, h, q, k), if asked for.
+    Returns: float (b, q, m), and `Extras` with the attention probabilities (b, h, q, k) if requested.
     """
 
     def __init__(self, config, **kwargs):
@@ -169,7 +169,7 @@ class TransformerXLBlock(Composite):
 
 
 class PreNormTransformerXLBlock(TransformerXLBlock):
-    """The block with each sublayer on its normalised input (pre-norm); the memory itself is not normalised."""
+    """The same block as pre-norm: each sublayer normalises its input. The stored memory is not normalised."""
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
@@ -193,17 +193,17 @@ class TransformerXL(Backbone):
         config: a `TransformerXLConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`; `sequence_ids` and
-            `first_positions`; `memory` (b, num_layers, memory_length, m) with `memory_mask` (b, memory_length), True at
-            slots in use, from `empty_memory` or the previous call; `stream_start` (b,), True for rows that ignore it.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        cache: from `empty_cache` or from the call on the preceding tokens.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `sequence_ids` and
+            `first_positions`, or `memory` and `memory_mask` from `empty_memory` or from the previous call, with
+            `stream_start` (b,), True for rows that ignore the memory.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last real token, or (b, n, m) for packed
-        rows, None without `first_positions`; with a memory, the next `memory` and `memory_mask`, without gradients; on
-        request `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of
-        (b, h, s, memory_length + s)); with a cache, the next `cache`.
+    Returns: a dict of `sequence_output` (b, s, m), `last_output`, the output at the last real token, (b, m) or, in
+        packed rows, (b, n, m), and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
+        `attention_weights` (num_layers tensors (b, h, s, memory_length + s)). With a memory, also the next `memory` and
+        `memory_mask`, without gradients; with a cache, the `cache` for the next call.
     """
 
     learned_positions = False
@@ -246,7 +246,7 @@ class TransformerXL(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def _sinusoids(self, length, dtype):
-        """Encodings of the distances length - 1, ..., 0, with one dropout for all blocks."""
+        """Returns encodings of the distances length - 1, ..., 0, with the same dropout mask for all blocks."""
         distances = ops.arange(length - 1, -1, -1)
         if self.config.clamp_length is not None:
             distances = ops.minimum(distances, self.config.clamp_length)
@@ -263,17 +263,17 @@ class TransformerXL(Backbone):
 
     @property
     def token_table(self):
-        """The `tables` and `projections` of the embedding, lists of float (v, e) and (e, m)."""
+        """Dict of the embedding's `tables`, a list of float (v, e), and `projections`, a list of float (e, m)."""
         parts = {"tables": self.token_embedding.tables, "projections": self.token_embedding.projections}
         return {name: [ops.convert_to_tensor(weight) for weight in weights] for name, weights in parts.items()}
 
     def empty_memory(self, batch_size):
-        """The `memory` and `memory_mask` at the start of streams."""
+        """Returns the `memory` and `memory_mask` for the first segment of a text, a dict of batch keys."""
         config = self.config
         return empty_memory(batch_size, config.num_layers, config.memory_length, config.hidden_dim, self.compute_dtype)
 
     def empty_cache(self, batch_size, length):
-        """A memory as the cache for up to `length` tokens; if the config has no memory, it holds all of them."""
+        """Returns a memory that serves as the cache for generating up to `length` tokens."""
         config = self.config
         slots = min(config.memory_length or length, length)
         return empty_memory(batch_size, config.num_layers, slots, config.hidden_dim, self.compute_dtype)
@@ -364,7 +364,7 @@ HUGGINGFACE_NAMES = {
 
 
 def huggingface_implied(config):
-    """Frequencies of the sinusoids, and biases that all blocks share, which files repeat in every block."""
+    """Returns additional tensors in files: the frequencies of sinusoids, and copies of shared biases for each block."""
     frequencies = 10_000.0 ** (-np.arange(0, config.hidden_dim, 2) / config.hidden_dim)
     layers = range(0 if config.untied_biases else config.num_layers)
     biases = {f"layers.{i}.dec_attn.{name}": name for i in layers for name in ("r_w_bias", "r_r_bias")}
@@ -392,7 +392,7 @@ register_family(
             },
             prefix="transformer",
             names=HUGGINGFACE_NAMES,
-            # Tied projections (`crit.out_projs.{i}`) are not written, and are ignored if a file has them.
+            # Tied projections (`crit.out_projs.{i}`) are not written, and are ignored if a file contains them.
             tied={f"crit.out_layers.{i}.weight": f"transformer.word_emb.emb_layers.{i}.weight" for i in range(16)},
             implied=huggingface_implied,
         ),

@@ -1,8 +1,8 @@
-"""Word vectors: one vector per word, regardless of its context; a baseline for contextual models.
+"""Word vectors (word2vec): one vector per word, regardless of its context. A baseline for contextual models.
 
-Mikolov, Sutskever, Chen, Corrado, Dean 2013, arXiv 1310.4546. New in it: skip-gram is trained to distinguish the words
-around a word from words drawn at random (negative sampling), which makes billions of words affordable, and relations
-between words are differences of vectors.
+Mikolov, Sutskever, Chen, Corrado, Dean 2013, arXiv 1310.4546. New in this paper: skip-gram learns to distinguish the
+context words of a word from random words (negative sampling), which makes training on billions of words affordable;
+relations between words correspond to differences between vectors.
 """
 
 import dataclasses
@@ -45,15 +45,18 @@ SIZES = {"google_news": dict(vocabulary_size=3_000_000)}
 
 @keras.saving.register_keras_serializable("kerasbert")
 class WordVectors(Backbone):
-    """A table of vectors. The training head has a second one, for words as contexts, which is not saved with it.
+    """A table with one vector per word.
+
+    During training, the `skip_gram` head has a second table, whose vectors represent words as contexts. It is not part
+    of the backbone.
 
     Args:
         config: a `WordVectorsConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask`, `lengths` or `sequence_ids`.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask`, `lengths` or `sequence_ids`.
 
-    Returns: a dict of `sequence_output` (b, s, m) and `real_tokens`, bool (b, s).
+    Returns: a dict of `sequence_output`, float (b, s, m), and `real_tokens`, bool (b, s), False at padding.
     """
 
     learned_positions = False
@@ -76,14 +79,31 @@ class WordVectors(Backbone):
         return [*super().input_limits(), ("context_ids", self.config.vocabulary_size, "vocabulary_size")]
 
     def nearest(self, vector, count=10, without=()):
-        """[(token id, cosine)] of the `count` vectors most similar to `vector` (m,), except the ids in `without`."""
+        """Finds the words whose vectors are most similar to a vector.
+
+        Args:
+            vector: float (m,).
+            count: number of words to return.
+            without: token ids that are excluded.
+
+        Returns: a list of (token id, cosine similarity), with the most similar word first.
+        """
         table = _directions(ops.convert_to_numpy(self.token_table).astype("float32"))
         cosines = table @ _directions(np.asarray(vector, "float32"))
         cosines[list(without)] = -np.inf
         return [(int(i), float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[:count]]
 
     def analogy(self, first, second, third, count=1):
-        """Ids related to `third` as `second` is to `first`: `nearest` to the sum of directions, without these three."""
+        """Finds the words that are related to `third` as `second` is related to `first`.
+
+        The words are those nearest to second - first + third, where vectors are normalised to length 1.
+
+        Args:
+            first, second, third: token ids, which are excluded from the result.
+            count: number of words to return.
+
+        Returns: a list of (token id, cosine similarity), with the most similar word first.
+        """
         table = ops.convert_to_numpy(self.token_table).astype("float32")
         first_vector, second_vector, third_vector = _directions(table[[first, second, third]])
         return self.nearest(second_vector - first_vector + third_vector, count, without=(first, second, third))
@@ -94,7 +114,7 @@ def _directions(vectors):
 
 
 def all_real(inputs):
-    """bool (b, s), True at real tokens; all True if the batch has no padding key."""
+    """Returns bool (b, s), True at tokens that are not padding."""
     real = real_tokens(inputs)
     return ops.ones_like(inputs["token_ids"], dtype="bool") if real is None else real
 
@@ -103,16 +123,16 @@ def all_real(inputs):
 
 
 class ContextHead(Composite):
-    """Scores of words as contexts of a word, by a separate table that starts at zero.
+    """Scores how likely words are as contexts of a word, using a separate table of context vectors.
 
     Args:
         config: a `WordVectorsConfig`.
 
     Call:
-        x: float (b, m), vectors of words.
-        ids: int32 (b, c), candidate context words.
+        x: float (b, m), word vectors.
+        ids: int32 (b, k), the ids of candidate context words.
 
-    Returns: float (b, c).
+    Returns: logits, float (b, k).
     """
 
     def __init__(self, config, **kwargs):
@@ -129,12 +149,13 @@ class MeanHead(Composite):
     """Dropout and one dense layer on the mean of the real tokens.
 
     Args:
-        num_labels: width of the output.
-        dropout: rate before the dense layer.
-        kernel_initializer: of the dense layer.
+        num_labels: number of logits.
+        dropout: dropout rate before the dense layer.
+        kernel_initializer: initializer of the dense layer.
 
     Call:
-        outputs: the dict of a backbone; `sequence_output` (b, s, m) and `real_tokens` (b, s) are read.
+        outputs: dict of the outputs of a backbone, of which `sequence_output` (b, s, m) and `real_tokens` (b, s) are
+            used.
 
     Returns: logits, float (b, num_labels).
     """
@@ -162,7 +183,7 @@ HEADS = {
     ),
 }
 
-# === Files: kerasbert's layout, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, similar to those of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(WordVectorsConfig)}
 

@@ -1,9 +1,9 @@
-"""XLM: one encoder for many languages, pretrained on masked tokens of each and on translated pairs.
+"""XLM: one encoder for many languages, pretrained on masked tokens in each language and in pairs of translations.
 
-Lample, Conneau 2019, arXiv 1901.07291. New in it: one vocabulary for all languages; a language embedding for
-every token; translation language modelling, where a row holds a sentence and its translation; the same network made
-causal for ordinary language modelling. The block is BERT's; padding is set to zero after each block, and the output
-layer is just the token table and a bias.
+Lample, Conneau 2019, arXiv 1901.07291. New in this paper: one vocabulary for all languages; language embeddings, which
+are added to the token embeddings; translation language modeling on rows that hold a sentence and its translation. The
+same network with a causal mask is a language model. The block is BERT's, but padding is set to zero after each block.
+The output layer consists of the token embeddings and a bias.
 """
 
 import dataclasses
@@ -35,24 +35,24 @@ class XLMConfig(Config):
     num_layers: int = 12
     num_heads: int = 16
     hidden_dim: int = 2_048
-    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers has
-    max_length: int = 512  # rows of the position table
+    feed_forward_dim: int | None = None  # None: 4 * hidden_dim, the only width that transformers supports
+    max_length: int = 512  # number of position embeddings
     num_languages: int = 1
-    language_embeddings: bool = True  # whether there is a language table, given two languages or more
-    sinusoidal_positions: bool = False  # fixed sines and cosines instead of a learned table
-    causal: bool = False  # whether a token sees only preceding tokens
+    language_embeddings: bool = True  # whether there are language embeddings if `num_languages` is at least 2
+    sinusoidal_positions: bool = False  # whether positions are untrained sinusoids instead of learned embeddings
+    causal: bool = False  # whether a token attends only to preceding tokens
     dropout: float = 0.1  # after the embeddings and after each sublayer
-    attention_dropout: float = 0.1  # on the attention probabilities
+    attention_dropout: float = 0.1  # of the attention probabilities
     activation: str = "gelu"  # or "relu"
     layer_norm_epsilon: float = 1e-12
-    embedding_initializer_range: float = 2_048**-0.5  # of the tables; hidden_dim ** -0.5 in the paper
-    summary_type: str = "first"  # what the classifier reads: "first", "last" ("cls_index") or "mean" of all columns
-    summary_projection: bool = True  # whether the classifier has a dense layer ...
-    summary_to_labels: bool = True  # ... with one output per label
-    summary_activation: str | None = None  # after that layer
-    summary_dropout: float = 0.1  # before it
-    num_summary_labels: int = dataclasses.field(default=2, compare=False)  # width of that layer when it scores choices
-    language_names: dict | None = dataclasses.field(default=None, hash=False)  # {"en": 0, ...}
+    embedding_initializer_range: float = 2_048**-0.5  # standard deviation; hidden_dim ** -0.5 in the paper
+    summary_type: str = "first"  # what the classifier reads: the "first" or "last" ("cls_index") column, or the "mean"
+    summary_projection: bool = True  # whether the classifier has a dense layer; must be True
+    summary_to_labels: bool = True  # whether this dense layer has one output per label; must be True
+    summary_activation: str | None = None  # activation after this dense layer
+    summary_dropout: float = 0.1  # before this dense layer
+    num_summary_labels: int = dataclasses.field(default=2, compare=False)  # width of this layer in multiple choice
+    language_names: dict | None = dataclasses.field(default=None, hash=False)  # language -> id, such as {"en": 0}
     pad_id: int = 2
     model_type: str = "xlm"
 
@@ -97,21 +97,21 @@ SIZES = {
 class XLM(Backbone):
     """The encoder of XLM.
 
-    With `causal`, left padding is visible, as in the official code, which pads on the right.
+    If `config.causal` is True, only causality masks padding, as in the official code. So, padding must be on the right.
 
     Args:
         config: an `XLMConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `language_ids` (b, s), without which no language
-            embedding is added; `padding_mask` or `lengths`, `position_ids`, `sequence_ids`, `first_positions`;
-            `segment_ids`, if given, are looked up in the token table.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
+        inputs: a batch with `token_ids` (b, s), and optionally `language_ids`, without which no language embeddings are
+            added, `padding_mask` or `lengths`, `position_ids`, `sequence_ids`, `first_positions`, and `segment_ids`,
+            which are token ids whose embeddings are added.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
 
-    Returns: a dict of `sequence_output` (b, s, m), zero at padding; `first_output` (b, m), or (b, n, m) for packed
-        rows, None if they lack `first_positions`; and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
-        `attention_weights` (num_layers of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), zero at padding, `first_output` (b, m), and if requested the lists
+        `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)).
+        For packed rows, `first_output` is (b, n, m), or None if the batch has no `first_positions`.
     """
 
     def __init__(self, config, **kwargs):
@@ -183,19 +183,19 @@ def _without_padding(x, real):
 
 
 class SequenceSummary(Composite):
-    """Dropout, a dense layer and an activation on one vector of the sequence.
+    """A classifier: dropout, a dense layer and an activation on one vector per sequence.
 
-    The paper uses the first token's vector. Of the other `summary_type`s, which come from transformers, "last" takes
-    the last column and "mean" the mean of all columns, including padding (which is zero).
+    The paper uses the output at the first token. The other values of `summary_type` are those of transformers: "last"
+    uses the last column, and "mean" the mean of all columns, including padding, which is zero.
 
     Args:
         config: an `XLMConfig`.
-        num_labels: width of the output.
+        num_labels: number of logits.
 
     Call:
-        outputs: the dict of a backbone; `first_output` and `sequence_output` are read.
+        outputs: dict of the outputs of a backbone, of which `first_output` and `sequence_output` are used.
 
-    Returns: float (b, num_labels), or (b, n, num_labels) of packed rows.
+    Returns: logits, float (b, num_labels), or (b, n, num_labels) for packed rows.
     """
 
     def __init__(self, config, num_labels, **kwargs):
@@ -208,7 +208,7 @@ class SequenceSummary(Composite):
             raise ValueError(
                 "A classifier's summary must be projected to the labels. Received: "
                 f"summary_projection={config.summary_projection}, summary_to_labels={config.summary_to_labels}, with "
-                "which the outputs are hidden states, not scores. Set both to True."
+                "which the outputs are hidden states, not logits. Set both to True."
             )
         self.kind = config.summary_type
         self.dropout = Dropout(config.summary_dropout, dtype=self.dtype_policy, name="dropout")
@@ -229,7 +229,14 @@ class SequenceSummary(Composite):
 
 
 class SummaryChoice(Composite):
-    """The score of a choice: a `SequenceSummary` and a dense layer with one output. Returns float (b, 1)."""
+    """The multiple-choice head: a `SequenceSummary` and a dense layer, which return one logit, float (b, 1).
+
+    Args:
+        config: an `XLMConfig`.
+
+    Call:
+        outputs: dict of the outputs of a backbone.
+    """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -307,7 +314,7 @@ HUGGINGFACE_ALIASES = {
 HUGGINGFACE_CLASSES = {
     "Backbone": "XLMModel",
     "CausalLM": "XLMWithLMHeadModel",
-    "MaskedLM": "XLMWithLMHeadModel",  # of equal names, the last is the default when loading
+    "MaskedLM": "XLMWithLMHeadModel",  # of two classes with the same name, the last one is the default for loading
     "TextClassifier": "XLMForSequenceClassification",
     "TokenClassifier": "XLMForTokenClassification",
     "QuestionAnswerer": "XLMForQuestionAnsweringSimple",
@@ -336,7 +343,7 @@ HUGGINGFACE_NAMES = {
     "choice/score": "logits_proj",
 }
 
-# {head: (a tensor's name, why a file that has it does not fit the head)}
+# {head: (stored name of a tensor, why a file that contains the tensor does not fit the head)}
 HUGGINGFACE_REFUSED = {
     "span": (
         "qa_outputs.start_logits.dense.weight",

@@ -1,4 +1,4 @@
-"""Bidirectional language modelling: predicts each token from those before it, and from those after it."""
+"""Bidirectional language modeling: predicts each token twice, from the tokens before it and from those after it."""
 
 import keras
 
@@ -7,17 +7,20 @@ from .objective import Objective, Perplexity, check_labels, cross_entropy, token
 
 @keras.saving.register_keras_serializable("kerasbert")
 class BidirectionalLM(Objective):
-    """The mean of the losses of a forward and a backward language model (Peters et al. 2018, section 3.1).
+    """Trains a forward and a backward language model together (Peters et al. 2018, section 3.1).
+
+    The loss is the mean of both losses.
 
     Args:
-        backbone: `Elmo`, or another with a `bidirectional_lm` head.
-        tokenizer: for text.
+        backbone: an `Elmo`, or another backbone with a `bidirectional_lm` head.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: a batch. Targets are a dict of `forward`, the next token at every position, and `backward`, the
-            previous token; `bidirectional_targets` makes them and their weights from rows of tokens.
+        inputs: a batch.
 
-    Returns: logits, a dict of `forward` and `backward`, float (b, s, v).
+    Returns: a dict of the logits `forward` and `backward`, float (b, s, v). The targets y are a dict of `forward`, the
+        next token at each position, and `backward`, the previous token, int32 (b, s). `bidirectional_targets` creates
+        them and their weights from rows of tokens.
     """
 
     default_learning_rate = 1e-3

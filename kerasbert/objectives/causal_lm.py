@@ -1,4 +1,4 @@
-"""Causal language modelling: predicts each token from those before it."""
+"""Causal language modeling: predicts each token from the tokens before it."""
 
 import functools
 
@@ -16,22 +16,22 @@ from .scoring import causal_scores
 
 @keras.saving.register_keras_serializable("kerasbert")
 class CausalLM(NextToken):
-    """Predicts every token from those before it (Radford et al. 2018, section 3.1), and thus generates text.
+    """Predicts each token from the tokens before it (Radford et al. 2018, section 3.1), and can generate text.
 
-    The targets are shifted in the data: y at a position is the token that follows it. Tokens that `prefix_mask` marks
-    are not targets, unless `sample_weight` makes them targets.
+    The targets are shifted in the data: the target y at a position is the next token. Tokens of a prefix
+    (`prefix_mask`) are not targets, unless `sample_weight` gives them a weight.
 
-    With `stream_start` in a batch, a backbone with a memory keeps it across batches; see `objectives.memory`.
+    If a batch has `stream_start`, a backbone with a memory carries it over to the next batch; see `objectives.memory`.
 
     Args:
         backbone: a backbone with a `causal_lm` head.
-        tokenizer: for text.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: a batch; without `masked_positions` every position is predicted.
+        inputs: a batch. Without `masked_positions`, all positions are predicted.
 
-    Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. While training with a head that computes
-        losses without logits (`AdaptiveSoftmax`), a dict of the `hidden` states from which it computes them.
+    Returns: logits, float (b, s, v), or (b, p, v) with `masked_positions`. During training with a head that computes
+        losses directly (`AdaptiveSoftmax`), {"hidden": the hidden states from which the head computes the losses}.
     """
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
@@ -67,17 +67,17 @@ class CausalLM(NextToken):
         weights = ops.ones_like(y, "bool") if real is None else real
         if x.get("prefix_mask") is None:
             return weights
-        shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # the next token is in the prefix, so it is not a target
+        shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # whether the next token is in the prefix, and so no target
         return weights & ops.logical_not(ops.pad(shown, ((0, 0), (0, 1))))
 
     # === Memory ===
 
     def start_memory(self, rows, training):
-        """Prepares the memory for batches of `rows` rows. `fit`, `evaluate`, `predict` and the like call it.
+        """Prepares the memory for batches with `rows` rows. `fit`, `evaluate` and `predict` call this method.
 
         Args:
-            rows: rows per batch. A memory with this number of rows is kept, any other is replaced by an empty one.
-            training: True for the memory of training, False for that of evaluation and prediction.
+            rows: number of rows per batch. If the memory has another number of rows, it is replaced by an empty one.
+            training: True for the memory of training, False for the memory of evaluation and prediction.
         """
         start_memory(self, rows, training)
 
@@ -95,11 +95,11 @@ class CausalLM(NextToken):
         return super().decoder_prompts(ids)
 
     def start_cache(self, context, batch_size, length):
-        """The decoding cache; see `generation.decoding`."""
+        """Returns the cache for decoding; see `generation.decoding`."""
         return self.backbone.empty_cache(batch_size, length)
 
     def next_logits(self, inputs, cache):
-        """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`."""
+        """Returns (logits of the next token, float (b, v), next cache); see `generation.decoding`."""
         outputs = self.backbone(inputs, cache=cache)
         logits = self.causal_lm(outputs["sequence_output"][:, -1:], self.backbone.token_table)
         return logits[:, 0], outputs["cache"]
@@ -107,22 +107,26 @@ class CausalLM(NextToken):
     # === Text ===
 
     def score(self, texts, contexts=None, batch_size=32):
-        """Log probabilities of texts: the log probability of every token given those before it.
+        """Computes log probabilities of texts. Each token is predicted from the tokens before it.
 
         Args:
             texts: a str or a list of str.
-            contexts: what each text continues: one str for all texts, or a list with one per text. Without a context,
-                the row begins with the tokenizer's start token, or with its end token if there is no start token; with
-                neither, the first token is not scored.
+            contexts: text that precedes each of the texts and is not scored: one str for all texts, or a list with one
+                str per text. A text without context is preceded by the tokenizer's start token, or by its end token if
+                there is no start token. If there is neither, the first token is not scored.
             batch_size: maximum number of texts per batch.
 
-        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for a single
-            str, just its dict.
+        Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of
+            tokens, "perplexity", exp(-score / tokens), and "token_scores", the list of the log probabilities. For a
+            single str, only the dict of this text is returned.
         """
         return causal_scores(self, texts, contexts, batch_size)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Chunks of texts, each one document, or streams for a memory; see `CausalLMBatches` and `StreamBatches`."""
+        """Returns `CausalLMBatches` for texts, or `StreamBatches` if the model has a memory.
+
+        Each text is one document.
+        """
         if y is not None:
             raise ValueError("The targets of causal language modelling are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())

@@ -1,4 +1,4 @@
-"""The ELECTRA discriminator, which detects replaced tokens and is the model that is kept after pretraining."""
+"""The ELECTRA discriminator, which detects replaced tokens. After pretraining, it is fine-tuned on tasks."""
 
 import keras
 import numpy as np
@@ -10,22 +10,29 @@ from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 
 def binary_cross_entropy(logits, labels):
-    """-log of the probability that sigmoid(logits) assigns to the labels: float32, nats."""
+    """Returns the negative log likelihood of binary labels, float32 in nats.
+
+    Args:
+        logits: float, any shape. The probability of label 1 is sigmoid(logits).
+        labels: bool or numbers 0 and 1, in the same shape.
+    """
     logits = ops.cast(logits, "float32")
     return ops.softplus(logits) - ops.cast(labels, "float32") * logits
 
 
 def copy_cross_entropy(logits, replaced, token_ids, originals):
-    """-log P(original): P mixes the input token, with weight sigmoid(-replaced), and softmax(logits), with the rest.
+    """Returns the negative log likelihood of the original tokens under the copy mechanism of All-Tokens MLM.
 
-    The copy mechanism of All-Tokens MLM (Clark et al. 2020, section 3.4).
+    Clark et al. 2020, section 3.4. With probability sigmoid(-replaced), the predicted token is a copy of the input
+    token. Otherwise, its distribution is softmax(logits).
 
-    Call:
+    Args:
         logits: float (b, s, v).
-        replaced: float (b, s).
-        token_ids, originals: int32 (b, s), the input tokens and the original tokens.
+        replaced: float (b, s), the logit of the probability that the input token was replaced.
+        token_ids: int32 (b, s), the input tokens.
+        originals: int32 (b, s), the original tokens.
 
-    Returns: float32 (b, s), nats.
+    Returns: float32 (b, s), in nats.
     """
     replaced = ops.cast(replaced, "float32")
     predicted = ops.log_sigmoid(replaced) - cross_entropy(logits, originals)
@@ -36,7 +43,7 @@ def copy_cross_entropy(logits, replaced, token_ids, originals):
 class AUC(keras.metrics.AUC):
     """Area under the ROC curve: the probability that a replaced token has a higher logit than an original token.
 
-    Uses Keras's AUC, on scaled logits, so that probabilities close to 0 or 1 remain distinguishable.
+    This is Keras's AUC with scaled logits, so that probabilities close to 0 or 1 remain distinguishable.
     """
 
     def __init__(self, name="auc", **options):
@@ -48,22 +55,22 @@ class AUC(keras.metrics.AUC):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Discriminator(Objective):
-    """Predicts for every token whether it is original or replaced (Clark et al. 2020, arXiv 2003.10555).
+    """Predicts for each token whether it is original or replaced (Clark et al. 2020, arXiv 2003.10555).
 
-    `ReplacedTokenDetection` trains this model, and released discriminators load as it. It can also be trained alone, on
-    tokens that were replaced in any other way.
+    `ReplacedTokenDetection` trains this model together with a generator. Released ELECTRA discriminators can be loaded
+    as this class. The model can also be trained alone, on tokens that were replaced in any other way.
 
     Args:
         backbone: a backbone with a `replaced_token` head.
-        masked_lm: also predict the original token at every position, for All-Tokens MLM.
-        tokenizer: for text.
+        masked_lm: whether to also predict the original token at each position, for All-Tokens MLM.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch.
 
-    Returns: logits, float (b, s), high where a token was replaced; with `masked_lm` a dict of these logits, `replaced`,
-        and of `tokens` (b, s, v). The targets y are int32 (b, s): 1 where a token was replaced, or with `masked_lm` the
-        original tokens.
+    Returns: logits of the probability that a token was replaced, float (b, s). With `masked_lm`, a dict of these
+        logits, `replaced`, and the logits of the original tokens, `tokens` (b, s, v). The targets y, int32 (b, s), are
+        1 for replaced tokens and 0 for others, or with `masked_lm` the original tokens.
     """
 
     def __init__(self, backbone, masked_lm=False, tokenizer=None, **kwargs):
@@ -95,12 +102,13 @@ class Discriminator(Objective):
     # === Text ===
 
     def score_tokens(self, texts):
-        """The probability that each token of each text is a replacement.
+        """Returns the probability that a token was replaced, for each token of each text.
 
         Args:
             texts: a str or a list of str.
 
-        Returns: for each text a list of {"token", "score"}, score in [0, 1]; for a single str, just its list.
+        Returns: for each text, a list of dicts {"token": str, "score": probability}, one per token. For a single str,
+            only the list of this text is returned.
         """
         tokenizer = self.require_tokenizer()
         check_texts(texts, "score_tokens")
@@ -129,7 +137,14 @@ class Discriminator(Objective):
 
 
 def copied_or_predicted(outputs, token_ids):
-    """The likelier of the input token and the best predicted token at every position: int32 (b, s)."""
+    """Returns the most likely original token at each position under the copy mechanism, int32 (b, s).
+
+    It is either the input token or the token with the highest logit.
+
+    Args:
+        outputs: a dict of `tokens` (b, s, v) and `replaced` (b, s); see `Discriminator`.
+        token_ids: int32 (b, s), the input tokens.
+    """
     best = ops.cast(ops.argmax(outputs["tokens"], axis=-1), token_ids.dtype)
     copied = copy_cross_entropy(outputs["tokens"], outputs["replaced"], token_ids, token_ids)
     predicted = copy_cross_entropy(outputs["tokens"], outputs["replaced"], token_ids, best)

@@ -21,27 +21,28 @@ from .shared_embeddings import copy_value
 
 
 def spread_layers(teacher_layers, student_layers):
-    """The teacher layer from which each student layer is initialised: evenly spaced, including the first and the last.
+    """Returns the index of the teacher layer from which each student layer is initialised.
 
-    12, 6 -> [0, 2, 4, 7, 9, 11]
+    The layers are evenly spaced, including the first and the last one. For 12 teacher layers and 6 student layers, they
+    are [0, 2, 4, 7, 9, 11].
     """
     return np.rint(np.linspace(0, teacher_layers - 1, student_layers)).astype(int).tolist()
 
 
 def start_from_teacher(student, teacher, layers=None, transform=False):
-    """Copies weights of a teacher into a student: embeddings, output bias, and some blocks.
+    """Copies weights from a teacher to a student: embeddings, output bias, and some of the blocks.
 
-    Outside the blocks, every weight that both have under the same name and with the same shape is copied; weights that
-    the student lacks, such as segment embeddings, are dropped.
+    Outside the blocks, a weight is copied if the student has a weight with the same name and shape. Other weights of
+    the teacher, such as segment embeddings that the student does not have, are ignored.
 
     Args:
-        student, teacher: each a `MaskedLM`.
-        layers: index of the teacher's block for each student block, or () to copy no blocks. Default: evenly spaced
-            (DistilBERT: Sanh et al. 2019, section 3).
-        transform: also copy the layers of the head before the token table. DistilBERT initialises them randomly,
-            MobileBERT copies them.
+        student, teacher: a `MaskedLM` each.
+        layers: for each student block, the index of the teacher block that is copied. () copies no blocks. Default:
+            evenly spaced blocks, as in DistilBERT (Sanh et al. 2019, section 3).
+        transform: whether to copy the layers of the head that precede the product with the token embeddings.
+            DistilBERT initialises them randomly, MobileBERT copies them.
 
-    Returns: the paths of the student's variables that were set.
+    Returns: list of the paths of the student's variables that were set.
     """
     if layers is None:
         layers = spread_layers(teacher.backbone.config.num_layers, student.backbone.config.num_layers)
@@ -67,11 +68,12 @@ def start_from_teacher(student, teacher, layers=None, transform=False):
 
 
 def _by_path(model):
+    """Returns {path without the name of the model: variable}."""
     return {variable.path.split("/", 1)[1]: variable for variable in model.weights if "seed" not in variable.path}
 
 
 def _block_sources(student, teacher, layers):
-    """{id of a variable in a block of the student: the teacher's variable, or None}."""
+    """Returns {id(variable in a block of the student): variable of the teacher to copy, or None}."""
     sources, theirs = {}, teacher.stages() or []
     for number, block in enumerate(student.stages() or []):
         source = theirs[layers[number]] if number < len(layers) else ()
@@ -87,35 +89,48 @@ def _path_within(layer, variable):
 
 
 def soft_cross_entropy(logits, teacher_logits, temperature=1.0):
-    """-sum of softmax(teacher_logits / T) * log softmax(logits / T): float32, nats."""
+    """Cross-entropy between two distributions: -sum(softmax(teacher_logits / T) * log softmax(logits / T)).
+
+    Args:
+        logits, teacher_logits: float (..., v).
+        temperature: T.
+
+    Returns: float32 (...), in nats.
+    """
     logits = ops.cast(logits, "float32") / temperature
     probabilities = ops.softmax(ops.cast(teacher_logits, "float32") / temperature, axis=-1)
     return ops.logsumexp(logits, axis=-1) - ops.sum(probabilities * logits, axis=-1)
 
 
 def soft_divergence(logits, teacher_logits, temperature=1.0):
-    """T ** 2 * KL(softmax(teacher_logits / T) || softmax(logits / T)): float32, nats.
+    """Scaled KL divergence: T ** 2 * KL(softmax(teacher_logits / T) || softmax(logits / T)).
 
-    logits 1, 0, -1, teacher 2, 0, -2, T 2 -> 0.241076
+    For example, it is 0.241076 for logits [1, 0, -1], teacher logits [2, 0, -2] and T = 2.
+
+    Args:
+        logits, teacher_logits: float (..., v).
+        temperature: T.
+
+    Returns: float32 (...), in nats.
     """
     entropy = soft_cross_entropy(teacher_logits, teacher_logits, temperature)
     return temperature**2 * (soft_cross_entropy(logits, teacher_logits, temperature) - entropy)
 
 
 def cosine_distance(x, y):
-    """1 - cosine of the angle between vectors, float32: (b, s, m), (b, s, m) -> (b, s)."""
+    """Returns 1 - cosine similarity of the vectors in x and y, both (b, s, m), as float32 (b, s)."""
     x, y = ops.cast(x, "float32"), ops.cast(y, "float32")
     squares = ops.sum(ops.square(x), axis=-1) * ops.sum(ops.square(y), axis=-1)
     return 1.0 - ops.sum(x * y, axis=-1) * ops.rsqrt(ops.maximum(squares, 1e-24))
 
 
 class FromTeacher(PairObjective):
-    """Base class of objectives with a teacher, which is frozen, runs without dropout, and is not saved.
+    """Base class of objectives with a teacher. The teacher is frozen, runs without dropout, and is not saved.
 
     Args:
-        student: a backbone with a `masked_lm` head, or its `MaskedLM`, or a folder.
-        teacher: a `MaskedLM`, or a folder to load it from.
-        tokenizer: for text. Default: the student's, or else the teacher's.
+        student: a `MaskedLM`, or a backbone with a `masked_lm` head, or a folder with one of them.
+        teacher: a `MaskedLM`, or a folder with one.
+        tokenizer: a `Tokenizer` for text inputs. Default: that of the student, or else that of the teacher.
     """
 
     PARTS = ("student", "teacher")
@@ -144,7 +159,7 @@ class FromTeacher(PairObjective):
         return [*super().untrained_variables(), *self.teacher.variables]
 
     def _teach(self, inputs, **options):
-        """The outputs of the teacher's backbone, without gradients and dropout."""
+        """Returns the outputs of the teacher's backbone, without gradients and dropout."""
         backbone = self.teacher.backbone
         with no_gradients():
             outputs = backbone(inputs, training=False, **backbone.prediction_arguments, **options)
@@ -155,7 +170,7 @@ class FromTeacher(PairObjective):
             return ops.stop_gradient(self.teacher.masked_lm(x, self.teacher.backbone.token_table))
 
     def text_batches(self, *data):
-        """Masked batches from texts, each text one document; see `MaskedLMBatches` for more control."""
+        """Returns batches with masked tokens for texts, each of which is one document; see `MaskedLMBatches`."""
         return masked_batches(self.student, self.require_tokenizer(), *data)
 
     def check_batch(self, x, y=None, sample_weight=None):
@@ -163,7 +178,7 @@ class FromTeacher(PairObjective):
         self.teacher.backbone.check_inputs(x)
 
     def save_to_preset(self, path, **options):
-        """Saves the student as a `MaskedLM`."""
+        """Saves the student as a `MaskedLM`; see `Trainable.save_to_preset`."""
         self.student.save_to_preset(path, **options)
         if self.tokenizer is not None:
             self.tokenizer.save(path)
@@ -171,25 +186,26 @@ class FromTeacher(PairObjective):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Distillation(FromTeacher):
-    """DistilBERT: learns the teacher's probabilities, the masked tokens, and the direction of the hidden states.
+    """Distillation as in DistilBERT: the student learns the teacher's probabilities and hidden states.
 
-    Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. The loss is `soft_weight` * T^2 KL(teacher || student) over real
-    tokens + `mlm_weight` * cross-entropy at the masked ones + `cosine_weight` * (1 - cosine of the last hidden states)
-    over real tokens; each is a mean. `start_from_teacher` initialises the student. The paper's code masks rare
-    tokens more often: `MaskedLMBatches(..., noise=RareTokens(exponent=0.7))`.
+    Sanh, Debut, Chaumond, Wolf 2019, arXiv 1910.01108. The loss is the weighted sum of three means: the KL divergence
+    between the probabilities of teacher and student (`soft_divergence`) at all real tokens, the cross-entropy at the
+    masked tokens, and the cosine distance between the last hidden states at all real tokens. `start_from_teacher`
+    initialises the student. The paper's code masks rare tokens more often, which corresponds to
+    `MaskedLMBatches(..., noise=RareTokens(exponent=0.7))`.
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`.
-        temperature: T, for both distributions. 2 in the paper's code.
-        soft_weight, mlm_weight, cosine_weight: weights of the three losses. 5, 2, 1 in the paper's code.
-        slots_only: compare probabilities at the masked slots only.
+        temperature: temperature of both distributions, 2 in the paper's code.
+        soft_weight, mlm_weight, cosine_weight: weights of the three losses, 5, 2 and 1 in the paper's code.
+        slots_only: whether probabilities are compared only at the `masked_positions`.
 
     Call:
         inputs: a batch.
 
-    Returns: a dict of the student's logits at the slots, `tokens` (b, p, v); logits `soft` and `teacher_soft`, float
-        (b, s, v), or (b, p, v) with `slots_only`; hidden states `hidden` and `teacher_hidden` (b, s, m). The targets y
-        are the masked tokens, int32 (b, p).
+    Returns: a dict of `tokens` (b, p, v), the student's logits at the masked positions, `soft` and `teacher_soft`, the
+        logits of student and teacher at all tokens (b, s, v), or with `slots_only` (b, p, v), and `hidden` and
+        `teacher_hidden` (b, s, m), their last hidden states. The targets y are the masked tokens, int32 (b, p).
     """
 
     default_learning_rate = 5e-4

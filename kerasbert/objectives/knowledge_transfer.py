@@ -1,4 +1,4 @@
-"""Layer-wise knowledge transfer: MobileBERT learns from a teacher of the same depth and hidden size."""
+"""Layer-wise knowledge transfer, as in MobileBERT, from a teacher with the same number of layers and hidden size."""
 
 import keras
 from keras import ops
@@ -11,14 +11,20 @@ STRATEGIES = ("auxiliary", "joint", "progressive")
 
 
 def normalized(x):
-    """Layer normalisation without scale and offset, float32."""
+    """Normalises the last axis to mean 0 and variance 1, and returns the result as float32."""
     x = ops.cast(x, "float32")
     mean, variance = ops.moments(x, axes=-1, keepdims=True)
     return (x - mean) * ops.rsqrt(variance + 1e-12)
 
 
 def attention_divergence(weights, teacher_weights):
-    """KL(teacher || student) of attention probabilities, averaged over the heads: two (b, h, q, k) -> (b, q)."""
+    """Returns the KL divergence KL(teacher || student) of attention probabilities, averaged over the heads.
+
+    Args:
+        weights, teacher_weights: float (b, h, q, k), attention probabilities of student and teacher.
+
+    Returns: float32 (b, q), in nats.
+    """
     weights, teacher_weights = ops.cast(weights, "float32"), ops.cast(teacher_weights, "float32")
     ratio = ops.log(ops.maximum(teacher_weights, 1e-30)) - ops.log(ops.maximum(weights, 1e-30))
     return ops.mean(ops.sum(teacher_weights * ratio, axis=-1), axis=1)
@@ -26,34 +32,34 @@ def attention_divergence(weights, teacher_weights):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class KnowledgeTransfer(FromTeacher):
-    """MobileBERT: learns the feature maps and attention of every layer, then the teacher's probabilities.
+    """Knowledge transfer as in MobileBERT: the student learns the hidden states and attention of each teacher layer.
 
-    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. The loss of a layer compares its output with
-    the teacher's (squared difference of the normalised vectors, differences of their means and variances) and its
-    attention with the teacher's (KL); the sum over the layers is divided by their number. Pretraining distillation is
-    the cross-entropy at the masked slots against a mixture of the original token (with share `hard_share`) and the
-    teacher's distribution, plus the sentence-pair loss if the student has that head. Neither model uses dropout.
-    Padding is ignored (the official code counts it).
-
-    Strategies: "auxiliary" trains on all losses together; "joint" on the layer losses for `transfer_steps`, then on
-    distillation; "progressive" is like "joint" but transfers one layer at a time, in phases of equal length; use it
-    with `kerasbert.training.ProgressiveAdamW`, which gives every layer the learning rate of its phase.
+    Sun, Yu, Song, Liu, Yang, Zhou 2020, arXiv 2004.02984, section 3.5. There are two kinds of losses. The transfer loss
+    of a layer compares student and teacher by the squared difference of the normalised hidden states, the differences
+    of their means and variances, and the KL divergence of the attention probabilities. It is averaged over the layers.
+    The distillation loss is the cross-entropy at the masked positions, where the target is a mixture of the original
+    token and the teacher's probabilities, plus the sentence-pair loss if the student has this head. Neither model uses
+    dropout. Padding is ignored, whereas the official code includes it.
 
     Args:
         student, teacher, tokenizer: see `FromTeacher`. `start_from_teacher(student, teacher, layers=(),
             transform=True)` initialises the student.
-        strategy: see above.
-        transfer_steps: batches of layer-wise transfer; a multiple of the number of layers for "progressive". 240,000 in
-            the paper.
-        feature_weight, mean_weight, variance_weight, attention_weight: weights of the parts of a layer's loss.
-        hard_share: share of the original token in the target distribution.
+        strategy: "auxiliary" trains on all losses together. "joint" trains on the transfer losses of all layers for
+            `transfer_steps`, and then on the distillation loss. "progressive" is like "joint", but transfers one layer
+            after the other, in phases of equal length. Use it with `kerasbert.training.ProgressiveAdamW`, which gives
+            each layer the learning rate of its phase.
+        transfer_steps: number of batches of layer-wise transfer, 240,000 in the paper. For "progressive", it must be a
+            multiple of the number of layers.
+        feature_weight, mean_weight, variance_weight, attention_weight: weights of the terms of the transfer loss.
+        hard_share: weight of the original token in the mixture.
 
     Call:
         inputs: a batch.
 
-    Returns: a dict of the student's logits `tokens` (b, p, v), the teacher's `teacher_tokens`, lists of `features` and
-        `teacher_features`, float (b, s, m), and of `attention` and `teacher_attention`, float (b, h, s, s), one
-        per layer; and `sentence_pair` (b, 2). The targets y are those of the student's `MaskedLM`.
+    Returns: a dict of `tokens` and `teacher_tokens` (b, p, v), the logits of student and teacher, `features` and
+        `teacher_features`, lists with the hidden states (b, s, m) of each layer, `attention` and `teacher_attention`,
+        lists with the attention probabilities (b, h, s, s) of each layer, and if there is a sentence-pair head,
+        `sentence_pair` (b, 2). The targets y are those of the student's `MaskedLM`.
     """
 
     def __init__(
@@ -147,7 +153,11 @@ class KnowledgeTransfer(FromTeacher):
         return loss
 
     def _gates(self):
-        """1 or 0 for every layer's loss at this step, float32 (layers,), and for the distillation loss, float32."""
+        """Returns the factors of the losses at this step, which are 1 or 0.
+
+        Returns: (factors of the transfer loss of each layer, float32 (num_layers,), factor of the distillation loss,
+            float32 scalar).
+        """
         if self.strategy == "auxiliary":
             return ops.ones(self.num_layers), ops.ones(())
         step = ops.convert_to_tensor(self.step)
@@ -159,7 +169,7 @@ class KnowledgeTransfer(FromTeacher):
         return ops.where(transferring, gates, 0.0), ops.where(transferring, 0.0, 1.0)
 
     def _layer_losses(self, x, y_pred, weights):
-        """The loss of each layer, a list of float32 scalars."""
+        """Returns the transfer loss of each layer, a list of float32 scalars."""
         names = ("features", "teacher_features", "attention", "teacher_attention")
         losses = []
         for mine, theirs, attention, teacher_attention in zip(*(y_pred[name] for name in names), strict=True):

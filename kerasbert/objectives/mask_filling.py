@@ -1,4 +1,4 @@
-"""Filling of mask tokens in text by models whose outputs at `masked_positions` are logits of the tokens there."""
+"""Fills mask tokens in text, by models that return logits at the `masked_positions`."""
 
 import numpy as np
 
@@ -7,12 +7,13 @@ from ..data.tasks.examples import encode_texts
 
 
 def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):
-    """The likeliest tokens for every mask token of each text; see `MaskedLM.fill_mask`.
+    """Returns the most likely tokens for each mask token in each text; see `MaskedLM.fill_mask`.
 
     Args:
         model: an objective whose outputs are logits, or a dict with logits as `tokens`.
         texts, top_k: see `MaskedLM.fill_mask`.
-        further_inputs: function from the inputs of the texts to the further inputs that the model needs.
+        further_inputs: function that takes the encoded texts (a dict of arrays) and returns a dict of additional inputs
+            that the model needs.
     """
     tokenizer = model.require_tokenizer()
     if top_k != int(top_k) or not 1 <= top_k:

@@ -1,4 +1,4 @@
-"""Masked language modelling, optionally together with a sentence-pair target as in BERT."""
+"""Masked language modeling, optionally together with a sentence-pair target as in BERT."""
 
 import keras
 from keras import ops
@@ -20,7 +20,14 @@ from .scoring import pseudo_log_likelihoods
 
 
 def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-    """The batches of masked texts `x` for a `MaskedLM`, with any tokenizer of its vocabulary."""
+    """Returns batches with masked tokens for a list of texts.
+
+    Args:
+        model: the `MaskedLM` that the batches are for.
+        tokenizer: a `Tokenizer` with the vocabulary of the model.
+        x: the texts, each of which is one document.
+        y, sample_weight, batch_size, epochs, seed, shuffle: arguments of `fit`.
+    """
     if y is not None:
         raise ValueError("The targets of masked language modelling are in the text. Received: y. Drop it.")
     corpus = Corpus.in_memory(x, tokenizer)
@@ -33,19 +40,21 @@ def masked_batches(model, tokenizer, x, y, sample_weight, batch_size, epochs, se
 class MaskedLM(Objective):
     """Predicts masked tokens from the context on both sides (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 
-    Hidden states are gathered at `masked_positions` before the output layer, which is the transposed token table. With
-    `sentence_pair` the model also predicts, from the pooled output, whether B follows A (label 0) or not: next-sentence
-    prediction in BERT, sentence order in ALBERT. The loss is the sum of the two means.
+    Hidden states are gathered at the `masked_positions` before the output layer, whose weights are the token
+    embeddings. With `sentence_pair`, the model also predicts from the pooled output whether segment B follows segment A
+    (label 0) or not (label 1). This is next sentence prediction in BERT, and sentence order prediction in ALBERT. The
+    loss is the sum of the mean losses of both targets.
 
     Args:
         backbone: a backbone with a `masked_lm` head, and a `sentence_pair` head if `sentence_pair` is True.
         sentence_pair: whether to train the sentence-pair target as well.
-        tokenizer: for text.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: a batch; without `masked_positions` every position is predicted.
+        inputs: a batch. Without `masked_positions`, all positions are predicted.
 
-    Returns: logits, float (b, p, v); with `sentence_pair`, a dict of `tokens` (b, p, v) and `sentence_pair` (b, 2).
+    Returns: logits, float (b, p, v). With `sentence_pair`, a dict of the logits `tokens` (b, p, v) and `sentence_pair`
+        (b, 2).
     """
 
     needs_mask_decoder = True
@@ -95,40 +104,43 @@ class MaskedLM(Objective):
     # === Text ===
 
     def fill_mask(self, texts, top_k=5):
-        """The likeliest tokens for every mask token of each text.
+        """Returns the most likely tokens for each mask token in each text.
 
         Args:
             texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the [MASK] of France."
-            top_k: candidates per mask.
+            top_k: number of candidates per mask token.
 
-        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for a
-            single str, just its list.
+        Returns: for each text, a list with one entry per mask token. Each entry is a list of dicts {"token": str,
+            "score": probability, "id": token id}, with the most likely token first. For a single str, only the list of
+            this text is returned.
         """
         return fill_mask(self, texts, top_k)
 
     def score(self, texts, within_words=False, batch_size=32):
-        """Pseudo-log-likelihoods: each token in turn is masked and predicted from all others.
+        """Computes pseudo-log-likelihoods of texts (Salazar et al. 2020, arXiv 1910.14659).
 
-        Salazar et al. 2020 (arXiv 1910.14659). A text of n tokens takes n rows.
+        Each token in turn is masked, and its log probability is computed from all other tokens. So, a text of n tokens
+        takes n rows. Special tokens are not scored.
 
         Args:
             texts: a str or a list of str.
-            within_words: also mask the later tokens of the same word, so that a token is not predicted from the rest of
-                its word (Kauf, Ivanova 2023, arXiv 2305.10588).
-            batch_size: rows per batch.
+            within_words: whether to mask also the later tokens of the same word, so that no token is predicted from the
+                rest of its word (Kauf, Ivanova 2023, arXiv 2305.10588).
+            batch_size: maximum number of rows per batch.
 
-        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity" (of its pseudo-log-likelihood),
-            "token_scores"}; for a single str, just its dict. Special tokens are not scored.
+        Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of
+            tokens, "perplexity", exp(-score / tokens), and "token_scores", the list of the log probabilities. For a
+            single str, only the dict of this text is returned.
         """
         return pseudo_log_likelihoods(self, texts, within_words, batch_size)
 
     @property
     def rows(self):
-        """The `rows` option of `MaskedLMBatches` that fits the targets of this model."""
+        """The argument `rows` of `MaskedLMBatches` for this model, which depends on whether it has sentence pairs."""
         return "chunks" if self.sentence_pair is None else self.backbone.pair_rows
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Masked batches from texts, each text one document; see `MaskedLMBatches` for more control."""
+        """Returns batches with masked tokens for texts, each of which is one document; see `MaskedLMBatches`."""
         return masked_batches(self, self.require_tokenizer(), x, y, sample_weight, batch_size, epochs, seed, shuffle)
 
     # === Checks and configuration ===

@@ -1,8 +1,8 @@
-"""Segment recurrence in `fit`: carries the backbone's memory of earlier segments from step to step.
+"""Segment recurrence in `fit`: carries the backbone's memory of earlier segments over from batch to batch.
 
-An objective whose backbone has a memory (`backbone.empty_memory`) holds it as `memory`, a `StreamMemory`, or None. The
-memory is carried over to batches that contain `stream_start` (b,): row r of a batch continues row r of the previous
-batch, unless its `stream_start` is True. Batches without this key are independent.
+An objective whose backbone has a memory (`backbone.empty_memory`) has an attribute `memory`, which is a `StreamMemory`
+or None. Batches with the key `stream_start` (b,) use the memory: row r of such a batch continues the text of row r of
+the previous batch, unless its `stream_start` is True. Batches without this key are independent.
 """
 
 import keras
@@ -14,13 +14,13 @@ from ..core.sources import first_batch
 
 
 class StreamMemory(keras.layers.Layer):
-    """The memory of every row of a stream: one set of variables for training, one for evaluation and prediction.
+    """Variables that hold the memory of each row between batches.
 
-    Its variables are part of the training state, and thus of training checkpoints, but they are not weights: presets
-    and `.keras` files do not contain them.
+    There is one set of variables for training, and another for evaluation and prediction. They are part of training
+    checkpoints, but not of `weights`, so that presets and `.keras` files do not contain them.
 
     Args:
-        empty_memory: the backbone's method, a function from a number of rows to the dict of an empty memory.
+        empty_memory: the backbone's method, which takes a number of rows and returns an empty memory as a dict.
     """
 
     def __init__(self, empty_memory, **kwargs):
@@ -29,7 +29,7 @@ class StreamMemory(keras.layers.Layer):
         self.built = True  # never called, so that variables can still be added later
 
     def start(self, rows, training):
-        """Creates empty variables for `rows` rows. Returns False if the memory already has that many."""
+        """Creates an empty memory for `rows` rows. Returns False if the memory already has this number of rows."""
         if self.rows(training) == rows:
             return False
         for key, value in self.empty_memory(rows).items():
@@ -41,14 +41,17 @@ class StreamMemory(keras.layers.Layer):
         return True
 
     def rows(self, training):
-        """The number of rows of the memory; None before `start`."""
+        """The number of rows of the memory, or None before `start` has been called."""
         variable = getattr(self, self._name("memory", training), None)
         return None if variable is None else variable.shape[0]
 
     def read(self, training):
-        return {key: getattr(self, self._name(key, training)).value for key in self.empty_memory(1)}
+        """Returns the memory as a dict of batch keys."""
+        # Copies, because on PyTorch `write` changes the variables in place, before the gradients are computed.
+        return {key: ops.copy(getattr(self, self._name(key, training)).value) for key in self.empty_memory(1)}
 
     def write(self, outputs, training):
+        """Stores the memory in the outputs of a backbone."""
         for key in self.empty_memory(1):
             getattr(self, self._name(key, training)).assign(ops.stop_gradient(outputs[key]))
 
@@ -60,17 +63,17 @@ class StreamMemory(keras.layers.Layer):
         return []
 
     def save_own_variables(self, store):
-        """Saves nothing: a memory belongs to a training run, whose checkpoints save `variables`."""
+        """Saves nothing, because a memory belongs to a training run, whose checkpoints contain `variables`."""
 
     def load_own_variables(self, store):
-        """Loads nothing, as nothing was saved."""
+        """Loads nothing, because `save_own_variables` saves nothing."""
 
 
-# === Functions of a model with `memory` ===
+# === Functions for objectives with a `memory` ===
 
 
 def run_backbone(model, inputs, training=False):
-    """The outputs of the backbone, which reads and updates the memory if `inputs` have `stream_start`."""
+    """Returns the outputs of the backbone. If `inputs` has `stream_start`, the memory is used and updated."""
     if model.memory is None or inputs.get("stream_start") is None or inputs.get("memory") is not None:
         return model.backbone(inputs)
     rows, held = inputs["token_ids"].shape[0], model.memory.rows(training)
@@ -85,7 +88,7 @@ def run_backbone(model, inputs, training=False):
 
 
 def start_memory(model, rows, training):
-    """Prepares the memory for batches of `rows` rows; see `CausalLM.start_memory`."""
+    """Prepares the memory of a model for batches with `rows` rows; see `CausalLM.start_memory`."""
     accumulation = getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None) or 1
     if training and accumulation > 1:
         raise ValueError(
@@ -104,7 +107,7 @@ def start_memory(model, rows, training):
 
 
 def prepare_memory(model, batches, training):
-    """Starts the memory for the rows of the first batch if it has `stream_start`; see `Fitting.prepare`."""
+    """Prepares the memory if the first batch has `stream_start`; see `Fitting.prepare`."""
     if model.memory is None:
         return batches
     (inputs, *_), batches = first_batch(batches)

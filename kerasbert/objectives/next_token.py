@@ -1,4 +1,4 @@
-"""Base class of objectives that predict the next token: the loss at every position, and generation."""
+"""Base class of objectives that predict the next token at every position, and that can generate text."""
 
 import numpy as np
 from keras import ops
@@ -10,13 +10,13 @@ from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predi
 
 
 class NextToken(Objective):
-    """Base class of objectives whose y holds, at every position, the token that follows.
+    """Base class of objectives whose targets y hold the next token at every position.
 
-    A subclass implements `call(inputs)` -> logits (b, s, v), `default_weights(x, y)`, the methods `start_cache` and
-    `next_logits` that `generation.decoding` calls, and `decoder_prompts`.
+    A subclass implements `call(inputs)`, which returns logits (b, s, v), `default_weights(x, y)`, `decoder_prompts`,
+    and the methods `start_cache` and `next_logits`, which `generation.decoding` calls.
     """
 
-    continues = True  # whether the generated text includes its prompt
+    continues = True  # whether the generated text includes the prompt
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
@@ -36,25 +36,34 @@ class NextToken(Objective):
         return self.mean_loss(x, self.training_losses(losses, y_pred) if training else losses, weights)
 
     def losses_and_hits(self, y_pred, y):
-        """(cross-entropies, 1.0 where y is the likeliest token), both float32, of the shape of y."""
+        """Returns (cross-entropies, 1.0 where y is the most likely token and 0.0 elsewhere), float32 (b, s)."""
         return cross_entropy(y_pred, y), predicted_correctly(y_pred, y)
 
     def training_losses(self, losses, logits):
-        """The losses that training minimises instead of the plain cross-entropies."""
+        """Returns the losses that training minimises. Overridden by objectives with additional terms.
+
+        Args:
+            losses: float32 (b, s), the cross-entropies.
+            logits: float (b, s, v).
+        """
         return losses
 
     # === Generation ===
 
     def encode_prompts(self, texts):
-        """The token ids of text prompts, a list of int32 arrays."""
+        """Returns the token ids of text prompts, a list of int32 arrays."""
         return self.require_tokenizer().encode(texts, add_special_tokens=False)
 
     def decoder_prompts(self, ids):
-        """(the token ids that decoding starts from, further inputs of decoding with one row per prompt, or None)."""
+        """Returns what decoding starts from, for a list `ids` of prompts.
+
+        Returns: (list of the token ids with which the decoder starts, dict of further inputs with one row per prompt,
+            or None if there are none).
+        """
         return ids, None
 
     def default_stop_ids(self):
-        """The token ids that end a text, a list: the `eos_id` of the config, or else of the tokenizer."""
+        """Returns a list of the token ids that end a text: the `eos_id` of the config, or else of the tokenizer."""
         stop = getattr(self.backbone.config, "eos_id", None)
         if stop is None and self.tokenizer is not None:
             stop = self.tokenizer.eos_id
@@ -78,30 +87,33 @@ class NextToken(Objective):
         batch_size=32,
         scores=False,
     ):
-        """Continues or answers prompts; decoding is greedy unless beam search or sampling is requested.
+        """Generates text from prompts. Decoding is greedy unless beam search or sampling is requested.
 
         Args:
-            prompts: a str or a list of them, or token ids: one sequence or a list of them. Lengths may differ.
-            max_new_tokens: maximum number of new tokens; default: as many as the position table allows, up to 64.
-            min_new_tokens: minimum number of tokens before a stop token.
-            num_beams: above 1, beam search with this many beams; the best continuation is returned.
-            length_penalty: beams are compared by log probability / length ** length_penalty.
-            early_stopping: True ends the search when `num_beams` continuations are finished; False when no unfinished
-                one scores better at its current length; "never" only when none can become better.
-            sample: sample from the distribution instead of taking the likeliest token.
-            temperature: divides the logits before sampling.
-            top_k: sample from the k likeliest tokens only.
-            top_p: sample from the smallest set of tokens with at least this total probability only.
-            num_sequences: continuations per prompt: samples, or the best beams.
-            stop_ids: tokens that end a continuation; default: the config's or the tokenizer's `eos_id`; () for none.
-            seed: for sampling; the same seed draws the same tokens on every backend.
-            batch_size: prompts that are decoded together.
-            scores: also return scores: the log probability of the new tokens, which beam search divides as above.
+            prompts: a str or a list of str, or a sequence of token ids or a list of such sequences, which may have
+                different lengths.
+            max_new_tokens: maximum number of new tokens. Default: 64, or fewer if the position table is shorter.
+            min_new_tokens: number of new tokens before which no stop token is generated.
+            num_beams: number of beams for beam search. 1: no beam search.
+            length_penalty: beam search maximises log probability / length ** length_penalty.
+            early_stopping: when beam search ends. True: as soon as `num_beams` sequences are finished. False: when no
+                unfinished sequence has a better score at its current length. "never": when no unfinished sequence can
+                reach a better score.
+            sample: whether to sample tokens instead of choosing the most likely one.
+            temperature: divisor of the logits before sampling.
+            top_k: sample only from the k most likely tokens.
+            top_p: sample only from the smallest set of tokens whose total probability is at least this value.
+            num_sequences: number of results per prompt: samples, or the best beams.
+            stop_ids: token ids that end a sequence, () for none. Default: the `eos_id` of the config or the tokenizer.
+            seed: seed of the sampling. The same seed gives the same random numbers on every backend.
+            batch_size: number of prompts that are decoded together.
+            scores: whether to return the log probability of the new tokens. For beam search, it is divided by
+                length ** length_penalty.
 
-        Returns: for each prompt a str, or int32 ids including the stop token: `CausalLM` and `PermutationLM` return the
-            prompt and its continuation, `Seq2SeqLM` the new tokens only. With `scores`, a dict of this ("text" or
-            "token_ids") and "score"; with `num_sequences` above 1, a list, best first. A single prompt gives a single
-            result instead of a list.
+        Returns: a list with one result per prompt, or a single result for a single prompt. A result is a str for text
+            prompts, and otherwise an int32 array of token ids including the stop token. `CausalLM` and `PermutationLM`
+            return the prompt and the new tokens, `Seq2SeqLM` only the new tokens. With `scores`, a result is a dict of
+            "text" or "token_ids", and "score". With `num_sequences` above 1, it is a list, best first.
         """
         ids, is_text, is_one = self._prompt_ids(prompts)
         starts, context = self.decoder_prompts(ids)
@@ -129,7 +141,7 @@ class NextToken(Objective):
         return answers[0] if is_one else answers
 
     def _prompt_ids(self, prompts):
-        """(prompts as a list of int32 arrays, whether they were text, whether there was a single prompt)."""
+        """Returns (list with an int32 array per prompt, whether prompts are text, whether there is a single prompt)."""
         check_texts(prompts, "generate", "a text or ids")
         if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], str)):
             texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -145,7 +157,7 @@ class NextToken(Objective):
         return [row.astype("int32") for row in rows], False, one
 
     def _checked_stop_ids(self, stop_ids):
-        """Checks and returns the token ids that end a continuation; ids outside the vocabulary raise an error."""
+        """Returns `stop_ids`. Raises a ValueError if an id is outside the vocabulary."""
         size = self.backbone.config.vocabulary_size
         wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
         if wrong:

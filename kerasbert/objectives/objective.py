@@ -1,4 +1,4 @@
-"""Base classes of pretraining objectives, and the weighted means for their losses and metrics."""
+"""Base classes of pretraining objectives, and weighted means for their losses and metrics."""
 
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from ..layers.masks import real_tokens
 
 
 def predicted_correctly(logits, labels):
-    """1.0 where the label is the argmax of the logits; ties are resolved in favour of the lowest token id.
+    """Returns 1.0 where the label is the argmax of the logits, and 0.0 elsewhere.
 
-    Call:
+    If several tokens have the highest logit, the argmax is the lowest of their ids.
+
+    Args:
         logits: float (..., v).
         labels: int32 (...).
 
@@ -32,14 +34,14 @@ def predicted_correctly(logits, labels):
 
 
 def weighted_mean(values, weights, normalizer=None):
-    """sum(w * values) / sum(w), and 0 when all weights are 0.
+    """Returns sum(weights * values) / sum(weights), or 0 if all weights are 0.
 
-    With a `normalizer` (the batch key `loss_normalizer`) the sum is divided by sum(normalizer) instead, which gives the
-    contribution of this micro-batch or replica to the mean over the whole update.
+    With a `normalizer`, the denominator is sum(normalizer) instead. The result is then the contribution of this
+    micro-batch or replica to the mean over the whole update.
 
-    Call:
-        values, weights: float32, of the same shape.
-        normalizer: float32 (b,), or None.
+    Args:
+        values, weights: float32 arrays of the same shape.
+        normalizer: float32 (b,), the `loss_normalizer` of the batch, or None.
 
     Returns: float32 scalar.
     """
@@ -50,9 +52,9 @@ def weighted_mean(values, weights, normalizer=None):
 
 
 class WeightedMean(keras.metrics.Mean):
-    """sum(w * values) / sum(w) over the whole epoch.
+    """A metric: the weighted mean of all values in an epoch.
 
-    `keras.metrics.Mean` averages each row first: tokens in batches of short rows would count more than others.
+    `keras.metrics.Mean`, by contrast, first averages each row, so that values in short rows count more than others.
     """
 
     def update_state(self, values, sample_weight=None):
@@ -63,16 +65,20 @@ class WeightedMean(keras.metrics.Mean):
 
 
 class Perplexity(WeightedMean):
-    """exp of the weighted mean loss (in nats) over the whole epoch."""
+    """A metric: exp of the weighted mean of all losses, in nats, in an epoch."""
 
     def result(self):
         return ops.exp(super().result())
 
 
 def slot_weights(x, labels, sample_weight=None):
-    """The weight of each prediction: float32, of the shape of `labels` (b, p).
+    """Returns the weight of each prediction, float32 in the shape of the labels (b, p).
 
-    1 in used slots, times row weights (b,); weights of shape (b, p) are used unchanged.
+    Args:
+        x: the inputs of a batch.
+        labels: int32 (b, p).
+        sample_weight: float (b, p), which is returned unchanged, or one weight per row, float (b,), or None. In the
+            last two cases, unused entries of the `masked_positions` (-1) have weight 0.
     """
     if sample_weight is None or len(sample_weight.shape) < len(labels.shape):
         positions = x.get("masked_positions")
@@ -83,7 +89,12 @@ def slot_weights(x, labels, sample_weight=None):
 
 
 def token_weights(x, sample_weight=None):
-    """float32 (b, s): 1 at real tokens and 0 at padding, times row weights (b,) or token weights (b, s)."""
+    """Returns the weight of each token, float32 (b, s): 0 at padding, and otherwise the given weight or 1.
+
+    Args:
+        x: the inputs of a batch.
+        sample_weight: float (b, s), or one weight per row, float (b,), or None.
+    """
     real = real_tokens(x)
     weights = ops.ones_like(x["token_ids"], "float32") if real is None else ops.cast(real, "float32")
     if sample_weight is None:
@@ -93,14 +104,20 @@ def token_weights(x, sample_weight=None):
 
 
 def check_labels(labels, vocabulary_size):
-    """Raises a ValueError for token ids outside the vocabulary; `labels` is a numpy array or None."""
+    """Raises a ValueError if `labels`, a numpy array or None, contains token ids outside the vocabulary."""
     if labels is not None and labels.size and not (labels.min() >= 0 and labels.max() < vocabulary_size):
         wrong = labels.max() if labels.max() >= vocabulary_size else labels.min()
         raise ValueError(f"Labels must be between 0 and {vocabulary_size - 1} (vocabulary_size). Received: {wrong}.")
 
 
 def check_targets(shapes, y, sample_weight=None):
-    """Raises a ValueError for targets and weights of a wrong shape, which might otherwise be broadcast."""
+    """Raises a ValueError for targets or weights of the wrong shape, which might otherwise be broadcast.
+
+    Args:
+        shapes: {name of a target: its shape}.
+        y: a dict of arrays with these names, or an array.
+        sample_weight: a dict of arrays with these names, or an array, or None.
+    """
     for name, shape in shapes.items():
         label = f"`{name}` of y" if isinstance(y, dict) else "y"
         target = y.get(name) if isinstance(y, dict) else y
@@ -116,13 +133,19 @@ def check_targets(shapes, y, sample_weight=None):
 
 
 def slot_shape(x):
-    """The shape of the predictions of a batch: that of its `masked_positions`, or else of its `token_ids`."""
+    """Returns the shape of the predictions: that of the `masked_positions` if the batch has any, or of `token_ids`."""
     slots = x.get("masked_positions")
     return x["token_ids"].shape if slots is None else slots.shape
 
 
 def as_objective(source, cls, **arguments):
-    """Converts `source`, an objective of class `cls`, a backbone or a folder, to an objective of class `cls`."""
+    """Returns an objective of class `cls`.
+
+    Args:
+        source: an objective of this class, which is returned unchanged, or a backbone, or a folder.
+        cls: the class.
+        **arguments: arguments of the class, for a backbone or a folder.
+    """
     if isinstance(source, cls):
         return source
     if isinstance(source, (str, Path)):
@@ -133,7 +156,7 @@ def as_objective(source, cls, **arguments):
 
 
 class Objective(Trainable):
-    """Base class of pretraining objectives. An objective computes its loss itself: `compile` takes no `loss`."""
+    """Base class of pretraining objectives. They compute their loss themselves, so `compile` accepts no `loss`."""
 
     default_learning_rate = 1e-4
 
@@ -145,7 +168,10 @@ class Objective(Trainable):
         super().compile(optimizer, metrics=metrics, **kwargs)
 
     def target_shapes(self, x):
-        """{name: shape} of the targets of a batch. y is a dict with these names, or an array if there is one target."""
+        """Returns {name: shape} of the targets for a batch x.
+
+        The targets y are a dict with these names, or an array if there is only one target.
+        """
         return {}
 
     def check_batch(self, x, y=None, sample_weight=None):
@@ -154,10 +180,15 @@ class Objective(Trainable):
             check_targets(self.target_shapes(x), y, sample_weight)
 
     def mean_loss(self, x, values, weights, target=None):
-        """`weighted_mean` of one target, by the batch's `loss_normalizer`, divided by the number of replicas.
+        """Returns the mean loss of one target, divided by the number of replicas, whose losses tf.distribute sums.
 
-        The division is needed because tf.distribute sums the losses of replicas. A normalizer that is not a dict
-        applies to the predicted tokens; any other target is then averaged within each micro-batch.
+        If the batch has a `loss_normalizer`, it is the normalizer of the `weighted_mean`. A normalizer that is not a
+        dict applies to the predicted tokens only. Other targets are then averaged within each micro-batch.
+
+        Args:
+            x: the inputs of the batch.
+            values, weights: float32 arrays of the same shape, the losses and their weights.
+            target: name of the target, or None if there is only one.
         """
         normalizer = x.get("loss_normalizer")
         if isinstance(normalizer, dict):
@@ -168,7 +199,7 @@ class Objective(Trainable):
 
 
 class PairObjective(Objective):
-    """Base class of objectives that combine two other objectives, stored in the attributes that `PARTS` names."""
+    """Base class of objectives that consist of two other objectives, whose attribute names are listed in `PARTS`."""
 
     PARTS = ()
 

@@ -1,4 +1,4 @@
-"""Permutation language modelling: predicts tokens in a random order, each from those before it in that order."""
+"""Permutation language modeling: predicts the tokens of a text in random order."""
 
 import keras
 import numpy as np
@@ -15,23 +15,24 @@ from .objective import token_weights
 
 @keras.saving.register_keras_serializable("kerasbert")
 class PermutationLM(NextToken):
-    """Predicts tokens in the order of a permutation, without masking (Yang et al. 2019, 1906.08237, section 2).
+    """Predicts tokens in the order of a permutation, without masking (Yang et al. 2019, arXiv 1906.08237, section 2).
 
-    The content stream reads the real tokens; the query stream, which knows only the positions of its slots, predicts.
-    Slots are `masked_positions`; without them every position is predicted. A batch without a permutation has no query
-    stream: the language model head then reads the content stream.
+    Each token is predicted from the tokens before it in the permutation. The predictions are made by the query stream,
+    which knows the positions of the predicted tokens, but not the tokens themselves. The `masked_positions` are
+    predicted, or all positions if the batch has none. If a batch has no permutation, there is no query stream, and the
+    language model head reads the content stream.
 
-    With `stream_start` in a batch, a backbone with `memory_length` keeps its memory across batches; see
+    If a batch has `stream_start`, a backbone with a `memory_length` carries its memory over to the next batch; see
     `objectives.memory`.
 
     Args:
         backbone: a backbone with a `permutation_lm` head and a `query_output`, such as `XLNet`.
-        tokenizer: for text.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch.
 
-    Returns: logits, float (b, p, v) at the slots, or (b, s, v).
+    Returns: logits, float (b, p, v) at the `masked_positions`, or (b, s, v) without them.
     """
 
     needs_query_stream = True
@@ -49,8 +50,8 @@ class PermutationLM(NextToken):
         if not _has_permutation(inputs):
             if slots is not None:
                 raise ValueError(
-                    "Slots (`masked_positions`) are predicted in the order of a permutation. Received: slots without "
-                    "one. Provide `query_ranks` and `key_ranks`, or `permutation_mask`."
+                    "`masked_positions` are predicted in the order of a permutation. Received: `masked_positions` "
+                    "without a permutation. Provide `query_ranks` and `key_ranks`, or `permutation_mask`."
                 )
             outputs = run_backbone(self, inputs, training)
             return self.permutation_lm(outputs["sequence_output"], self.backbone.token_table)
@@ -66,11 +67,11 @@ class PermutationLM(NextToken):
     # === Memory ===
 
     def start_memory(self, rows, training):
-        """Prepares the memory for batches of `rows` rows. `fit`, `evaluate`, `predict` and the like call it.
+        """Prepares the memory for batches with `rows` rows. `fit`, `evaluate` and `predict` call this method.
 
         Args:
-            rows: rows per batch. A memory with this number of rows is kept, any other is replaced by an empty one.
-            training: True for the memory of training, False for that of evaluation and prediction.
+            rows: number of rows per batch. If the memory has another number of rows, it is replaced by an empty one.
+            training: True for the memory of training, False for the memory of evaluation and prediction.
         """
         start_memory(self, rows, training)
 
@@ -80,15 +81,16 @@ class PermutationLM(NextToken):
     # === Generation ===
 
     def start_cache(self, context, batch_size, length):
-        """The decoding cache: the memory, and the newest token, which is read again together with the next one."""
+        """Returns the cache for decoding: a memory, and the newest token, which is read again with the next token."""
         newest = {"token_ids": ops.zeros((batch_size, 1), "int32"), "padding_mask": ops.zeros((batch_size, 1), "bool")}
         return {"memory": self.backbone.empty_cache(batch_size, length), "newest": newest}
 
     def next_logits(self, inputs, cache):
-        """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`.
+        """Returns (logits of the next token, float (b, v), next cache); see `generation.decoding`.
 
-        As in transformers (with its default `use_mems_eval`), the hidden states of a token enter the memory only once
-        the next token is known. The query stream predicts at one additional position, which no token attends to.
+        As in transformers (with its default `use_mems_eval`), the hidden states of a token are stored in the memory
+        only when the next token is known. The query stream predicts the token at an additional last position, to which
+        no token attends.
         """
         ids, real = (
             ops.concatenate([cache["newest"][key], inputs[key]], axis=1) for key in ("token_ids", "padding_mask")
@@ -105,25 +107,29 @@ class PermutationLM(NextToken):
     # === Text ===
 
     def fill_mask(self, texts, top_k=5):
-        """The likeliest tokens for every mask token of each text.
+        """Returns the most likely tokens for each mask token in each text.
 
         Args:
             texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the <mask> of France."
-            top_k: candidates per mask.
+            top_k: number of candidates per mask token.
 
-        Returns: for each text a list of masks, each a list of {"token", "score", "id"}, best first; for a
-            single str, just its list.
+        Returns: for each text, a list with one entry per mask token. Each entry is a list of dicts {"token": str,
+            "score": probability, "id": token id}, with the most likely token first. For a single str, only the list of
+            this text is returned.
         """
         return fill_mask(self, texts, top_k, self._hidden_masks)
 
     def _hidden_masks(self, x):
-        """The inputs with which no token attends to a mask token, not even another mask token."""
+        """Returns further inputs for a batch, with which no token attends to a mask token."""
         hidden = x["token_ids"] == self.tokenizer.mask_id
         ranks = {"query_ranks": np.ones_like(x["token_ids"]), "key_ranks": hidden.astype("int32")}
         return {**ranks, "backward": np.zeros(len(hidden), bool)} if self.backbone.config.bidirectional_data else ranks
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Pairs of segments from texts, each text one document, without memory; see `PermutationLMBatches`."""
+        """Returns batches of segment pairs for texts, without memory; see `PermutationLMBatches`.
+
+        Each text is one document.
+        """
         if y is not None:
             raise ValueError("The targets of permutation language modelling are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
@@ -144,11 +150,11 @@ def _has_permutation(inputs):
 
 
 def _check_no_leak(x):
-    """Raises a ValueError if a slot sees the token that it has to predict."""
+    """Raises a ValueError if the query stream attends to a token that it has to predict."""
     if not _has_permutation(x):
         raise ValueError(
-            "Training a permutation language model needs a permutation: without one, a slot sees the token that it has "
-            "to predict. Received: a batch with targets, but without `query_ranks` and `key_ranks` or "
+            "Training a permutation language model needs a permutation: without one, the model would see the tokens "
+            "that it has to predict. Received: a batch with targets, but without `query_ranks` and `key_ranks` or "
             "`permutation_mask`."
         )
     positions, mask = x.get("masked_positions"), x.get("permutation_mask")
@@ -160,7 +166,7 @@ def _check_no_leak(x):
         seen = np.take_along_axis(seen, np.maximum(positions, 0), axis=1) & (positions >= 0)
     if seen.any():
         raise ValueError(
-            "No slot may see the token that it has to predict. Received: a permutation in which one does, in row "
-            f"{int(seen.any(axis=1).argmax())}. At slots, `query_ranks` must not exceed `key_ranks`, and the diagonal "
-            "of `permutation_mask` must be True."
+            "A predicted token must be hidden from its own query. Received: a permutation with a visible token in row "
+            f"{int(seen.any(axis=1).argmax())}. At predicted positions, `query_ranks` must not exceed `key_ranks`, and "
+            "the diagonal of `permutation_mask` must be True."
         )

@@ -40,35 +40,37 @@ ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperat
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ReplacedTokenDetection(PairObjective):
-    """A generator fills masked slots with samples; a discriminator predicts for every token whether it was replaced.
+    """Trains a generator, which replaces masked tokens by samples, and a discriminator, which detects replaced tokens.
 
-    Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator is trained by masked language modelling,
-    the discriminator by a binary loss at every real token; a sampled token that equals the original counts as original.
-    No gradient flows through the sampling. The loss is the generator's mean + `discriminator_weight` * the
-    discriminator's mean.
+    Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator is trained by masked language modeling.
+    The discriminator is trained by a binary loss at all real tokens. A sampled token that equals the original token
+    counts as original. No gradient flows through the sampling. The loss is the mean loss of the generator plus
+    `discriminator_weight` times the mean loss of the discriminator.
 
     Args:
-        generator: a backbone with a `masked_lm` head, or its `MaskedLM`, or a folder.
-        discriminator: a backbone with a `replaced_token` head, or its `Discriminator`, or a folder.
+        generator: a `MaskedLM`, or a backbone with a `masked_lm` head, or a folder with one of them.
+        discriminator: a `Discriminator`, or a backbone with a `replaced_token` head, or a folder with one of them.
         discriminator_weight: weight of the discriminator's loss. Default: 50, or 1 if `objective` predicts tokens.
-        embedding_sharing: "shared", both train the discriminator's embeddings (ELECTRA); "disentangled", the
-            discriminator's embeddings are the generator's, which the discriminator's loss does not change, plus a
-            difference (DeBERTa-v3, whose two optimizer steps per batch are one here); "none". A backbone whose
-            embeddings change is copied. "shared" starts from the discriminator's tables; "disentangled" from the
-            generator's if the discriminator is given as a backbone, and otherwise from those of both.
-        objective: what the discriminator predicts. "replaced_tokens"; or one of the paper's ablations (section 3.4):
-            "replaced_slots", the same at the slots only (ELECTRA 15%); "replace_mlm", the original tokens at the
-            slots; "all_tokens_mlm", the original tokens at all positions, with a copy mechanism.
-        temperature: of the sampling.
-        seed: of the sampling; training and evaluation have separate random states.
-        tokenizer: for text.
+        embedding_sharing: "shared": both models use and train the embeddings of the discriminator (ELECTRA).
+            "disentangled": the embeddings of the discriminator are those of the generator plus a difference, and the
+            loss of the discriminator trains only the difference (DeBERTa-v3, but with one optimizer step per batch
+            instead of two). If the discriminator is given as a backbone, the difference starts at zero; otherwise, its
+            embeddings keep their values. "none": nothing is shared. The given backbones are not changed, but copied.
+        objective: what the discriminator predicts. "replaced_tokens": which tokens were replaced. The others are
+            ablations of the paper (section 3.4). "replaced_slots": the same, but only at the masked positions (ELECTRA
+            15%). "replace_mlm": the original tokens at the masked positions. "all_tokens_mlm": the original tokens at
+            all positions, with a copy mechanism.
+        temperature: temperature of the sampling.
+        seed: seed of the sampling. Training and evaluation have separate random states.
+        tokenizer: a `Tokenizer` for text inputs. Default: that of the discriminator, or else that of the generator.
 
     Call:
         inputs: a batch with `masked_positions`.
 
-    Returns: a dict of the generator's logits `tokens` (b, p, v), the sampled ids `sampled`, int32 (b, p), and the
-        discriminator's logits: `replaced` (b, s), high where a token was replaced, or `originals` (b, p or s, v) for
-        objectives that predict tokens, or both. The targets y are the original tokens at the slots, int32 (b, p).
+    Returns: a dict of `tokens` (b, p, v), the generator's logits, `sampled`, int32 (b, p), the sampled token ids, and,
+        depending on `objective`, `replaced` (b, s), the logits of the probability that a token was replaced, and
+        `originals` (b, p, v) or (b, s, v), the discriminator's logits of the original tokens. The targets y are the
+        original tokens at the masked positions, int32 (b, p).
     """
 
     PARTS = ("generator", "discriminator")
@@ -107,7 +109,7 @@ class ReplacedTokenDetection(PairObjective):
         self.sampling_seed = keras.random.SeedGenerator(seed, name="sampling_seed")
         self.evaluation_seed = keras.random.SeedGenerator(
             seed, name="evaluation_seed"
-        )  # separate, so as not to affect training
+        )  # separate, so that evaluation does not affect training
         self.mlm_loss = WeightedMean(name="mlm_loss")
         self.mlm_accuracy = WeightedMean(name="mlm_accuracy")
         self.rtd_loss = WeightedMean(name="rtd_loss")
@@ -133,7 +135,7 @@ class ReplacedTokenDetection(PairObjective):
         return {"tokens": logits, "sampled": sampled, **found}
 
     def _sample(self, logits, training):
-        """One token per slot, sampled from the generator's distribution, int32 (b, p)."""
+        """Samples one token for each masked position from the generator's distribution. Returns int32 (b, p)."""
         batch, slots, vocabulary = (-1 if size is None else size for size in ops.shape(logits))
         scores = ops.cast(ops.stop_gradient(logits), "float32") / self.temperature
         seed = self.sampling_seed if training else self.evaluation_seed
@@ -158,7 +160,16 @@ class ReplacedTokenDetection(PairObjective):
         return generator_loss + self.discriminator_weight * discriminator_loss
 
     def _discriminator_losses(self, x, labels, y_pred, slots, given):
-        """(losses, whether predictions are correct, weights), for every token or for every slot."""
+        """Returns (losses, whether predictions are correct, weights) of the discriminator.
+
+        The shapes are (b, s), or (b, p) for the objective "replace_mlm".
+
+        Args:
+            x, y_pred: the inputs, and the outputs of `call`.
+            labels: int32 (b, p), the original tokens.
+            slots: float32 (b, p), the weights of the generator's losses.
+            given: a dict of the sample weights for `tokens`, and optionally for `replaced`.
+        """
         token_ids, positions = x["token_ids"], x["masked_positions"]
         corrupted = scatter_positions(token_ids, y_pred["sampled"], positions)
         originals = scatter_positions(token_ids, labels, positions)
@@ -182,7 +193,7 @@ class ReplacedTokenDetection(PairObjective):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches from texts, each text one document; see `ReplacedTokenBatches` for more control."""
+        """Returns batches for texts, each of which is one document; see `ReplacedTokenBatches`."""
         if y is not None:
             raise ValueError("The targets of replaced token detection are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
@@ -202,7 +213,7 @@ class ReplacedTokenDetection(PairObjective):
         self.generator.backbone.check_inputs(x)
         if x.get("masked_positions") is None:
             raise ValueError(
-                "The generator fills slots, so a batch needs `masked_positions`. Received: "
+                "The generator fills masked positions, so a batch needs `masked_positions`. Received: "
                 f"{', '.join(sorted(x))}. Use `ReplacedTokenBatches`, or call `model.discriminator`."
             )
         check_labels(y["tokens"] if isinstance(y, dict) else y, self.backbone.config.vocabulary_size)
@@ -212,13 +223,14 @@ class ReplacedTokenDetection(PairObjective):
 
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
-        """Loads a folder with `generator/` and `discriminator/`, or builds a size such as "electra_small".
+        """Loads both models from a folder with `generator/` and `discriminator/`, or creates models of a named size.
 
         Args:
-            path: a folder, `hf://org/name`, or a size, with the generator of the paper (random weights).
-            load_weights: False leaves the weights random.
-            dtype: a Keras dtype policy.
-            **overrides: arguments of this class, or fields of both configs.
+            path: a local folder, `"hf://org/name"`, or the name of a size, such as "electra_small". For a size, the
+                generator has the size of the paper, and all weights are random.
+            load_weights: whether to load the weights. False leaves them random.
+            dtype: a Keras dtype policy. Default: the global one.
+            **overrides: arguments of this class, and fields of both configs.
         """
         settings = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
@@ -236,10 +248,14 @@ class ReplacedTokenDetection(PairObjective):
         return cls(*parts if load_weights else (part.backbone for part in parts), **settings)
 
     def save_to_preset(self, path, **options):
-        """Writes `generator/` and `discriminator/`, each a separate model folder.
+        """Writes two model folders, `generator/` and `discriminator/`, into a folder.
 
-        transformers loads the discriminator from the folder itself, whose index file points to the discriminator's
-        weights; so do backbones and tasks. `kerasbert.load` loads both models.
+        `kerasbert.load` loads both models from the folder. transformers, backbones and tasks load the discriminator
+        from the same folder, which contains an index file that points to the discriminator's weights.
+
+        Args:
+            path: a folder, created if it does not exist.
+            **options: see `Backbone.save_to_preset`.
         """
         folder = Path(path)
         for name, half in (("generator", self.generator), ("discriminator", self.discriminator)):
@@ -265,14 +281,14 @@ class ReplacedTokenDetection(PairObjective):
 
 
 def _discriminator_class(objective):
-    """(class, arguments) of the discriminator for an objective."""
+    """Returns (class, arguments) of the discriminator for a value of `objective`."""
     if objective == "replace_mlm":
         return MaskedLM, {"sentence_pair": False}
     return Discriminator, {"masked_lm": objective == "all_tokens_mlm"}
 
 
 def _with_backbone(objective, backbone):
-    """The same objective, heads included, on another backbone."""
+    """Returns a copy of an objective, including its heads, with another backbone."""
     if objective.backbone is backbone:
         return objective
     moved = type(objective)(backbone, tokenizer=objective.tokenizer, **objective.arguments())
@@ -282,6 +298,7 @@ def _with_backbone(objective, backbone):
 
 
 def _heads(objective):
+    """Returns the weights of an objective that are not in its backbone."""
     in_backbone = {id(variable) for variable in objective.backbone.weights}
     return [variable for variable in objective.weights if id(variable) not in in_backbone]
 

@@ -1,7 +1,8 @@
-"""Scoring of texts by a language model: the log probability of every token, in batches of bounded size.
+"""Scoring of texts by a language model: computes the log probability of each token.
 
-A row is (x, labels): x is a dict of int32 arrays, `token_ids` and optionally `decoder_token_ids`, `segment_ids` and
-`masked_positions`; labels are the token ids whose log probabilities are computed.
+A row is a tuple (x, labels). x is a dict of one-dimensional int32 arrays: `token_ids`, and optionally
+`decoder_token_ids`, `segment_ids` and `masked_positions`. The labels, also int32, are the token ids whose log
+probabilities are computed.
 """
 
 import functools
@@ -15,23 +16,23 @@ from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
 from .objective import check_labels, cross_entropy
 
-LOGITS = 1 << 25  # maximum number of logits per batch: 128 MiB
+LOGITS = 1 << 25  # maximum number of logits per batch, which take 128 MiB
 
 
 # === Log probabilities of rows ===
 
 
 def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=None):
-    """The log probabilities of the labels of each row, float64 arrays, in the order of the rows.
+    """Returns a list with the log probabilities of each row's labels, float64 arrays.
 
-    Rows of similar widths share a batch; a row is created only when its batch is.
+    Rows of similar width are put into the same batch. A row is created only when its batch is needed.
 
     Args:
         model: an objective whose outputs are logits, or a dict with logits as `tokens`.
-        sizes: for each row (number of tokens, number of decoder tokens or 0).
-        make_row: function from the index of a row to the row.
-        batch_size: maximum number of rows per batch; lower where there would be more than `LOGITS` logits.
-        labels_per_row: None for one label per (decoder) token.
+        sizes: list of (number of tokens, number of decoder tokens or 0) for each row.
+        make_row: function that returns the row with a given index.
+        batch_size: maximum number of rows per batch. Batches with more than `LOGITS` logits are made smaller.
+        labels_per_row: number of labels per row, or None for one label per token (per decoder token if there are any).
     """
     program = model.__dict__.get("_scoring_program")
     if program is None:
@@ -65,7 +66,14 @@ def _label_log_probabilities(model, x, y):
 
 
 def _batch(rows, size, width, labels):
-    """(x, y) of int32 arrays with `size` rows; missing rows are copies of the first one."""
+    """Returns (x, y), the arrays of a batch, with rows padded to the same width.
+
+    Args:
+        rows: list of rows.
+        size: number of rows in the batch. Missing rows are copies of the first one.
+        width: (number of tokens, number of decoder tokens).
+        labels: number of labels per row.
+    """
     rows = rows + rows[:1] * (size - len(rows))
     x = {}
     for key in rows[0][0]:
@@ -88,7 +96,12 @@ def _filled(arrays, columns):
 
 
 def one_per_text(contexts, texts):
-    """The context of each text, from one str or None for all texts, or a list with one per text."""
+    """Returns a list with the context of each text.
+
+    Args:
+        contexts: one str or None for all texts, or a list with one context per text.
+        texts: list of texts.
+    """
     contexts = [contexts] * len(texts) if contexts is None or isinstance(contexts, str) else list(contexts)
     if len(contexts) != len(texts):
         raise ValueError(f"Every text needs a context. Received: {len(contexts)} for {len(texts)} texts.")
@@ -96,7 +109,7 @@ def one_per_text(contexts, texts):
 
 
 def text_scores(token_scores):
-    """The result of `score` for each array of token log probabilities."""
+    """Returns the results of `score`, a list of dicts, for a list of arrays of token log probabilities."""
     return [
         {
             "score": float(scores.sum()),
@@ -109,7 +122,13 @@ def text_scores(token_scores):
 
 
 def check_fits(lengths, limit, what="text"):
-    """Raises a ValueError for the first of `lengths` that exceeds `limit` (None: no limit)."""
+    """Raises a ValueError if a length exceeds the limit.
+
+    Args:
+        lengths: numbers of tokens.
+        limit: maximum number of tokens, or None for no limit.
+        what: what has these lengths, for the message.
+    """
     for number, length in enumerate(lengths):
         if limit is not None and length > limit:
             raise ValueError(
@@ -122,7 +141,7 @@ def check_fits(lengths, limit, what="text"):
 
 
 def pseudo_log_likelihoods(model, texts, within_words=False, batch_size=32):
-    """The scores of texts whose tokens are masked one at a time; see `MaskedLM.score`."""
+    """Scores texts by masking their tokens one at a time; see `MaskedLM.score`."""
     check_texts(texts, "score")
     if isinstance(texts, str):
         return pseudo_log_likelihoods(model, [texts], within_words, batch_size)[0]
@@ -155,7 +174,7 @@ def pseudo_log_likelihoods(model, texts, within_words=False, batch_size=32):
 
 
 def causal_scores(model, texts, contexts=None, batch_size=32):
-    """The scores of texts that continue their contexts, in the same row; see `CausalLM.score`."""
+    """Scores texts that follow their contexts in the same row; see `CausalLM.score`."""
     check_texts(texts, "score")
     if isinstance(texts, str):
         return causal_scores(model, [texts], contexts, batch_size)[0]
@@ -178,7 +197,7 @@ def causal_scores(model, texts, contexts=None, batch_size=32):
 
 
 def answer_scores(model, texts, contexts, batch_size=32):
-    """The scores of texts that answer their contexts, the sources of an encoder-decoder; see `Seq2SeqLM.score`."""
+    """Scores texts as targets of an encoder-decoder, whose sources are the contexts; see `Seq2SeqLM.score`."""
     check_texts(texts, "score")
     if isinstance(texts, str):
         return answer_scores(model, [texts], contexts, batch_size)[0]

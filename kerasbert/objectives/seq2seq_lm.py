@@ -1,4 +1,4 @@
-"""Sequence-to-sequence language modelling: predicts a target text, token by token, from a source text."""
+"""Sequence-to-sequence language modeling: predicts a target text token by token from a source text."""
 
 import keras
 import numpy as np
@@ -13,20 +13,17 @@ from .scoring import answer_scores
 
 @keras.saving.register_keras_serializable("kerasbert")
 class Seq2SeqLM(NextToken):
-    """Predicts every token of a target from the source and the tokens before it (Vaswani et al. 2017, section 3).
+    """Predicts each token of a target from the source and the preceding target tokens (Vaswani et al. 2017, section 3).
 
-    The decoder reads the start token and then the targets; y at a position is the token that follows it.
-
-    With label smoothing (Szegedy et al. 2015, arXiv 1512.00567) the target distribution is a mixture: 1 -
-    label_smoothing on the target, the rest evenly over the vocabulary. The z-loss (T5) adds z_loss * log(Z) ** 2, where
-    Z is the sum of the exponentiated logits. Both apply to training only: evaluation, accuracy and perplexity use the
-    plain cross-entropy.
+    The decoder reads the start token followed by the targets, and the target y at each position is the next token.
+    Label smoothing and z-loss apply to training only. Evaluation, accuracy and perplexity use the plain cross-entropy.
 
     Args:
         backbone: an encoder-decoder with a `seq2seq_lm` head.
-        tokenizer: for text.
-        label_smoothing: 0.1 in Vaswani et al. 2017.
-        z_loss: 1e-4 in T5's code.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
+        label_smoothing: probability that the target distribution spreads evenly over the vocabulary, 0.1 in Vaswani et
+            al. 2017 (Szegedy et al. 2015, arXiv 1512.00567).
+        z_loss: factor of log(Z) ** 2 in the loss, where Z is the sum of the exponentiated logits, 1e-4 in T5's code.
 
     Call:
         inputs: a batch with `token_ids` and `decoder_token_ids`.
@@ -85,11 +82,11 @@ class Seq2SeqLM(NextToken):
         return [start] * len(ids), {"token_ids": token_ids, "lengths": lengths}
 
     def start_cache(self, context, batch_size, length):
-        """The decoding cache; see `generation.decoding`."""
+        """Returns the cache for decoding; see `generation.decoding`."""
         return self.backbone.start_cache(context, batch_size, length)
 
     def next_logits(self, inputs, cache):
-        """(logits of the token after the last one, float (b, v); the next cache); see `generation.decoding`."""
+        """Returns (logits of the next token, float (b, v), next cache); see `generation.decoding`."""
         outputs = self.backbone({f"decoder_{key}": value for key, value in inputs.items()}, cache=cache)
         logits = self.seq2seq_lm(outputs["sequence_output"][:, -1:], self.backbone.token_table)
         return logits[:, 0], outputs["cache"]
@@ -97,20 +94,24 @@ class Seq2SeqLM(NextToken):
     # === Text ===
 
     def score(self, texts, contexts=None, batch_size=32):
-        """Log probabilities of answers: the log probability of every token given the source and those before it.
+        """Computes log probabilities of targets. Each token is predicted from the source and the tokens before it.
 
         Args:
-            texts: the answers, a str or a list of str. They are scored with their end token.
-            contexts: the sources, which are required: one str for all texts, or a list with one per text.
+            texts: the targets, a str or a list of str. Their end token is scored too.
+            contexts: the sources, which are required: one str for all targets, or a list with one str per target.
             batch_size: maximum number of texts per batch.
 
-        Returns: for each text {"score" (the sum, in nats), "tokens", "perplexity", "token_scores"}; for a single
-            str, just its dict.
+        Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of
+            tokens, "perplexity", exp(-score / tokens), and "token_scores", the list of the log probabilities. For a
+            single str, only the dict of this text is returned.
         """
         return answer_scores(self, texts, contexts, batch_size)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Pairs of source and target, truncated to the tokenizer's maximum length; see `Seq2SeqBatches`."""
+        """Returns `Seq2SeqBatches` for lists of sources x and targets y.
+
+        Texts are truncated to the maximum length of the tokenizer.
+        """
         if y is None:
             raise ValueError(
                 "Sequence-to-sequence modelling needs targets. Received: sources alone. To generate, use generate(x)."

@@ -1,12 +1,13 @@
 """Embedding sharing between a generator and its discriminator.
 
-A family supports it by a constructor argument `embeddings` and a property of that name: a tuple of the layers that can
-be shared (embedding tables and their norms; None for a layer that the config does not have).
+Families that support it have a property `embeddings`, a tuple of the layers that can be shared (embedding layers and
+their norms, or None for layers that the config does not use), and a constructor argument of the same name.
 """
 
 import keras
 import numpy as np
 
+from ..backend.compilation import concrete_array
 from ..core.initializers import zero_weights
 from ..layers.embeddings import DisentangledEmbedding
 
@@ -14,17 +15,20 @@ SHARING = ("shared", "disentangled", "none")
 
 
 def share_embeddings(generator, discriminator, sharing, keep_tables=False):
-    """The two backbones with their embeddings shared; a backbone whose embeddings change is copied.
+    """Shares the embeddings of two backbones.
+
+    A backbone that would get other embeddings is not changed: a copy of it is returned instead.
 
     Args:
         generator, discriminator: backbones.
-        sharing: "shared", both use and train the discriminator's layers (Clark et al. 2020, section 3.2);
-            "disentangled", the discriminator's tables are the generator's plus a difference, and its loss trains only
-            the difference (He et al. 2021, arXiv 2111.09543, section 3.3); "none".
-        keep_tables: with "disentangled", initialise the difference such that the discriminator's tables keep their
-            values; otherwise it is zero.
+        sharing: "shared": both use and train the embeddings of the discriminator (Clark et al. 2020, section 3.2).
+            "disentangled": the embeddings of the discriminator are those of the generator plus a difference, and the
+            loss of the discriminator trains only the difference (He et al. 2021, arXiv 2111.09543, section 3.3).
+            "none": nothing is shared.
+        keep_tables: with "disentangled", whether the initial difference is such that the embeddings of the
+            discriminator keep their values. Otherwise, the difference starts at zero.
 
-    Returns: generator, discriminator.
+    Returns: (generator, discriminator).
     """
     if sharing not in SHARING:
         raise ValueError(f"`embedding_sharing` must be one of {', '.join(SHARING)}. Received: {sharing!r}.")
@@ -52,9 +56,12 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
 
 
 def with_embeddings(backbone, embeddings=None):
-    """A copy of the backbone that uses the layers `embeddings` of another backbone.
+    """Returns a copy of a backbone with other embedding layers.
 
-    With None, the copy gets separate plain tables with the effective values of the backbone's tables.
+    Args:
+        backbone: the backbone to copy.
+        embeddings: the attribute `embeddings` of another backbone, whose layers the copy shares. None: the copy gets
+            separate, ordinary embedding layers with the values of the backbone's embeddings.
     """
     if embeddings is not None and all(new is old for new, old in zip(embeddings, backbone.embeddings, strict=True)):
         return backbone
@@ -74,7 +81,12 @@ def with_embeddings(backbone, embeddings=None):
 
 
 def copy_value(source, variable):
-    """Assigns a copy: a training step donates JAX buffers, so two variables must not share one."""
+    """Assigns a copy of the value of `source` to `variable`.
+
+    On JAX, two variables must not share a buffer, because training steps donate the buffers of variables.
+    """
+    if concrete_array(keras.ops.zeros((1,))) is None:  # in a trace, tensors have no values
+        return
     variable.assign(np.array(keras.ops.convert_to_numpy(source)))
 
 

@@ -1,4 +1,4 @@
-"""Skip-gram: word vectors learned by telling the words around a word from words drawn at random."""
+"""Skip-gram: learns word vectors by distinguishing the context words of a word from random words."""
 
 import keras
 import numpy as np
@@ -9,20 +9,21 @@ from .objective import Objective, WeightedMean
 
 @keras.saving.register_keras_serializable("kerasbert")
 class SkipGram(Objective):
-    """Negative sampling: the loss is -log s(u v) for a nearby word, and -log s(-u v) for each random word.
+    """Skip-gram with negative sampling (Mikolov et al. 2013, arXiv 1310.4546, section 2.2).
 
-    Mikolov et al. 2013, arXiv 1310.4546, section 2.2. s is the sigmoid. The loss is the mean, over pairs, of the
-    sum of their terms. Batches are those of `SkipGramBatches`. The context vectors u are weights of the head, the word
-    vectors v those of the backbone.
+    For a word vector v, the loss is -log sigmoid(u v) for the context vector u of a nearby word, plus
+    -log sigmoid(-u v) for that of each random word. The context vectors are weights of the head, the word vectors are
+    those of the backbone. The loss of a batch is the mean over its rows. Batches are created by `SkipGramBatches`.
 
     Args:
-        backbone: `WordVectors`.
-        tokenizer: for text.
+        backbone: a `WordVectors`.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: `token_ids` (b, 1), words; `context_ids` (b, 1 + n), a nearby word and n random words for each.
+        inputs: a batch with `token_ids` (b, 1), the words, and `context_ids` (b, 1 + n), for each word a nearby word,
+            followed by n random words.
 
-    Returns: logits, float (b, 1 + n). Targets are 1 for the first and 0 for the others.
+    Returns: logits, float (b, 1 + n). The targets y are 1 for nearby words and 0 for random words.
     """
 
     default_learning_rate = 1e-3

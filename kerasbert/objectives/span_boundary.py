@@ -1,4 +1,4 @@
-"""Span boundary objective: predicts the tokens of a masked span from the two tokens around it."""
+"""Span boundary objective: predicts the tokens of a masked span from the two tokens around the span."""
 
 import keras
 from keras import ops
@@ -23,22 +23,22 @@ SPAN_KEYS = ("span_left", "span_right", "span_offset")
 
 @keras.saving.register_keras_serializable("kerasbert")
 class SpanBoundary(Objective):
-    """SpanBERT: masked language modelling, and a second prediction of every masked token from its span's boundary.
+    """SpanBERT: masked language modeling, and a second prediction of each masked token from the boundary of its span.
 
-    Joshi, Chen, Liu, Weld, Zettlemoyer, Levy 2019, arXiv 1907.10529, section 3.2. Each loss is the mean over its
-    targets (the official code divides the second by the number of targets plus one).
+    Joshi, Chen, Liu, Weld, Zettlemoyer, Levy 2019, arXiv 1907.10529, section 3.2. The loss is the sum of the mean
+    losses of both predictions. The official code divides the sum of the boundary losses by their number plus one.
 
     Args:
         backbone: a backbone with the heads `masked_lm` and `span_boundary`.
-        max_targets: number of positions in a span for which the second head has embeddings; spans may be longer.
-        boundary_weight: weight of the second loss.
-        tokenizer: for text.
+        max_targets: number of position embeddings of the boundary head. Later positions in a span share the last one.
+        boundary_weight: weight of the boundary loss.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch with `masked_positions`, `span_left`, `span_right` and `span_offset`.
 
-    Returns: a dict of logits, `tokens` and `boundary`, float (b, p, v). The targets y are int32 (b, p), or a dict of
-        them under these names.
+    Returns: a dict of the logits `tokens` and `boundary`, float (b, p, v). The targets y are int32 (b, p), or a dict
+        with such an array under each of these names.
     """
 
     def __init__(self, backbone, max_targets=15, boundary_weight=1.0, tokenizer=None, **kwargs):
@@ -83,7 +83,7 @@ class SpanBoundary(Objective):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches of masked spans from texts, each text one document; see `SpanMaskBatches` for more control."""
+        """Returns batches with masked spans for texts, each of which is one document; see `SpanMaskBatches`."""
         if y is not None:
             raise ValueError("The targets of the span boundary objective are in the text. Received: y. Drop it.")
         corpus = Corpus.in_memory(x, self.require_tokenizer())
@@ -110,7 +110,7 @@ class SpanBoundary(Objective):
             if array is not None and array.size and not (array.min() >= -1 and array.max() < limit):
                 wrong = int(array.max() if array.max() >= limit else array.min())
                 raise ValueError(
-                    f"`{key}` must be below {limit}, and -1 where there is no boundary term. Received: {wrong}."
+                    f"`{key}` must be below {limit}, or -1 for positions without a boundary loss. Received: {wrong}."
                     + (" Use the same `max_targets` for batches and objective." if key == "span_offset" else "")
                 )
         for labels in y.values() if isinstance(y, dict) else [y]:

@@ -3,14 +3,15 @@
 import ast
 import copy
 import dataclasses
-import difflib
 import importlib
 import inspect
+import json
 import math
 import pkgutil
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from pathlib import Path
 
 import keras
 
@@ -18,6 +19,7 @@ import kerasbert.data
 import kerasbert.models
 import kerasbert.objectives
 import kerasbert.training
+from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 
 from .. import pairs
@@ -308,8 +310,7 @@ def _peak(rate: float, fields: dict, schedule: dict) -> dict:
 
 def all_recipes() -> dict[str, Callable[[], Recipe]]:
     """All recipes by name, family.run."""
-    import pipelines.recipes as folder
-
+    folder = importlib.import_module(__package__)
     runs = {}
     for family in sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name != "recipe"):
         module = importlib.import_module(f"{folder.__name__}.{family}")
@@ -319,7 +320,9 @@ def all_recipes() -> dict[str, Callable[[], Recipe]]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Returns the recipe `family.run`, such as "bert.base" (or "bert_base")."""
+    """Returns the recipe `family.run`, such as "bert.base" (or "bert_base"), or that of a file; see `read_recipe`."""
+    if name.endswith(".json"):
+        return read_recipe(Path(name))
     runs = all_recipes()
     joined = {key.replace(".", "_"): key for key in runs}
     if joined.get(name, name) not in runs:
@@ -327,10 +330,28 @@ def find_recipe(name: str) -> Recipe:
     return runs[joined.get(name, name)]()
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: suggests the closest known name, if any is close."""
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+def read_recipe(path: Path) -> Recipe:
+    """Returns the recipe in a recipe.json, which `pretrain` writes into the folders of runs and models.
+
+    Raises:
+        ValueError: if the file is not such a recipe; the message suggests the right name of an unknown field.
+    """
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))["recipe"]
+        known = [field.name for field in dataclasses.fields(Recipe)]
+        for name in stored:
+            if name not in known:
+                raise ValueError(f"a recipe has no {name!r}.{did_you_mean(name, known)}")
+        return Recipe(**_with_tuples(stored))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} must be a recipe that pretrain wrote. It cannot be read: {error}") from None
+
+
+def _with_tuples(value: typing.Any) -> typing.Any:
+    """`value` of JSON with tuples for its lists, as recipes have them."""
+    if isinstance(value, dict):
+        return {name: _with_tuples(inner) for name, inner in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 # Shared settings of the tiny recipes, which run for minutes on two CPU cores. An initializer range of 0.02 suits a

@@ -220,5 +220,5 @@ def test_embeddings_of_another_backbone_must_have_the_sizes_of_the_config():
     backbone = Deberta(DebertaConfig(**TINY))
     assert Deberta(backbone.config, embeddings=backbone.embeddings).token_embedding is backbone.token_embedding
     for changes in (dict(vocabulary_size=60), dict(num_segments=2)):
-        with pytest.raises(ValueError, match="Shared embeddings must have the tables of the config"):
+        with pytest.raises(ValueError, match="Shared embeddings must have the shapes that the config requires"):
             Deberta(DebertaConfig(**{**TINY, **changes}), embeddings=backbone.embeddings)

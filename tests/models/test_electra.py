@@ -234,7 +234,7 @@ def test_shared_embeddings_learn_from_both():
 @pytest.mark.parametrize("changes", [dict(embedding_dim=12), dict(vocabulary_size=60), dict(max_length=24)])
 def test_embeddings_of_other_sizes_are_refused(changes):
     discriminator, _ = _pair()
-    with pytest.raises(ValueError, match="Shared embeddings must have the tables of the config"):
+    with pytest.raises(ValueError, match="Shared embeddings must have the shapes that the config requires"):
         Electra(ElectraConfig(**{**TINY, **changes}), embeddings=discriminator.embeddings)
 
 

@@ -226,12 +226,12 @@ def test_bad_input_is_an_error(model, corpus):
     shifted[2, slot] = x["key_ranks"][2, slot] + 1
     for wrong, message in (
         (plain, "without `query_ranks`"),
-        ({**plain, "permutation_mask": leak}, "in which one does, in row 2"),
-        ({**x, "query_ranks": shifted}, "in which one does, in row 2"),
+        ({**plain, "permutation_mask": leak}, "with a visible token in row 2"),
+        ({**x, "query_ranks": shifted}, "with a visible token in row 2"),
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(wrong, y, sample_weight=weight, verbose=0)
-    with pytest.raises(ValueError, match="slots without one"):
+    with pytest.raises(ValueError, match="without a permutation"):
         model(plain)
     with pytest.raises(ValueError, match="Labels must be between 0 and 149"):
         model.fit(x, y + 149, sample_weight=weight, verbose=0)

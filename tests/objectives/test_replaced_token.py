@@ -498,7 +498,7 @@ def test_pairs_that_do_not_match():
     large = Electra(ElectraConfig(**LARGE))
     with pytest.raises(ValueError, match="must have the same vocabulary"):
         ReplacedTokenDetection(Electra(ElectraConfig(**{**SMALL, "vocabulary_size": 30})), large)
-    with pytest.raises(ValueError, match="Shared embeddings must have the tables"):
+    with pytest.raises(ValueError, match="Shared embeddings must have the shapes"):
         ReplacedTokenDetection(Electra(ElectraConfig(**{**SMALL, "embedding_dim": 8})), large)
     with pytest.raises(ValueError, match="needs Discriminator\\(masked_lm=True\\)"):
         ReplacedTokenDetection(Electra(ElectraConfig(**SMALL)), Discriminator(large), objective="all_tokens_mlm")

@@ -90,10 +90,10 @@ def test_wherever_it_ended(tmp_path, prepare, place, monkeypatch):
 def test_a_finished_corpus_is_never_replaced(tmp_path, prepare):
     prepare()
     before = (tmp_path / "train" / "corpus.bin").read_bytes()
-    with pytest.raises(FileExistsError, match="train holds a corpus. Remove it, or choose another folder"):
+    with pytest.raises(FileExistsError, match="train contains a corpus. Remove it, or choose another folder"):
         prepare(held_out=tmp_path / "another")
     assert not (tmp_path / "another").exists()
-    with pytest.raises(FileExistsError, match="held_out holds a corpus"):
+    with pytest.raises(FileExistsError, match="held_out contains a corpus"):
         prepare(output=tmp_path / "another")
     assert not (tmp_path / "another").exists()
     assert (tmp_path / "train" / "corpus.bin").read_bytes() == before
@@ -103,7 +103,7 @@ def test_files_of_a_corpus_of_unknown_origin_are_kept(tmp_path, prepare):
     """Megatron's pair of files without our corpus.json may be anyone's."""
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "corpus.bin").write_bytes(b"precious")
-    with pytest.raises(FileExistsError, match="train already holds a corpus .corpus.bin."):
+    with pytest.raises(FileExistsError, match="train already (?:holds|contains) a corpus .corpus.bin."):
         prepare()
     assert [path.name for path in (tmp_path / "train").iterdir()] == ["corpus.bin"]
 

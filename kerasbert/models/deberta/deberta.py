@@ -1,8 +1,8 @@
 """DeBERTa: an encoder with disentangled attention, which scores contents and relative positions separately.
 
-He, Liu, Gao, Chen 2020, arXiv 2006.03654. New in it: disentangled attention, the sum of content-to-content,
-content-to-position and position-to-content scores (section 3.1); the enhanced mask decoder, which adds absolute
-positions only in the layers right before the pretraining softmax (section 3.2).
+He, Liu, Gao, Chen 2020, arXiv 2006.03654. New in this paper: disentangled attention, whose scores are the sum of
+content-to-content, content-to-position and position-to-content scores (section 3.1); the enhanced mask decoder, which
+adds absolute positions only in the last layers before the pretraining softmax (section 3.2).
 """
 
 import dataclasses
@@ -33,23 +33,23 @@ from . import disentangled
 @dataclasses.dataclass(frozen=True)
 class DebertaConfig(Config):
     vocabulary_size: int = 50_265
-    embedding_dim: int | None = None  # width of the embedding tables; None: `hidden_dim`
+    embedding_dim: int | None = None  # width of the embeddings; None: `hidden_dim`
     num_layers: int = 12
     num_heads: int = 12
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # rows of the table of absolute positions
+    max_length: int = 512  # number of absolute position embeddings
     num_segments: int = 0  # 0: no segment embeddings
     absolute_positions: bool = False  # whether absolute positions are added to the embeddings
     mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, not the last block
     relative_attention: bool = True
-    position_terms: tuple[str, ...] = ("c2p", "p2c")  # score terms besides content-to-content
-    max_distance: int | None = None  # larger distances count as this one; None: `max_length`
-    talking_heads: bool = False  # mix the heads before and after the softmax (Shazeer et al. 2020, arXiv 2003.02436)
-    dropout: float = 0.1  # after the embeddings, on the distance vectors, and after each sublayer
-    attention_dropout: float = 0.1  # on the attention probabilities
-    pooler_dropout: float = 0.0  # on the first token, before the classifier's pooler
-    classifier_dropout: float | None = None  # after the pooler; None: same as `dropout`
+    position_terms: tuple[str, ...] = ("c2p", "p2c")  # position terms that are added to content-to-content scores
+    max_distance: int | None = None  # larger distances are clipped to this value; None: `max_length`
+    talking_heads: bool = False  # whether heads are mixed before and after the softmax (Shazeer 2020, arXiv 2003.02436)
+    dropout: float = 0.1  # after the embeddings, the distance embeddings, and each sublayer
+    attention_dropout: float = 0.1  # of the attention probabilities
+    pooler_dropout: float = 0.0  # of the first token, before the classifier's pooler
+    classifier_dropout: float | None = None  # after the pooler; None: the same rate as `dropout`
     activation: str = "gelu"
     pooler_activation: str = "gelu"
     layer_norm_epsilon: float = 1e-7
@@ -65,7 +65,10 @@ class DebertaConfig(Config):
         return normal(self.initializer_range)
 
     def distance_rows(self):
-        """int32 (2 n + 1): the distance table row for each of -n, ..., n. Larger distances share the outermost rows."""
+        """Returns the index of the distance embedding for each distance -n, ..., n, int32 (2 n + 1).
+
+        Distances beyond n use the embedding of n or -n.
+        """
         distances = np.arange(-self.max_distance, self.max_distance + 1)
         return np.minimum(distances + self.max_distance, 2 * self.max_distance - 1).astype("int32")
 
@@ -82,30 +85,33 @@ SIZES = {
 
 
 class DisentangledAttention(Layer):
-    """Attention by the sum of content-to-content, content-to-position and position-to-content scores (section 3.1).
+    """Attention whose scores are the sum of content-to-content, content-to-position and position-to-content scores.
+
+    Section 3.1 of the paper.
 
     Args:
         config: a `DebertaConfig`.
 
     Call:
-        x: float (b, s, m), the source of keys and values.
-        query: float (b, s, m), the source of the queries; default `x`.
-        distances: the vectors of the distances in use, float (r, m), and the second result of `distances_in_use`.
+        x: float (b, s, m), the hidden states from which keys and values are computed.
+        query: float (b, s, m), the hidden states from which queries are computed. Default: `x`.
+        distances: tuple of the distance embeddings in use, float (r, m), and the indices into them, int32 (2 s - 1);
+            see `distances_in_use`.
         attention_mask: an `AttentionMask`.
-        return_weights: also return the attention probabilities.
+        return_weights: whether to return the attention probabilities.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = config.num_heads
         terms = config.position_terms
-        # Each term adds the variance of one dot product to the scores.
+        # Each term of the scores is a dot product, whose variance adds to that of the other terms.
         self.scale = (config.hidden_dim // config.num_heads * (1 + len(terms))) ** -0.5
         terms = terms if config.relative_attention else ()
         width, dense = config.hidden_dim, dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
-        # Columns: query, key and value of the first head, then of the second head, ...; the key has no bias.
+        # The columns are query, key and value of the first head, then of the second head, ... The key has no bias.
         self.in_projection = Dense(3 * width, use_bias=False, name="in_projection", **dense)
         self.relative_key = self.relative_query = self.mix_scores = self.mix_weights = None
         if "c2p" in terms:
@@ -144,7 +150,7 @@ class DisentangledAttention(Layer):
         return y, Extras(weights if return_weights else None)
 
     def _talk(self, query, key, value, bias, attention_mask, dropout):
-        """Like `attend`, but mixes scores and probabilities across heads; also returns the mixed probabilities."""
+        """Returns (output, attention probabilities); scores and probabilities are mixed across heads."""
         scores = ops.einsum("bqhd,bkhd->bqkh", query * self.scale, key)
         scores = scores + ops.transpose(bias, (0, 2, 3, 1))
         scores = ops.cast(ops.transpose(self.mix_scores(scores), (0, 3, 1, 2)), "float32")
@@ -156,18 +162,19 @@ class DisentangledAttention(Layer):
 
 
 class DebertaBlock(Composite):
-    """Attention and feed-forward, each added to its input and then normalised (post-norm).
+    """Attention and feed-forward sublayers; the sum of each sublayer's input and output is normalised (post-norm).
 
     Args:
         config: a config with DeBERTa's fields.
-        attention: the attention layer, named "attention".
+        attention: the attention layer, whose name must be "attention".
 
     Call:
         x: float (b, s, m).
-        query: float (b, s, m), in the mask decoder: attends to `x`, and replaces it in the residual connection.
-        distances, attention_mask, return_weights: passed to the attention layer.
+        query: float (b, s, m), only in the mask decoder: hidden states that attend to `x`, and to which the output of
+            attention is added.
+        distances, attention_mask, return_weights: arguments of the attention layer.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
 
     def __init__(self, config, attention, **kwargs):
@@ -208,18 +215,20 @@ class Deberta(Backbone):
 
     Args:
         config: a `DebertaConfig`.
-        embeddings: the `embeddings` of another backbone with equal tables, whose layers are shared; default: new ones.
+        embeddings: the attribute `embeddings` of another backbone, to share its embeddings, which must have the same
+            sizes. Default: new embeddings.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
-            `sequence_ids`, `first_positions`.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        decode: return the enhanced mask decoder's output as the `sequence_output`. It replaces the last block.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `position_ids`, `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        decode: whether the enhanced mask decoder replaces the last block, so that its output is the `sequence_output`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
-        for packed rows without `first_positions`), and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
-        `attention_weights` (num_layers of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output`, which is the same as
+        `first_output`, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
+        `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or None if
+        the batch has no `first_positions`.
     """
 
     def __init__(self, config, embeddings=None, **kwargs):
@@ -268,7 +277,7 @@ class Deberta(Backbone):
 
     @property
     def embeddings(self):
-        """The layers that a generator may share with its discriminator: token, position and segment tables."""
+        """The layers that a generator may share with its discriminator: token, position and segment embeddings."""
         return self.embed.token_embedding, self.embed.position_embedding, self.embed.segment_embedding
 
     @property

@@ -1,8 +1,8 @@
-"""DeBERTa versions 2 and 3: logarithmic distance buckets, whose vectors are projected by the content's layers.
+"""DeBERTa versions 2 and 3: distances in logarithmic buckets, projected by the same layers as the content.
 
 Version 2, the 1.5-billion-parameter model of He, Liu, Gao, Chen 2020 (arXiv 2006.03654), adds to version 1: distance
-buckets, a norm over their table, projections shared with the content, and a convolution parallel to the first block.
-Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) is the same encoder, pretrained as ELECTRA is, on replaced tokens.
+buckets, a layer norm on their embeddings, projections shared with the content, and a convolution over the input of the
+first block. Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) pretrains the same encoder to detect replaced tokens.
 """
 
 import dataclasses
@@ -36,29 +36,29 @@ from .deberta import DebertaBlock
 @dataclasses.dataclass(frozen=True)
 class DebertaV2Config(Config):
     vocabulary_size: int = 128_100
-    embedding_dim: int | None = None  # width of the embedding tables; None: `hidden_dim`
+    embedding_dim: int | None = None  # width of the embeddings; None: `hidden_dim`
     num_layers: int = 12
     num_heads: int = 12
     head_dim: int | None = None  # None: `hidden_dim / num_heads`, the only width that works in transformers
     hidden_dim: int = 768
     feed_forward_dim: int = 3_072
-    max_length: int = 512  # rows of the table of absolute positions
+    max_length: int = 512  # number of absolute position embeddings
     num_segments: int = 0  # 0: no segment embeddings
     absolute_positions: bool = False  # whether absolute positions are added to the embeddings
     mask_decoder: bool = False  # whether the masked LM head reads the enhanced mask decoder, not the last block
     relative_attention: bool = True
-    position_terms: tuple[str, ...] = ("p2c", "c2p")  # score terms besides content-to-content
-    max_distance: int | None = None  # larger distances count as this one; None: `max_length`
-    distance_buckets: int | None = 256  # per direction; the nearer half hold one distance each; None: no buckets
-    shared_projections: bool = True  # project distances with the content's layers
-    distance_norm: bool = True  # layer norm on the distance table
-    convolution_width: int = 0  # kernel width of the convolution parallel to the first block; 0: none
+    position_terms: tuple[str, ...] = ("p2c", "c2p")  # position terms that are added to content-to-content scores
+    max_distance: int | None = None  # distances from this one on share the last bucket; None: `max_length`
+    distance_buckets: int | None = 256  # in each direction; half of them hold one distance each; None: no buckets
+    shared_projections: bool = True  # whether distances are projected by the same layers as the content
+    distance_norm: bool = True  # whether a layer norm is applied to the distance embeddings
+    convolution_width: int = 0  # kernel width of the convolution over the input of the first block; 0: no convolution
     convolution_groups: int = 1
     convolution_activation: str = "gelu"
-    dropout: float = 0.1  # after the embeddings, on the distance vectors, and after each sublayer
-    attention_dropout: float = 0.1  # on the attention probabilities
-    pooler_dropout: float = 0.0  # on the first token, before the classifier's pooler
-    classifier_dropout: float | None = None  # after the pooler; None: same as `dropout`
+    dropout: float = 0.1  # after the embeddings, the distance embeddings, and each sublayer
+    attention_dropout: float = 0.1  # of the attention probabilities
+    pooler_dropout: float = 0.0  # of the first token, before the classifier's pooler
+    classifier_dropout: float | None = None  # after the pooler; None: the same rate as `dropout`
     activation: str = "gelu"
     pooler_activation: str = "gelu"
     layer_norm_epsilon: float = 1e-7
@@ -88,11 +88,11 @@ class DebertaV2Config(Config):
 
     @property
     def num_rows(self):
-        """Rows of the distance table per direction."""
+        """The number of distance embeddings in each direction."""
         return self.distance_buckets or self.max_distance
 
     def distance_rows(self):
-        """int32 (2 n + 1): the distance table row for each of -n, ..., n. Larger distances share the outermost rows."""
+        """Returns the index of the distance embedding for each distance -n, ..., n, int32 (2 n + 1)."""
         if self.distance_buckets is None:
             buckets = np.arange(-self.max_distance, self.max_distance + 1)
         else:
@@ -114,7 +114,7 @@ SIZES = {
     "deberta_v3_small": dict(num_layers=6, **_BASE),
     "deberta_v3_base": dict(num_layers=12, **_BASE),
     "deberta_v3_large": dict(num_layers=24, **_LARGE),
-    # A generator is as wide as its discriminator, and half as deep.
+    # Generators have the width of their discriminators, and half of the layers.
     "deberta_v3_xsmall_generator": dict(num_layers=6, mask_decoder=True, **_XSMALL),
     "deberta_v3_small_generator": dict(num_layers=3, mask_decoder=True, **_BASE),
     "deberta_v3_base_generator": dict(num_layers=6, mask_decoder=True, **_BASE),
@@ -125,29 +125,22 @@ SIZES = {
 
 # === Block ===
 
-# The block is that of version 1, with another attention layer.
+# The block is that of version 1 with a different attention layer.
 
 
 class BucketedAttention(Composite):
-    """Disentangled attention whose distances are projected by the content's layers or by separate ones.
+    """Disentangled attention, which projects distances with the layers of the content or with separate layers.
+
+    Inputs and outputs are those of `DisentangledAttention`.
 
     Args:
         config: a `DebertaV2Config`.
-
-    Call:
-        x: float (b, s, m), the source of keys and values.
-        query: float (b, s, m), the source of the queries; default `x`.
-        distances: the vectors of the distances in use, float (r, m), and the second result of `distances_in_use`.
-        attention_mask: an `AttentionMask`.
-        return_weights: also return the attention probabilities.
-
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s), if asked for.
     """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.num_heads, terms = config.num_heads, config.position_terms
-        # Each term adds the variance of one dot product to the scores.
+        # Each term of the scores is a dot product, whose variance adds to that of the other terms.
         self.scale = (config.head_dim * (1 + len(terms))) ** -0.5
         width = config.num_heads * config.head_dim
         dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
@@ -187,19 +180,21 @@ class DebertaV2(Backbone):
 
     Args:
         config: a `DebertaV2Config`.
-        embeddings: the `embeddings` of another backbone with equal tables, whose layers are shared; default: new ones.
+        embeddings: the attribute `embeddings` of another backbone, to share its embeddings, which must have the same
+            sizes. Default: new embeddings.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`, `position_ids`,
-            `sequence_ids`, `first_positions`.
-        hidden_states: also return the embeddings and the output of every block.
-        attention_weights: also return the attention probabilities of every block.
-        decode: return the enhanced mask decoder's output as the `sequence_output`. It replaces the last block.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `position_ids`, `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the embeddings and the output of each block.
+        attention_weights: whether to return the attention probabilities of each block.
+        decode: whether the enhanced mask decoder replaces the last block, so that its output is the `sequence_output`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), which is also the `pooled_output` (both None
-        for packed rows without `first_positions`), `first_output_per_token` (b, 1, m), or (b, s, m) for packed rows:
-        the first token of each token's sequence, and on request `hidden_states` (num_layers + 1 of (b, s, m)) and
-        `attention_weights` (num_layers of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output`, which is the same as
+        `first_output`, `first_output_per_token` (b, 1, m), and if requested the lists `hidden_states` (num_layers + 1
+        tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is
+        (b, n, m), or None if the batch has no `first_positions`, and `first_output_per_token` is (b, s, m), the output
+        at the first token of the sequence to which each token belongs.
     """
 
     def __init__(self, config, embeddings=None, **kwargs):
@@ -227,7 +222,7 @@ class DebertaV2(Backbone):
                 config.convolution_activation,
                 config.dropout,
                 config.layer_norm_epsilon,
-                uniform_by_inputs(),  # torch's default, which the official code keeps
+                uniform_by_inputs(),  # torch's default, which the official code uses
                 name="convolution",
                 **common,
             )
@@ -270,7 +265,7 @@ class DebertaV2(Backbone):
 
     @property
     def embeddings(self):
-        """The layers that a generator may share with its discriminator: token, position and segment tables."""
+        """The layers that a generator may share with its discriminator: token, position and segment embeddings."""
         return self.embed.token_embedding, self.embed.position_embedding, self.embed.segment_embedding
 
     @property
@@ -293,15 +288,17 @@ def _first_tokens_per_token(x, inputs):
 
 
 class DebertaReplacedTokenHead(Composite):
-    """Version 3's head for replaced tokens: token plus first token, layer norm, dense, activation, one output.
+    """Version 3's replaced token detection head: layer norm, dense layer, activation and output layer.
+
+    The input is the sum of the outputs at each token and at the first token of its sequence.
 
     Args:
         config: a `DebertaV2Config`.
 
     Call:
-        outputs: the dict of the backbone; `sequence_output` (b, s, m) and `first_output_per_token` are read.
+        outputs: dict of the outputs of the backbone.
 
-    Returns: logits, float (b, s), high where a token was replaced.
+    Returns: logits, float (b, s), of the probability that the token was replaced.
     """
 
     def __init__(self, config, **kwargs):

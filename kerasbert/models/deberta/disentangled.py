@@ -1,4 +1,4 @@
-"""Shared parts of the DeBERTa versions: embeddings, the enhanced mask decoder, heads, and the names in files."""
+"""What all DeBERTa versions have in common: embeddings, the enhanced mask decoder, heads, and the names in files."""
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from ...layers.positions import token_positions
 
 
 def position_terms(terms):
-    """The terms as a tuple, from any form found in configs: a tuple, a list, "c2p|p2c", or None."""
+    """Converts position terms in any form found in configs (a tuple, a list, a str "c2p|p2c" or None) to a tuple."""
     terms = terms.lower().split("|") if isinstance(terms, str) else terms or ()
     terms = tuple(term.strip() for term in terms)
     if set(terms) - {"c2p", "p2c"} or len(set(terms)) < len(terms):
@@ -27,7 +27,7 @@ def position_terms(terms):
 
 
 def complete(config):
-    """Fills the fields that default to other fields, and raises a ValueError if the fields are inconsistent."""
+    """Fills in the fields whose default is the value of another field. Raises a ValueError for inconsistent fields."""
 
     def set_field(name, value):
         object.__setattr__(config, name, value)  # the dataclass is frozen
@@ -55,9 +55,10 @@ def complete(config):
 
 
 def sequences_of(inputs):
-    """int32 (b, s): the sequence that each token of a row belongs to, 0 for padding; None if each row is one sequence.
+    """Returns the number of the sequence to which each token belongs, int32 (b, s), 0 for padding.
 
-    Tokens attend within their sequence. Padding attends to nothing, because its outputs are never used.
+    None if every row is one sequence without padding. Tokens attend within their sequence. Padding attends to no token,
+    because its outputs are never used.
     """
     real, sequences = real_tokens(inputs), inputs.get("sequence_ids")
     if sequences is None:
@@ -66,12 +67,14 @@ def sequences_of(inputs):
 
 
 class DebertaEmbeddings(Composite):
-    """Token embeddings plus, if the config has them, position and segment embeddings, projected and normalised.
+    """The sum of token embeddings and, depending on the config, position and segment embeddings.
+
+    The sum is projected if `embedding_dim` differs from `hidden_dim`, and then normalised.
 
     Args:
         config: a config with DeBERTa's fields.
-        tables: the token, position and segment embedding layers of another backbone, or None for new ones; layers that
-            the config does not use are None.
+        tables: tuple of the token, position and segment embedding layers of another backbone, to share them. Layers
+            that the config does not use are None. Default: new layers.
 
     Call:
         inputs: a batch.
@@ -105,7 +108,7 @@ class DebertaEmbeddings(Composite):
 
 
 def _rows(config):
-    """{table: its number of rows}, 0 for a table that the config does not use."""
+    """Returns {embedding layer: number of embeddings}, with 0 for layers that the config does not use."""
     positions = config.max_length if config.absolute_positions else 0
     return dict(
         token_embedding=config.vocabulary_size, position_embedding=positions, segment_embedding=config.num_segments
@@ -122,17 +125,24 @@ def _checked(tables, config):
     found = [None if table is None else tuple(table.embeddings.shape) for table in tables]
     if found != expected:
         raise ValueError(
-            "Shared embeddings must have the tables of the config: tokens, positions and segments by embedding_dim. "
-            f"Received: {found} instead of {expected}. Use a config with the sizes of the other backbone."
+            "Shared embeddings must have the shapes that the config requires: tokens, positions and segments by "
+            f"embedding_dim. Received: {found} instead of {expected}. Use a config with the other backbone's sizes."
         )
     return tables
 
 
 def run_mask_decoder(block, x, query, return_weights=False, **arguments):
-    """The enhanced mask decoder (section 3.2): applies the last block twice, with queries other than its input `x`.
+    """Applies the last block twice as the enhanced mask decoder (section 3.2 of the paper).
 
-    Keys and values always come from `x`. The queries are `x` plus absolute positions, then the output of the first
-    pass.
+    Args:
+        block: the last block of the encoder.
+        x: float (b, s, m), the input of the block, from which keys and values are computed both times.
+        query: float (b, s, m), x plus absolute positions, from which the queries are computed the first time. The
+            second time, they are computed from the output of the first pass.
+        return_weights: whether to return the attention probabilities of the second pass.
+        **arguments: other arguments of the block.
+
+    Returns: float (b, s, m), and `Extras` with the attention probabilities if requested.
     """
     for _ in range(2):
         query, extras = block(x, query=query, return_weights=return_weights, **arguments)
@@ -143,6 +153,7 @@ def run_mask_decoder(block, x, query, return_weights=False, **arguments):
 
 
 def first_token_classifier(num_labels, config, common):
+    """Returns the head for classification and multiple choice."""
     return FirstTokenClassifier(
         num_labels,
         config.hidden_dim,
@@ -232,7 +243,7 @@ NAMES = {
     "choice/project": "classifier",
 }
 
-# Files may lack the mask decoder's position table; transformers ignores it.
+# Files may lack the position embeddings of the mask decoder, which transformers ignores.
 OPTIONAL = {"mask_decoder"}
 
 # {name in files with a "legacy" config: name in other files}, for the masked LM head.
@@ -252,5 +263,5 @@ TIED = {
 
 
 def legacy_spelling(config):
-    """{name in the table above: name in a file with this config}, where the two differ."""
+    """Returns {name in `NAMES`: name in files} for the tensors that have other names in files with this config."""
     return {new: old for old, new in _LEGACY.items()} if config.legacy_head else {}

@@ -1,7 +1,8 @@
 """ModernBERT as a decoder: the same network with a causal mask, trained to predict the next token.
 
-Weller et al. 2025, "Seq vs Seq: An Open Suite of Paired Encoders and Decoders" (Ettin), arXiv 2507.11412. New in it:
-pairs of an encoder and a decoder with the same shape, training settings and data, so that only the objective differs.
+Weller et al. 2025, "Seq vs Seq: An Open Suite of Paired Encoders and Decoders" (Ettin), arXiv 2507.11412. New in this
+paper: pairs of an encoder and a decoder with the same shape, training settings and data, so that only the objective
+differs.
 """
 
 import dataclasses
@@ -28,29 +29,29 @@ class ModernBertDecoderConfig(Config):
     num_layers: int = 22
     num_heads: int = 12
     hidden_dim: int = 768
-    feed_forward_dim: int = 1_152  # of each half of the gated layer
-    max_length: int = 8_192  # in training; the model does not depend on it
-    local_attention: int = 128  # local layers see half as many tokens, up to and including the token itself
-    global_every: int = 3  # layers 0, 3, 6, ... see the whole sequence, ...
-    global_layers: tuple[int, ...] | None = None  # ... unless this lists the layers that do
-    global_rope_theta: float = 160_000.0  # 10,000 in the paper's first stage
+    feed_forward_dim: int = 1_152  # width of both inner layers of the gated feed-forward network
+    max_length: int = 8_192  # length in training; the model itself has no limit
+    local_attention: int = 128  # in local layers, a token attends to the last `local_attention / 2` tokens up to itself
+    global_every: int = 3  # period of the layers that attend to the whole sequence: 0, 3, 6, ...
+    global_layers: tuple[int, ...] | None = None  # indices of these layers if they are not periodic
+    global_rope_theta: float = 160_000.0  # 10,000 in the first training stage of the paper
     local_rope_theta: float = 10_000.0
     embedding_dropout: float = 0.0
-    attention_dropout: float = 0.0  # on the attention probabilities
+    attention_dropout: float = 0.0  # of the attention probabilities
     attention_output_dropout: float = 0.1
     feed_forward_dropout: float = 0.0
     classifier_dropout: float = 0.0
     attention_bias: bool = False
     feed_forward_bias: bool = False
     norm_bias: bool = False
-    head_bias: bool = False  # of the first dense layer in heads
-    vocabulary_bias: bool = True
+    head_bias: bool = False  # whether the first dense layer of heads has a bias
+    vocabulary_bias: bool = True  # whether the logits over the vocabulary have a bias
     activation: str = "gelu"
     head_activation: str = "gelu"
-    classifier_pooling: str = "last"  # the last token, the only one that has seen the whole sequence
+    classifier_pooling: str = "last"  # the last token, the only one that attends to the whole sequence
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # standard deviation of the normal before truncation ...
-    initializer_cutoff: float = 2.0  # ... at this many standard deviations
+    initializer_range: float = 0.02  # standard deviation before truncation
+    initializer_cutoff: float = 2.0  # number of standard deviations at which the distribution is truncated
     pad_id: int | None = 50_283
     bos_id: int | None = 50_281
     eos_id: int | None = 50_282
@@ -88,15 +89,17 @@ class ModernBertDecoder(Backbone):
         config: a `ModernBertDecoderConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
-            `first_positions`, `prefix_mask`.
-        hidden_states: also return the embeddings and the output of every block, the last one normalised.
-        attention_weights: also return the attention probabilities of every block.
-        cache: from `empty_cache` or from the call on the preceding tokens; it must not be used again.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
+            `sequence_ids`, `first_positions`, `prefix_mask`.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        attention_weights: whether to return the attention probabilities of each block.
+        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. It must not be used
+            again.
 
-    Returns: a dict of `sequence_output` (b, s, m); `last_output` (b, m), the last token that is not padding, or
-        (b, n, m) for packed rows, None if they lack `first_positions`; on request `hidden_states` (num_layers + 1 of
-        (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)); with a cache, the next `cache`.
+    Returns: a dict of `sequence_output` (b, s, m), `last_output` (b, m), the output at the last token that is not
+        padding, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights`
+        (num_layers tensors (b, h, s, s)). With a cache, also the `cache` for the next call. For packed rows,
+        `last_output` is (b, n, m), or None if the batch has no `first_positions`.
     """
 
     learned_positions = False
@@ -138,7 +141,7 @@ class ModernBertDecoder(Backbone):
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def empty_cache(self, batch_size, length):
-        """A cache for `length` tokens."""
+        """Returns an empty cache with space for `length` tokens."""
         config = self.config
         head_dim = config.hidden_dim // config.num_heads
         return empty_cache(batch_size, length, config.num_layers, config.num_heads, head_dim, self.compute_dtype)

@@ -1,13 +1,16 @@
-"""ModernBERT in the Hugging Face layout: config fields that a plain table cannot convert."""
+"""Conversion of those fields of ModernBERT's config.json that do not correspond to a single field here."""
 
 
 def layer_types(config):
-    """The attention type of every layer, as transformers 5 names it."""
+    """Returns the list of the layers' attention types, as transformers 5 names them."""
     return ["full_attention" if config.is_global(i) else "sliding_attention" for i in range(config.num_layers)]
 
 
 def global_layers(stored):
-    """(period, None) of the global layers, or (default period, their indices) if they are not periodic."""
+    """Returns which layers attend to the whole sequence, according to a config.json.
+
+    Returns: (period, None) if the layers are periodic, otherwise (default period, tuple of their indices).
+    """
     types, period = stored["layer_types"], stored["global_attn_every_n_layers"]
     if types is None:
         return period, None
@@ -21,7 +24,13 @@ def global_layers(stored):
 
 
 def rope_theta(stored, layer_type, older_name):
-    """The RoPE base of one layer type: transformers 5 nests it, transformers 4 had a separate field for each type."""
+    """Returns the base of the rotary positions for one type of layer.
+
+    Args:
+        stored: the content of config.json. transformers 5 stores the bases in a nested dict.
+        layer_type: "full_attention" or "sliding_attention".
+        older_name: name of the field in which transformers 4 stores the base.
+    """
     rope = (stored.get("rope_parameters") or {}).get(layer_type) or {}
     if rope.get("rope_type", "default") != "default":
         raise ValueError(f"kerasbert has rope_type='default' only. Received in config.json: {rope['rope_type']!r}.")
@@ -31,6 +40,6 @@ def rope_theta(stored, layer_type, older_name):
 
 
 def rope_parameters(config):
-    """The RoPE bases in the format of transformers 5."""
+    """Returns the bases of the rotary positions in the format of transformers 5."""
     thetas = {"full_attention": config.global_rope_theta, "sliding_attention": config.local_rope_theta}
     return {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()}

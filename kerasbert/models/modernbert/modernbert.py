@@ -1,7 +1,8 @@
-"""ModernBERT: BERT's encoder with the advances of recent decoder models, for 8,192 tokens.
+"""ModernBERT: an encoder for 8,192 tokens, with the improvements of recent decoder models.
 
-Warner et al. 2024, arXiv 2412.13663. New in it: rotary positions; local attention in two of three layers, with separate
-wavelengths; gated feed-forwards (GeGLU); pre-norm, without biases. The only objective is masked tokens.
+Warner et al. 2024, arXiv 2412.13663. New compared with BERT: rotary positions; local attention in two of three layers,
+which may have different rotary wavelengths; gated feed-forward networks (GeGLU); pre-norm; no biases. The only
+pretraining objective is masked tokens.
 """
 
 import dataclasses
@@ -33,29 +34,29 @@ class ModernBertConfig(Config):
     num_layers: int = 22
     num_heads: int = 12
     hidden_dim: int = 768
-    feed_forward_dim: int = 1_152  # of each half of the gated layer
-    max_length: int = 8_192  # in training; the model does not depend on it
-    local_attention: int = 128  # local layers see half of this on each side, and the token itself
-    global_every: int = 3  # layers 0, 3, 6, ... see the whole sequence, ...
-    global_layers: tuple[int, ...] | None = None  # ... unless this lists the layers that do
-    global_rope_theta: float = 160_000.0  # 10,000 in the paper's first stage
+    feed_forward_dim: int = 1_152  # width of both inner layers of the gated feed-forward network
+    max_length: int = 8_192  # length in training; the model itself has no limit
+    local_attention: int = 128  # in local layers, a token attends to itself and half of this number on each side
+    global_every: int = 3  # period of the layers that attend to the whole sequence: 0, 3, 6, ...
+    global_layers: tuple[int, ...] | None = None  # indices of these layers if they are not periodic
+    global_rope_theta: float = 160_000.0  # 10,000 in the first training stage of the paper
     local_rope_theta: float = 10_000.0
     embedding_dropout: float = 0.0
-    attention_dropout: float = 0.0  # on the attention probabilities
+    attention_dropout: float = 0.0  # of the attention probabilities
     attention_output_dropout: float = 0.1
     feed_forward_dropout: float = 0.0
     classifier_dropout: float = 0.0
     attention_bias: bool = False
     feed_forward_bias: bool = False
     norm_bias: bool = False
-    head_bias: bool = False  # of the first dense layer in heads
-    vocabulary_bias: bool = True
+    head_bias: bool = False  # whether the first dense layer of heads has a bias
+    vocabulary_bias: bool = True  # whether the logits over the vocabulary have a bias
     activation: str = "gelu"
     head_activation: str = "gelu"
-    classifier_pooling: str = "cls"  # or "mean" over all tokens
+    classifier_pooling: str = "cls"  # what classifiers read: "cls", the first token, or "mean", the mean of all tokens
     layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02  # standard deviation of the normal before truncation ...
-    initializer_cutoff: float = 2.0  # ... at this many standard deviations
+    initializer_range: float = 0.02  # standard deviation before truncation
+    initializer_cutoff: float = 2.0  # number of standard deviations at which the distribution is truncated
     pad_id: int | None = 50_283
     bos_id: int | None = 50_281
     eos_id: int | None = 50_282
@@ -79,17 +80,17 @@ class ModernBertConfig(Config):
         return truncated_normal(self.initializer_range, self.initializer_cutoff)
 
     def residual_initializer(self):
-        """For the 2 * num_layers kernels whose outputs are added to the residual stream."""
+        """Initializer of the 2 * num_layers kernels whose outputs are added to the residual stream."""
         return truncated_normal(self.initializer_range * (2 * self.num_layers) ** -0.5, self.initializer_cutoff)
 
     def norm(self, **common):
-        """A layer norm, with a bias only if `norm_bias` is True."""
+        """Returns a layer norm, which has a bias if `norm_bias` is True."""
         return keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, center=self.norm_bias, **common)
 
 
 # === Sizes ===
 
-# num_layers, num_heads, hidden_dim, feed_forward_dim of the Ettin suite (Weller et al. 2025, arXiv 2507.11412).
+# (num_layers, num_heads, hidden_dim, feed_forward_dim) of the Ettin suite (Weller et al. 2025, arXiv 2507.11412).
 ETTIN_SHAPES = {
     "17m": (7, 4, 256, 384),
     "32m": (10, 6, 384, 576),
@@ -101,7 +102,7 @@ ETTIN_SHAPES = {
 
 
 def ettin_sizes(kind, **fields):
-    """{name: config fields} of the encoders or the decoders."""
+    """Returns {name: config fields} of all "encoder" or "decoder" sizes (`kind`), with additional `fields`."""
     names = "num_layers", "num_heads", "hidden_dim", "feed_forward_dim"
     return {
         f"ettin_{kind}_{size}": {**dict(zip(names, shape, strict=True)), **fields}
@@ -119,7 +120,7 @@ SIZES = {
 
 
 class ModernBertBlock(Composite):
-    """Attention and gated feed-forward, each on normalised input and added to the residual stream (pre-norm).
+    """Attention and gated feed-forward; each normalises its input and is added to the residual stream (pre-norm).
 
     Args:
         config: a `ModernBertConfig`.
@@ -127,12 +128,12 @@ class ModernBertBlock(Composite):
 
     Call:
         x: float (b, s, m).
-        attention_mask: an `AttentionMask`; with a `window` in local layers.
-        rotation: the `Rotation` of this kind of layer.
-        return_weights: also return the attention probabilities.
-        cache: the block's keys and values so far, in a decoder; see `MultiHeadAttention`.
+        attention_mask: an `AttentionMask`, which has a `window` in local layers.
+        rotation: the `Rotation` of global or local layers.
+        return_weights: whether to return the attention probabilities.
+        cache: in a decoder, the keys and values of the preceding tokens; see `MultiHeadAttention`.
 
-    Returns: float (b, s, m), and `Extras`: the probabilities (b, h, s, s) and the cache, if asked for.
+    Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) and the cache if requested.
     """
 
     def __init__(self, config, first=False, **kwargs):
@@ -187,15 +188,16 @@ class ModernBert(Backbone):
         config: a `ModernBertConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`, `sequence_ids`,
-            `first_positions`.
-        hidden_states: also return the embeddings and the output of every block, the last one normalised.
-        attention_weights: also return the attention probabilities of every block.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `position_ids`,
+            `sequence_ids`, `first_positions`.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        attention_weights: whether to return the attention probabilities of each block.
 
-    Returns: a dict of `sequence_output` (b, s, m); `pooled_output` and `choice_output` (b, m), for classifiers and for
-        multiple choice: the mean over the sequence, or its first token, which is the first column for classifiers and
-        the first real token for choices; (b, n, m) for packed rows, None if they lack `first_positions`; on request
-        `hidden_states` (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` and `choice_output`, both (b, m), and if requested
+        the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors
+        (b, h, s, s)). Depending on `config.classifier_pooling`, `pooled_output` and `choice_output` are the mean of the
+        sequence, or its first token. Only `choice_output`, which the multiple-choice head reads, skips padding on the
+        left. For packed rows, both are (b, n, m), or None if the batch has no `first_positions`.
     """
 
     learned_positions = False
@@ -241,7 +243,7 @@ class ModernBert(Backbone):
 
 
 def head_transform(config, **common):
-    """The first part of every head."""
+    """Returns the `HeadTransform` with which every head begins."""
     return HeadTransform(
         config.hidden_dim,
         config.head_activation,
@@ -255,7 +257,7 @@ def head_transform(config, **common):
 
 
 def label_head(config, num_labels, reads="sequence_output", use_bias=True, dtype=None, **common):
-    """A head that computes `num_labels` scores from the output named `reads`."""
+    """Returns a head that computes `num_labels` logits from the output of the backbone named `reads`."""
     initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
     transform = head_transform(config, dtype=dtype)
     return TransformedHead(
@@ -264,6 +266,7 @@ def label_head(config, num_labels, reads="sequence_output", use_bias=True, dtype
 
 
 def vocabulary_head(config, dtype=None, **common):
+    """Returns a head that computes logits over the vocabulary."""
     return TransformedTableHead(head_transform(config, dtype=dtype), config.vocabulary_bias, dtype=dtype, **common)
 
 
@@ -303,7 +306,7 @@ HUGGINGFACE_CONFIG = {
     ),
     "embedding_dropout": "embedding_dropout",
     "attention_dropout": "attention_dropout",
-    # transformers has one rate for both; kerasbert writes a separate field as well.
+    # transformers has one rate for both kinds of attention dropout; kerasbert also writes a separate field.
     "attention_output_dropout": Field(
         "attention_output_dropout",
         load=lambda stored: stored[

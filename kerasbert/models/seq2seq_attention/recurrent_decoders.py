@@ -1,4 +1,4 @@
-"""Recurrent encoders and decoders: gated recurrent units, attention scores, and the decoders that combine them."""
+"""Layers of the recurrent encoder-decoder: gated recurrent units, attention scores, and the decoders."""
 
 from keras import ops
 
@@ -10,6 +10,7 @@ from ...layers.recurrence import scan_tokens
 
 
 def dense(config, units, name, dtype, **options):
+    """Returns a dense layer with the kernel initializer of the config."""
     return Dense(units, kernel_initializer=config.kernel_initializer(), name=name, dtype=dtype, **options)
 
 
@@ -17,16 +18,17 @@ def dense(config, units, name, dtype, **options):
 
 
 class GatedRecurrentUnit(Layer):
-    """z = s(xz + Uz h), r = s(xr + Ur h), c = tanh(xc + U (r h)), new h = (1 - z) h + z c, as in the paper.
+    """A gated recurrent unit (GRU), as in the paper.
 
-    z weights the new state, and r is applied before the matrix product; most libraries do both the other way round.
+    For the state h, the equations are z = sigmoid(x_z + U_z h), r = sigmoid(x_r + U_r h), c = tanh(x_c + U (r h)) and
+    h_new = (1 - z) h + z c. In most libraries, z and 1 - z are swapped, and r is applied after the matrix product.
 
     Args:
         hidden_dim: width n of the state.
 
     Call:
-        x: float (b, 3 n), the contributions of the inputs to update gate, reset gate and candidate.
-        state: float (b, n).
+        x: float (b, 3 n), the concatenation of x_z, x_r and x_c: the projected inputs of one token.
+        state: float (b, n), the state h.
 
     Returns: the next state, float (b, n).
     """
@@ -49,17 +51,17 @@ class GatedRecurrentUnit(Layer):
 
 
 class Reader(Layer):
-    """A gated recurrent unit over a sequence.
+    """An encoder that reads a sequence in one direction with a gated recurrent unit.
 
     Args:
         config: a `Seq2SeqAttentionConfig`.
-        reverse: read from the last token to the first.
+        reverse: whether to read from the last token to the first.
 
     Call:
-        x: float (b, s, e).
-        real: bool (b, s), False at padding, or None.
+        x: float (b, s, e), embeddings.
+        real: bool (b, s), False at padding. None: there is no padding.
 
-    Returns: the states, float (b, s, n), and the last one, float (b, n).
+    Returns: (hidden states after each token, float (b, s, n), final state, float (b, n)).
     """
 
     def __init__(self, config, reverse=False, **kwargs):
@@ -85,7 +87,7 @@ class Reader(Layer):
 
 
 class AdditiveScore(Layer):
-    """v tanh(W s + U h) for the state s of the decoder and each state h of the encoder.
+    """Additive attention: the score is v tanh(W s + U h), for the decoder's state s and each encoder state h.
 
     Args:
         config: a `Seq2SeqAttentionConfig`.
@@ -104,16 +106,26 @@ class AdditiveScore(Layer):
         self.scale = self.add_weight(name="scale", shape=(self.config.alignment_dim,), initializer="zeros")
 
     def keys(self, states, positions):
-        """U h, the part of the score that does not depend on the decoder."""
+        """Returns U h, the term that does not depend on the decoder, float (b, s, alignment_dim).
+
+        Args:
+            states: float (b, s, encoder width), the hidden states of the encoder.
+            positions: int32 (b, s), the positions of the source tokens, which only `LocationScore` uses.
+        """
         return self.key(states)
 
     def scores(self, state, keys):
-        """float (b, s) for `state` (b, n)."""
+        """Returns the attention scores of the source tokens, float (b, s).
+
+        Args:
+            state: float (b, n), the state of the decoder.
+            keys: the result of `keys`.
+        """
         return ops.matmul(ops.tanh(self.query(state)[:, None] + keys), ops.cast(self.scale, keys.dtype))
 
 
 class MultiplicativeScore(Layer):
-    """s W h ("general" in Luong et al.)."""
+    """Multiplicative attention ("general" in Luong et al.): the score is s W h for the states s and h."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -131,13 +143,13 @@ class MultiplicativeScore(Layer):
 
 
 class DotScore(Layer):
-    """s h."""
+    """Dot-product attention: the score is s h, for the decoder's state s and each encoder state h."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
 
     def build(self, shape=None):
-        """There are no weights."""
+        """Does nothing, because this layer has no weights."""
 
     def keys(self, states, positions):
         return states
@@ -147,7 +159,7 @@ class DotScore(Layer):
 
 
 class LocationScore(Layer):
-    """W s: one score per position, independent of the token there."""
+    """Location-based attention: the scores of all source positions are W s, for the decoder's state s."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -168,19 +180,20 @@ class LocationScore(Layer):
 
 
 class PlainDecoder(Layer):
-    """A decoder without attention: it sees the source only through its initial state, tanh(W [last states]).
+    """A decoder without attention. Only its initial state, tanh(W [final encoder states]), depends on the source.
 
     Args:
         config: a `Seq2SeqAttentionConfig`.
 
     Call:
-        x: float (b, t, e), the embedded targets so far.
-        state: from `start_state` or from the call on the preceding tokens.
-        context: the result of `context`.
-        real: bool (b, t), False at padding, or None.
+        x: float (b, t, e), the embeddings of the decoder's inputs.
+        state: the state before these tokens, from `start_state` or from the previous call.
+        context: the result of the method `context`.
+        real: bool (b, t), False at padding. None: there is no padding.
 
-    Returns: the output, float (b, t, o); the state after each token, a dict of `state` (b, t, n) and, with attention,
-        `weights`, float32 (b, t, s); the state after the last token, from which the next call continues.
+    Returns: a tuple of the output, float (b, t, output width); the states after each token, a dict of `state`,
+        float (b, t, n), and with attention of `weights`, the attention probabilities, float32 (b, t, s); and the state
+        after the last token, with which the next call continues.
     """
 
     def __init__(self, config, **kwargs):
@@ -198,14 +211,25 @@ class PlainDecoder(Layer):
 
     @property
     def start_dim(self):
+        """Width of the encoder states from which the initial state is computed."""
         return self.config.context_dim
 
     def context(self, states, real):
-        """What each decoding step reads from the source: a dict of arrays, batch first."""
+        """Returns a dict of the arrays that each decoding step reads from the source, with the batch as first axis.
+
+        Args:
+            states: float (b, s, encoder width), the hidden states of the encoder.
+            real: bool (b, s), False at padding.
+        """
         return {}
 
     def start_state(self, lasts, context):
-        """The state before the first token, from the last states of the encoder's directions."""
+        """Returns the state before the first token, a dict.
+
+        Args:
+            lasts: list of the final state of each direction of the encoder, float (b, n).
+            context: the result of the method `context`.
+        """
         return {"state": self.start(ops.concatenate(lasts, axis=-1))}
 
     def call(self, x, state, context, real=None):
@@ -217,7 +241,11 @@ class PlainDecoder(Layer):
 
 
 class AdditiveDecoder(PlainDecoder):
-    """Bahdanau et al.: attention by the previous state, the next state, then maxout of state, input and context."""
+    """The decoder of Bahdanau et al. with additive attention.
+
+    In each step, the previous state is the query of attention. The attended context and the input give the next state.
+    The output is a maxout layer over the next state, the input and the context.
+    """
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -240,7 +268,7 @@ class AdditiveDecoder(PlainDecoder):
         return attention_context(self.score, states, real)
 
     def start_state(self, lasts, context):
-        first = super().start_state(lasts[-1:], context)  # the backward state at the first word
+        first = super().start_state(lasts[-1:], context)  # the final state of the backward direction
         nothing = ops.zeros_like(context["values"][:, 0])
         return {**first, "found": nothing, "weights": ops.zeros_like(context["real"], dtype="float32")}
 
@@ -258,9 +286,10 @@ class AdditiveDecoder(PlainDecoder):
 
 
 class MultiplicativeDecoder(PlainDecoder):
-    """Luong et al.: the next state, which is the query of attention, then tanh(W [context; state]).
+    """The decoder of Luong et al. with multiplicative attention or one of its variants.
 
-    With `input_feeding`, that output is also an input of the next step.
+    In each step, the input gives the next state, which is the query of attention. The output is tanh(W [c, s]) for the
+    attended context c and the state s. With `input_feeding`, this output is also an input of the next step.
     """
 
     def __init__(self, config, **kwargs):
@@ -304,7 +333,11 @@ class MultiplicativeDecoder(PlainDecoder):
         return states["fed"], states, last
 
     def _weights(self, state, place, context):
-        """Global attention, or local attention around `place` (b, 1) or around a position predicted by the state."""
+        """Returns the attention probabilities, float32 (b, s).
+
+        Attention is global, or local around the position `place`, float (b, 1), or local around a position that is
+        predicted from the state.
+        """
         scores, real, window = self.score.scores(state, context["keys"]), context["real"], self.config.window
         if window is None:
             return attention_weights(scores, real)
@@ -329,16 +362,32 @@ DECODERS = {"additive": AdditiveDecoder, **dict.fromkeys(LUONG, MultiplicativeDe
 
 
 def attention_context(score, states, real):
-    """What attention reads from the source: the score's keys, the states, their mask and the token positions."""
+    """Returns a dict of what attention reads from the source.
+
+    Args:
+        score: the layer that computes attention scores.
+        states: float (b, s, encoder width), the hidden states of the encoder.
+        real: bool (b, s), False at padding.
+
+    Returns: a dict of the keys of the score, the states as `values`, the mask `real` and the token positions.
+    """
     positions = ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=-1) - 1, 0)
     return {"keys": score.keys(states, positions), "values": states, "real": real, "positions": positions}
 
 
 def attention_weights(scores, allowed):
-    """float32 softmax of `scores` (b, s) over positions in bool `allowed`; 0 at all others, and in rows without any."""
+    """Returns the softmax of the scores over the allowed positions, float32 (b, s).
+
+    Positions that are not allowed have probability 0. In rows without any allowed position, all probabilities are 0.
+
+    Args:
+        scores: float (b, s).
+        allowed: bool (b, s).
+    """
     scores = ops.where(allowed, ops.cast(scores, "float32"), HIDDEN_SCORE)
     return ops.where(allowed, ops.softmax(scores, axis=-1), 0.0)
 
 
 def attended(weights, values):
+    """Returns the weighted sum of `values` (b, s, m) with `weights` (b, s), float (b, m)."""
     return ops.einsum("bs,bsm->bm", ops.cast(weights, values.dtype), values)

@@ -1,10 +1,10 @@
 """The recurrent encoder-decoder that introduced attention.
 
-Bahdanau, Cho, Bengio 2014, arXiv 1409.0473. New in it: the decoder attends to every state of the encoder with learned
-weights, where earlier models had one vector for a sentence of any length. Besides this additive attention, there are
-the multiplicative variants of Luong, Pham, Manning 2015 (arXiv 1508.04025), which use the decoder's current state
-instead of the previous one, and the model without attention (Cho et al. 2014, arXiv 1406.1078), optionally with the
-source reversed (Sutskever, Vinyals, Le 2014, arXiv 1409.3215).
+Bahdanau, Cho, Bengio 2014, arXiv 1409.0473. New in this paper: the decoder attends to all hidden states of the encoder,
+whereas earlier models represented a sentence of any length by a single vector. This attention is additive. The config
+also offers the multiplicative variants of Luong, Pham, Manning 2015 (arXiv 1508.04025), whose queries are the current
+instead of the previous state of the decoder, and the model without attention (Cho et al. 2014, arXiv 1406.1078),
+optionally with the source reversed (Sutskever, Vinyals, Le 2014, arXiv 1409.3215).
 """
 
 import dataclasses
@@ -26,21 +26,21 @@ from .recurrent_decoders import DECODERS, LUONG, Reader, dense
 
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqAttentionConfig(Config):
-    vocabulary_size: int = 30_000  # of the source and of the target, which have separate tables
+    vocabulary_size: int = 30_000  # of the source and of the target, which have separate embeddings
     embedding_dim: int = 620
     hidden_dim: int = 1_000  # of the decoder, and of each direction of the encoder
-    attention: str = "additive"  # or "multiplicative" (W between the states), "dot", "concat", "location", "none"
-    alignment_dim: int = 1_000  # of the layer inside additive and concat attention
-    output_dim: int = 500  # maxout units of the additive model; its sequence_output
-    bidirectional: bool = True  # False: the encoder has one direction only
-    reverse_source: bool = False  # read the source backwards
-    input_feeding: bool = True  # Luong: the attentional state is part of the next input
-    window: int | None = None  # Luong: attend only this far around one position (local attention, D = 10)
-    window_center: str = "predictive"  # that position: "monotonic" is the decoder's, "predictive" is learned
+    attention: str = "additive"  # or "multiplicative", "dot", "concat", "location" (the variants of Luong), or "none"
+    alignment_dim: int = 1_000  # width of the layer inside additive and concat attention
+    output_dim: int = 500  # width of the additive model's output, the number of maxout units
+    bidirectional: bool = True  # whether the encoder reads in both directions
+    reverse_source: bool = False  # whether the source is read backwards
+    input_feeding: bool = True  # Luong: whether the output of a step is part of the input of the next step
+    window: int | None = None  # Luong: maximum distance from the center of local attention; None: global attention
+    window_center: str = "predictive"  # center: "monotonic" is the position of the target, "predictive" is learned
     max_length: int | None = None  # longest source for location attention, which has one weight per position
-    dropout: float = 0.0  # on the embeddings and on the output
-    initializer_range: float = 0.01  # standard deviation; recurrent matrices are orthogonal
-    alignment_range: float = 0.001  # standard deviation inside additive and concat attention
+    dropout: float = 0.0  # of the embeddings and of the output
+    initializer_range: float = 0.01  # standard deviation of initial weights; recurrent matrices are orthogonal
+    alignment_range: float = 0.001  # standard deviation of initial weights in additive and concat attention
     pad_id: int = 0
     eos_id: int = 1
     decoder_start_id: int = 0
@@ -63,7 +63,7 @@ class Seq2SeqAttentionConfig(Config):
 
     @property
     def context_dim(self):
-        """Width of the encoder's states."""
+        """Width of the encoder's hidden states."""
         return self.hidden_dim * (1 + self.bidirectional)
 
     def kernel_initializer(self):
@@ -85,15 +85,17 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         config: a `Seq2SeqAttentionConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), `decoder_token_ids` (b, t), and optionally `padding_mask` or `lengths`, and
-            the same with the prefix `decoder_`. Padding may be anywhere.
-        hidden_states: also return embeddings and states.
-        attention_weights: also return the alignments.
-        cache: from `start_cache` or from the call on the preceding tokens. `inputs` are then the decoder's only.
+        inputs: a batch with `token_ids` (b, s) and `decoder_token_ids` (b, t), and optionally `padding_mask` or
+            `lengths`, `decoder_padding_mask` or `decoder_lengths`. Padding may be anywhere in a row.
+        hidden_states: whether to return the embeddings and hidden states of encoder and decoder.
+        attention_weights: whether to return the attention probabilities.
+        cache: the cache of the preceding tokens, from `start_cache` or from the previous call. With a cache, `inputs`
+            holds only decoder inputs.
 
-    Returns: a dict of `encoder_output` (b, s, n or 2 n) and `sequence_output` (b, t, o), the decoder's; on request
-        `hidden_states`, a dict of `encoder` and `decoder`, and `attention_weights`, {"cross": [float32 (b, 1, t, s)]};
-        with a cache, the next `cache`, and no encoder outputs.
+    Returns: a dict of `encoder_output` (b, s, encoder width), `sequence_output` (b, t, output width of the decoder),
+        and if requested `hidden_states`, {"encoder": [embeddings, states], "decoder": [embeddings, states]}, and
+        `attention_weights`, {"cross": [float32 (b, 1, t, s)]}. With a cache, there are no outputs of the encoder, but
+        the `cache` for the next call.
     """
 
     learned_positions = False
@@ -111,7 +113,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
             self.readers.append(Reader(config, reverse=True, name="backward_reader", **common))
         self.decoder = DECODERS[config.attention](config, name="decoder", **common)
         with keras.name_scope(self.name):
-            self.decoder.build()  # its first state is needed before it is called
+            self.decoder.build()  # its initial state is computed before its first call
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
@@ -140,11 +142,14 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
 
     @property
     def blocks(self):
-        """The encoder's readers side by side, then the decoder."""
+        """A tuple of the encoder layers (one for each direction), which have the same depth, then the decoder."""
         return [tuple(self.readers), self.decoder]
 
     def _encode(self, inputs):
-        """(embeddings, states, the last state of every direction); all in the order of the source."""
+        """Returns (embeddings, hidden states, list of the final state of each direction) of the source.
+
+        Embeddings and hidden states are in the order of the source, even if it is read backwards.
+        """
         x, real = self.dropout(self.token_embedding(inputs["token_ids"])), real_tokens(inputs)
         if self.config.reverse_source:
             x, real = ops.flip(x, axis=1), None if real is None else ops.flip(real, axis=1)
@@ -155,21 +160,22 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         return x, states, list(lasts)
 
     def _started(self, inputs, states, lasts):
-        """The decoder's first state, and what it reads from the source."""
+        """Returns (initial state of the decoder, dict of the arrays that its attention reads from the source)."""
         real = real_tokens(inputs)
         real = ops.ones_like(inputs["token_ids"], dtype="bool") if real is None else real
         context = self.decoder.context(states, real)
         return self.decoder.start_state(lasts, context), context
 
     def encode(self, inputs):
-        """The encoder's states, float (b, s, n or 2 n)."""
+        """Returns the hidden states of the encoder, float (b, s, encoder width)."""
         return self._encode(inputs)[1]
 
     def start_cache(self, context, batch_size, length):
-        """The decoder's first state, and what it reads from the source; `length` is not used.
+        """Returns a cache for generation: the decoder's initial state, and what its attention reads from the source.
 
         Args:
-            context: the encoder's inputs.
+            context: the inputs of the encoder, a batch.
+            batch_size, length: not used, because the size of a recurrent state does not depend on them.
         """
         _, states, lasts = self._encode(context)
         state, context = self._started(context, states, lasts)
@@ -190,7 +196,10 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
 
 
 class VocabularyHead(Composite):
-    """Scores over the vocabulary from a separate layer. It is called like a tied head, but ignores the token table."""
+    """Logits over the vocabulary, computed by a dense layer.
+
+    The head is called like `TokenTableHead`, but ignores the token embeddings in `table`.
+    """
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -202,7 +211,7 @@ class VocabularyHead(Composite):
 
 HEADS = {"seq2seq_lm": lambda config, **common: VocabularyHead(config, **common)}
 
-# === Files: kerasbert's layout, in the scheme of Hugging Face ===
+# === Files: kerasbert's layout, similar to those of Hugging Face ===
 
 HUGGINGFACE_CONFIG = {field.name: field.name for field in dataclasses.fields(Seq2SeqAttentionConfig)}
 
@@ -223,7 +232,10 @@ _DECODER = (
 
 
 def _stored(ours):
-    """Recurrent matrices and scales are not layers: they are stored unchanged, as plain tensors."""
+    """Returns the entry of `HUGGINGFACE_NAMES` for a weight path.
+
+    Recurrent matrices and scales are not dense layers, and so are stored unchanged, as a `Tensor`.
+    """
     name = ours.replace("/", ".")
     return Tensor(name) if ours.rpartition("/")[2] in ("update", "reset", "candidate", "scale") else name
 

@@ -1,4 +1,4 @@
-"""The parts of T5: attention, block, the stack of blocks that forms an encoder or a decoder, and heads."""
+"""The layers of T5: attention, blocks, the stack of blocks that forms an encoder or a decoder, and heads."""
 
 import itertools
 
@@ -19,9 +19,13 @@ from ...layers.relative_attention import BucketedBias
 
 
 class T5Attention(MultiHeadAttention):
-    """Attention with heads of any size, without biases or scaling: queries are initialised smaller instead.
+    """Attention with heads of any size, without biases and without scaling of the scores.
 
-    Dropout of the probabilities drops a key for all queries of a row at once (as in the paper's code).
+    Instead of the scaling, the initial weights of the queries are smaller. Dropout of the attention probabilities drops
+    a key for all queries of a row at once, as in the paper's code.
+
+    Args:
+        config: a `T5Config`.
     """
 
     scale = 1.0
@@ -43,26 +47,26 @@ class T5Attention(MultiHeadAttention):
 
 
 class T5Block(Composite):
-    """Self-attention, cross-attention in a decoder, and feed-forward, each on its normalised input (pre-norm).
+    """Self-attention, optional cross-attention and feed-forward, each with a normalised input (pre-norm).
 
-    The residual stream is float32 for every dtype policy, and so is the feed-forward layer for float16: with trained
-    weights, both exceed the range of float16.
+    The residual stream is float32 for every dtype policy. In float16, the feed-forward layer is float32 too. With
+    trained weights, both exceed the range of float16.
 
     Args:
         config: a `T5Config`.
-        cross_attention: whether the block can attend to a context.
+        cross_attention: whether the block has cross-attention, as in a decoder with an encoder.
 
     Call:
         x: float32 (b, q, m).
-        attention_mask: an `AttentionMask`.
-        bias: float (1, h, q, k), by the distance between query and key.
-        context: the context that `MultiHeadAttention` takes; None skips the cross-attention.
-        context_mask: the `AttentionMask` of the cross-attention.
-        return_weights: also return the attention probabilities.
-        cache: of the self-attention.
+        attention_mask: the `AttentionMask` of self-attention.
+        bias: float (1, h, q, k), a bias of the scores that depends on the distance between query and key.
+        context: the argument `context` of `MultiHeadAttention` for cross-attention. None: cross-attention is skipped.
+        context_mask: the `AttentionMask` of cross-attention.
+        return_weights: whether to return the attention probabilities.
+        cache: keys and values of the preceding tokens for self-attention; see `MultiHeadAttention`.
 
-    Returns: float32 (b, q, m), and `Extras`: the probabilities, the cache, and the probabilities of the
-        cross-attention, as far as they exist and are asked for.
+    Returns: float32 (b, q, m), and `Extras` with the attention probabilities of self-attention and cross-attention and
+        the cache, if requested.
     """
 
     def __init__(self, config, cross_attention=False, **kwargs):
@@ -113,27 +117,28 @@ def _norm(config, name):
 
 
 def _dropout(config, name):
-    """One mask for all positions of a row, as in the paper's code."""
+    """Returns a dropout layer with one mask for all positions of a row, as in the paper's code."""
     return Dropout(config.dropout, (None, 1, None), name=name, dtype="float32")
 
 
 class T5Stack(Composite):
-    """An encoder or a decoder: blocks, the distance tables that they share, and a final norm.
+    """An encoder or a decoder: blocks, the distance biases that the blocks share, and a final norm.
 
     Args:
         config: a `T5Config`.
         num_layers: number of blocks.
-        cross_attention: whether the blocks can attend to a context.
+        cross_attention: whether the blocks have cross-attention.
 
     Call:
         x: float (b, q, m), embeddings.
-        attention_mask: an `AttentionMask`.
+        attention_mask: the `AttentionMask` of self-attention.
         bidirectional: whether keys before and after a query have separate distance buckets.
-        contexts, context_mask: of the cross-attention; `contexts` is one for all blocks, or a list of one per block.
-        return_weights: also return the attention probabilities.
-        caches: of the self-attention, one per block.
+        contexts: the context of cross-attention for all blocks, or a list with one context per block.
+        context_mask: the `AttentionMask` of cross-attention.
+        return_weights: whether to return the attention probabilities.
+        caches: list of the cache of each block, for self-attention.
 
-    Returns: `BlockOutputs`; the last of its states is normalised.
+    Returns: `BlockOutputs`, whose last hidden states are normalised.
     """
 
     def __init__(self, config, num_layers, cross_attention=False, **kwargs):
@@ -191,14 +196,26 @@ class T5Stack(Composite):
 
 
 def side_by_side(encoder, decoder):
-    """[(encoder block, decoder block), ...]; a tuple of one block where the other half has none."""
+    """Returns the list [(encoder block, decoder block), ...].
+
+    If one of the two stacks is None or has fewer blocks, or both are the same stack, tuples hold only one block.
+    """
     stacks = [encoder, decoder] if encoder is not decoder else [decoder]
     pairs = itertools.zip_longest(*(stack.blocks for stack in stacks if stack is not None))
     return [tuple(block for block in pair if block is not None) for pair in pairs]
 
 
 def shifted_right(inputs, start_id):
-    """Decoder inputs for a batch without them: each sequence shifted right, beginning with the start token."""
+    """Returns the decoder inputs for a batch without any: its tokens, shifted right by one.
+
+    Each sequence begins with the start token.
+
+    Args:
+        inputs: a batch with `token_ids` (b, s).
+        start_id: id of the start token.
+
+    Returns: a dict of `decoder_token_ids` (b, s), and `decoder_padding_mask` and `decoder_sequence_ids` if needed.
+    """
     ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
     first = ops.arange(ops.shape(ids)[1]) == 0
     if sequences is not None:
@@ -211,9 +228,14 @@ def shifted_right(inputs, start_id):
 
 
 def end_tokens(x, inputs, end_id):
-    """The vectors of `x` (b, s, m) at the last end token of each sequence; if it has none, at its last token.
+    """Returns the vectors of x at the last end token of each sequence, or at its last token if it has no end token.
 
-    Returns: (b, m); for packed rows (b, n, m), or None if they lack `first_positions`.
+    Args:
+        x: float (b, s, m).
+        inputs: the batch from which x was computed.
+        end_id: id of the end token.
+
+    Returns: float (b, m), or (b, n, m) for packed rows. None for packed rows without `first_positions`.
     """
     ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
@@ -230,12 +252,12 @@ def end_tokens(x, inputs, end_id):
 
 
 class T5LanguageModelHead(Composite):
-    """Scores over the vocabulary, from the transposed token table or from a separate layer.
+    """Logits over the vocabulary: the product with the token embeddings, or the output of a separate dense layer.
+
+    Inputs and outputs are those of `TokenTableHead`.
 
     Args:
         config: a `T5Config`.
-
-    Call and returns: as `TokenTableHead`.
     """
 
     def __init__(self, config, **kwargs):
@@ -258,6 +280,6 @@ class T5LanguageModelHead(Composite):
 
 
 class EndTokenClassifier(FirstTokenClassifier):
-    """`FirstTokenClassifier` on the decoder's output at the end token."""
+    """A `FirstTokenClassifier` that reads the decoder's output at the end token (`end_output`) instead."""
 
     reads = "end_output"

@@ -1,4 +1,4 @@
-"""T5 in the Hugging Face layout: names and config fields that a plain table cannot convert."""
+"""T5 in the Hugging Face layout: weight names, and config fields that do not correspond to a single field here."""
 
 import numpy as np
 
@@ -6,41 +6,52 @@ import numpy as np
 
 
 def load_gated(stored):
+    """Whether feed-forward layers are gated, according to a config.json."""
     return stored["feed_forward_proj"].startswith("gated-")
 
 
 def load_activation(stored):
+    """Returns the name of the activation function, according to a config.json."""
     name = stored["feed_forward_proj"].removeprefix("gated-")
     return "gelu_new" if stored["feed_forward_proj"] == "gated-gelu" else name
 
 
 def load_scale_output(stored):
-    """Whether outputs are scaled: version 5 of transformers never scales mT5 and has a field for T5; earlier versions
-    scaled only tied outputs.
+    """Whether the input of the output layer is scaled, according to a config.json.
 
-    umT5 was trained by the earlier rule, which holds here, too, although version 5 scales it whatever the config says.
+    transformers 4 scales it if the output layer shares the token embeddings. transformers 5 never scales it for mT5,
+    always scales it for umT5, and has a separate field for T5. For umT5, the rule of version 4 is used here, because
+    the released models were trained with it.
     """
     never = stored["model_type"].startswith("mt5")
     return not never and stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
 
 
 def save_feed_forward(config):
+    """Returns the value of `feed_forward_proj` in config.json."""
     name = "gelu" if config.gated and config.activation == "gelu_new" else config.activation
     return f"gated-{name}" if config.gated else name
 
 
 def load_architecture(stored):
+    """Returns the architecture, one of `ARCHITECTURES`, according to a config.json."""
     encoder = not stored["is_encoder_decoder"] or (stored.get("architectures") or [""])[0].endswith("EncoderModel")
     return stored.get("architecture") or ("encoder" if encoder else "encoder_decoder")
 
 
 def save_model_type(config):
-    """Language models have a separate `model_type`, because transformers has no decoder-only T5."""
+    """Returns the `model_type` for config.json, which ends with "-lm" for decoder-only models.
+
+    transformers has no decoder-only T5. With the usual `model_type`, it would load such models as encoder-decoders.
+    """
     return f"{config.model_type}-lm" if config.architecture.endswith("language_model") else config.model_type
 
 
 def huggingface_fields(weights):
-    """Fields inferred from the tensors: version 5 of transformers writes that outputs are tied even if they are not."""
+    """Returns {"tied_output": whether the output layer equals the token embeddings}, inferred from the tensors.
+
+    The config.json cannot be trusted: transformers 5 writes that the output layer is tied even if it is not.
+    """
     if "lm_head.weight" not in weights or "shared.weight" not in weights:
         return {}
     return {"tied_output": np.array_equal(weights.read("lm_head.weight"), weights.read("shared.weight"))}
@@ -48,7 +59,7 @@ def huggingface_fields(weights):
 
 # === Names ===
 
-# (our name, their name), in the order in which a block numbers its sublayers; the feed-forward layer comes last.
+# (our name, stored name) of the sublayers of a block, in the order of their numbers. Feed-forward is the last sublayer.
 _ATTENTION, _CROSS_ATTENTION = ("attention", "SelfAttention"), ("cross_attention", "EncDecAttention")
 _SUBLAYERS = {"encoder": [_ATTENTION], "decoder": [_ATTENTION, _CROSS_ATTENTION]}
 _FEED_FORWARD = {
@@ -61,7 +72,7 @@ _FEED_FORWARD = {
 
 
 def half_names(half):
-    """The name table of one half, `encoder` or `decoder`."""
+    """Returns {our weight path: stored name} for one `half`, "encoder" or "decoder"."""
     names = {
         f"{half}/relative_bias_{{i}}": f"{half}.block.{{i}}.layer.0.SelfAttention.relative_attention_bias",
         f"{half}/final_norm": f"{half}.final_layer_norm",
@@ -79,7 +90,10 @@ def half_names(half):
 
 
 def huggingface_implied(config):
-    """{encoder's name: decoder's name} of halves that share weights; transformers needs both names."""
+    """Returns {stored name in the encoder: stored name in the decoder} if the two share weights.
+
+    transformers needs both names.
+    """
     if config.architecture != "shared":
         return {}
     decoder, absent = half_names("decoder"), "/feed_forward/" if config.gated else "/gated_feed_forward/"
@@ -94,6 +108,10 @@ def huggingface_implied(config):
 
 
 def huggingface_unused(config, name):
-    """Whether a tensor is of the half that this architecture lacks, or the unused table in files of the first T5."""
+    """Whether a model ignores the tensor with this stored name.
+
+    Encoders ignore the tensors of a decoder. All models ignore the distance table of cross-attention, which files of
+    the first T5 contain although it was never used.
+    """
     left_out = config.architecture == "encoder" and name.startswith("decoder.")
     return left_out or name.endswith("EncDecAttention.relative_attention_bias.weight")

@@ -1,11 +1,11 @@
 """T5: one encoder-decoder that treats every language task as text to text.
 
-Raffel et al. 2019, arXiv 1910.10683. New in it: positions as a learned score bias by the distance of query and key, in
-buckets that widen with distance; root-mean-square norms without bias before each sublayer; no biases or score scaling
-anywhere; and a study of architectures, objectives, data and scale. All five architectures of section 3.2 are here: the
-encoder-decoder, the same with shared weights, the decoder-only language model and prefix language model, and the
-encoder alone. Version 1.1 (also Flan-T5), mT5 (arXiv 2010.11934) and umT5 (arXiv 2304.09151) have gated feed-forward
-layers and untied outputs; in umT5, every block has a distance table.
+Raffel et al. 2019, arXiv 1910.10683. New in this paper: in place of positions, a learned bias of the attention scores,
+which depends on the distance between query and key; root-mean-square norms; no biases in dense layers; unscaled scores;
+a study of architectures, objectives, data and scale. The architectures of section 3.2 are all available:
+encoder-decoders with separate or shared weights, decoder-only language models and prefix language models, and encoders.
+Version 1.1 (also Flan-T5), mT5 (arXiv 2010.11934) and umT5 (arXiv 2304.09151) have gated feed-forward layers and a
+separate output layer. In umT5, each block has a separate bias. In the other versions, all blocks share one bias.
 """
 
 import dataclasses
@@ -51,17 +51,17 @@ ARCHITECTURES = {
 @dataclasses.dataclass(frozen=True)
 class T5Config(Config):
     vocabulary_size: int = 32_128
-    num_layers: int = 6  # of the encoder, or of the only half
+    num_layers: int = 6  # of the encoder, or of the decoder if there is no encoder
     num_decoder_layers: int | None = None  # None: num_layers
     num_heads: int = 8
     hidden_dim: int = 512
     head_dim: int = 64  # num_heads * head_dim need not be hidden_dim
     feed_forward_dim: int = 2_048
-    gated: bool = False  # True: GatedFeedForward
-    num_buckets: int = 32  # rows of a distance table
+    gated: bool = False  # whether feed-forward layers are gated
+    num_buckets: int = 32  # number of distance buckets
     max_distance: int = 128  # larger distances share the last bucket
-    tied_output: bool = True  # False: a separate output layer
-    scale_output: bool = True  # the output layer reads the decoder's output times hidden_dim ** -0.5
+    tied_output: bool = True  # whether the output layer shares the token embeddings
+    scale_output: bool = True  # whether the input of the output layer is multiplied by hidden_dim ** -0.5
     architecture: str = "encoder_decoder"  # one of ARCHITECTURES
     dropout: float = 0.1
     classifier_dropout: float = 0.0
@@ -98,7 +98,7 @@ class T5Config(Config):
 
     @property
     def bias_every_block(self):
-        """Whether every block has a distance table, instead of sharing the first one's."""
+        """Whether every block has a separate distance bias, rather than all blocks sharing one."""
         return self.model_type == "umt5"
 
     def kernel_initializer(self):
@@ -135,27 +135,26 @@ SIZES = {
 
 @keras.saving.register_keras_serializable("kerasbert")
 class T5(EncoderDecoderBackbone):
-    """The encoder and the decoder of T5, or one of them.
+    """The encoder and the decoder of T5, or one of them, depending on `config.architecture`.
 
-    Distances are counted in columns: left padding has no effect, and `position_ids` are not read. A language model
-    takes only `token_ids`; a prefix language model also takes `prefix_mask` (b, s), True at mutually visible tokens.
+    Padding on the left has no effect, because only distances matter. `position_ids` are not read.
 
     Args:
         config: a `T5Config`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s) and, with both halves, `decoder_token_ids` (b, t), by default the same
-            tokens shifted right by the start token; optionally for both halves, with the prefix `decoder_` for the
-            second, `padding_mask` or `lengths`, and `sequence_ids`; `first_positions` for classification.
-        hidden_states: also return the embeddings and the output of every block, the last one normalised.
-        attention_weights: also return the attention probabilities of every block.
-        cache: from `start_cache` (without an encoder, `empty_cache`) or from the call on the preceding tokens; it must
-            not be used again. `inputs` are then the decoder's only.
+        inputs: a batch with `token_ids` (b, s). Encoder-decoders also read `decoder_token_ids` (b, t), by default the
+            `token_ids`, shifted right. Optional keys are `padding_mask` or `lengths`, `sequence_ids`, the same with the
+            prefix `decoder_`, `first_positions`, and for prefix language models `prefix_mask`.
+        hidden_states: whether to return the embeddings and the output of each block, the last one normalised.
+        attention_weights: whether to return the attention probabilities of each block.
+        cache: the cache of the preceding tokens, from `start_cache`, from `empty_cache` if there is no encoder, or from
+            the previous call. It must not be used again. With a cache, `inputs` holds only decoder inputs.
 
-    Returns: a dict of `encoder_output` (b, s, m), if there is an encoder, and `sequence_output` (b, t, m), of the last
-        half; without `decoder_token_ids`, `end_output` (b, m), the decoder's output at the last end token, or (b, n, m)
-        for packed rows, None if they lack `first_positions`; on request dicts of lists: `hidden_states` of `encoder`
-        and `decoder`, `attention_weights` of `encoder`, `decoder` and `cross`; with a cache, the next `cache`.
+    Returns: a dict of `encoder_output` (b, s, m) if there is an encoder, `sequence_output` (b, t, m), the output of the
+        decoder, or else of the encoder, and if requested `hidden_states`, {"encoder": list, "decoder": list}, and
+        `attention_weights`, {"encoder": list, "decoder": list, "cross": list}. Without `decoder_token_ids`, also
+        `end_output`, the decoder's output at the end token (see `end_tokens`); with a cache, the next `cache`.
     """
 
     learned_positions = False
@@ -215,7 +214,7 @@ class T5(EncoderDecoderBackbone):
         mask, _ = causal_inputs(inputs, cache)
         prefix = self.config.architecture == "prefix_language_model"
         if prefix and cache is not None:
-            mask = mask.replace(prefix_mask=mask.padding_mask)  # all tokens of one call see each other
+            mask = mask.replace(prefix_mask=mask.padding_mask)  # all tokens of one call attend to each other
         blocks = self.decoder(
             self.token_embedding(inputs["token_ids"]),
             attention_mask=mask,
@@ -234,19 +233,19 @@ class T5(EncoderDecoderBackbone):
         return outputs
 
     def encode(self, inputs):
-        """The encoder's output, float (b, s, m)."""
+        """Returns the output of the encoder, float (b, s, m)."""
         return self._encode(inputs)["encoder_output"]
 
     def empty_cache(self, batch_size, length):
-        """A cache for `length` tokens of the decoder."""
+        """Returns an empty cache with space for `length` tokens of the decoder."""
         config, blocks = self.config, len(self.decoder.blocks)
         return empty_cache(batch_size, length, blocks, config.num_heads, config.head_dim, self.compute_dtype)
 
     def start_cache(self, context, batch_size, length):
-        """A cache for `length` tokens of the decoder, with the encoder's keys and values for each of its blocks.
+        """Returns an empty cache for `length` tokens of the decoder, with the keys and values for cross-attention.
 
         Args:
-            context: the encoder's inputs.
+            context: the inputs of the encoder, a batch.
         """
         x, real = self.encode(context), real_tokens(context)
         return {

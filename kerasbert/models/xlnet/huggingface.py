@@ -1,4 +1,4 @@
-"""XLNet in the Hugging Face layout: names and config fields that a plain table cannot convert."""
+"""Conversion of those fields and tensors of XLNet that do not correspond to a single field or weight here."""
 
 import numpy as np
 
@@ -6,6 +6,7 @@ import numpy as np
 
 
 def load_causal(stored):
+    """Whether attention is causal, according to a config.json."""
     kinds = {"bi": False, "uni": True}
     if stored["attn_type"] not in kinds:
         raise ValueError(f"`attn_type` must be one of {', '.join(kinds)}. Received: {stored['attn_type']!r}.")
@@ -13,7 +14,7 @@ def load_causal(stored):
 
 
 def load_length(name):
-    """A loader of a length in tokens, for which 0, -1 and null all mean None."""
+    """Returns a function that reads the length `name` from a config.json, where 0, -1 and null all mean None."""
 
     def load(stored):
         length = stored[name]
@@ -28,14 +29,20 @@ QUERIES = ("r_w_bias", "r_r_bias", "r_s_bias")
 
 
 def huggingface_fields(weights):
-    """A field inferred from the tensors: transformers ignores `untie_r`, and every block has separate vectors."""
+    """Returns {"untied_queries": True} if the stored query vectors of the blocks differ, otherwise {}.
+
+    The field `untie_r` cannot be trusted, because transformers ignores it: every block has separate vectors.
+    """
     names = {name: f"layer.0.rel_attn.{name.rpartition('.')[2]}" for name in weights.names if name.endswith(QUERIES)}
     common = any(not np.array_equal(weights.read(name), weights.read(first)) for name, first in names.items())
     return {"untied_queries": True} if common else {}
 
 
 def huggingface_implied(config):
-    """Query vectors that all blocks share are stored once per block."""
+    """Returns {stored name in block i: stored name in block 0} for query vectors that all blocks share.
+
+    Files contain them once per block.
+    """
     if config.untied_queries:
         return {}
     names = [f"layer.{{}}.rel_attn.{name}" for name in QUERIES]

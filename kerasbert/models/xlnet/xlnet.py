@@ -1,9 +1,9 @@
-"""XLNet: an encoder pretrained to predict tokens in a random order, each from those before it in that order.
+"""XLNet: an encoder that is pretrained to predict the tokens of a text in random order.
 
-Yang, Dai, Yang, Carbonell, Salakhutdinov, Le 2019, arXiv 1906.08237. New in it: the content stream, which sees each
-token, and the query stream, which sees only the position of the token that it predicts; the two share weights. Scores
-depend on content, on distance and on whether query and key are in the same segment, so nothing is added to the
-embeddings. The memory of previous segments is Transformer-XL's.
+Yang, Dai, Yang, Carbonell, Salakhutdinov, Le 2019, arXiv 1906.08237. New in this paper: two streams of hidden states
+with shared weights, the content stream, which knows each token, and the query stream, which knows only the position of
+the token that it predicts. Attention scores depend on content, on distance and on whether query and key are in the same
+segment, so that nothing is added to the embeddings. The memory of previous segments is that of Transformer-XL.
 """
 
 import dataclasses
@@ -37,20 +37,20 @@ class XLNetConfig(Config):
     num_heads: int = 16
     hidden_dim: int = 1_024
     feed_forward_dim: int = 4_096
-    memory_length: int | None = None  # tokens in the memory; None: no memory. 384 in the paper's pretraining
-    reuse_length: int | None = None  # how many first tokens of a row the memory stores; None: all. 256 there
-    causal: bool = False  # whether a token sees only preceding tokens ("uni", not "bi")
-    same_length: bool = False  # if causal: every token sees as many preceding tokens as the memory holds
-    clamp_length: int | None = None  # larger distances are clipped to it
-    bidirectional_data: bool = False  # without `backward` in a batch, the second half of its rows runs backward
-    untied_queries: bool = True  # separate query vectors in each block for content, distance and segment
-    dropout: float = 0.1  # on the embeddings, the distances, around and inside the sublayers, and on the output
-    attention_dropout: float | None = None  # on the attention probabilities; None: same as `dropout`
+    memory_length: int | None = None  # number of tokens in the memory, in the paper 384; None: no memory
+    reuse_length: int | None = None  # how many first tokens of a row the memory stores, in the paper 256; None: all
+    causal: bool = False  # whether a token attends only to preceding tokens ("uni" in transformers, not "bi")
+    same_length: bool = False  # if causal: whether each token attends to as many others as the memory holds
+    clamp_length: int | None = None  # larger distances are clipped to this value
+    bidirectional_data: bool = False  # whether the second half of a batch's rows is reversed by default (`backward`)
+    untied_queries: bool = True  # whether each block has separate query vectors for content, distance and segment
+    dropout: float = 0.1  # of the embeddings, distances and outputs, and in and after each sublayer
+    attention_dropout: float | None = None  # of the attention probabilities; None: the same rate as `dropout`
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02  # standard deviation
-    summary_activation: str | None = "tanh"  # of the dense layer in the classifier
-    summary_dropout: float = 0.1  # after that layer
+    initializer_range: float = 0.02  # standard deviation of initial weights
+    summary_activation: str | None = "tanh"  # activation of the classifier's first dense layer
+    summary_dropout: float = 0.1  # after this layer
     pad_id: int = 5
     bos_id: int | None = 1
     eos_id: int | None = 2
@@ -84,12 +84,12 @@ SIZES = {
 
 
 class XLNetBlock(Composite):
-    """Attention and feed-forward, each added to its input and then normalised (post-norm), the same for each stream.
+    """A post-norm block of attention and feed-forward, which is applied to each of the streams.
+
+    Inputs and outputs are those of `TwoStreamAttention`.
 
     Args:
         config: an `XLNetConfig`.
-
-    Call and returns: as `TwoStreamAttention`.
     """
 
     def __init__(self, config, **kwargs):
@@ -134,29 +134,28 @@ class XLNetBlock(Composite):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class XLNet(Backbone):
-    """The two streams of XLNet.
+    """The content stream and the query stream of XLNet.
 
-    The query stream runs if a batch holds a permutation and `masked_positions`. A slot that sees no token (the first
-    one of an order without context) predicts from its position alone.
+    The query stream is computed if a batch holds a permutation and `masked_positions`. A predicted token that may not
+    attend to any other token (the first token of the permutation) is predicted from its position alone.
 
     Args:
         config: an `XLNetConfig`.
 
     Call:
-        inputs: a batch; `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids` (any numbers,
-            only compared for equality), `sequence_ids`, `first_positions`; `query_ranks` and `key_ranks`
-            (b, s), or `permutation_mask` (b, s, s); `masked_positions` (b, p); `backward` (b,), True where a row runs
-            from right to left; `memory` (b, num_layers, mem, m) and `memory_mask` (b, mem), from `empty_memory` or
-            from the call on the preceding tokens. Distances are counted in columns: `position_ids` are not read.
-        hidden_states: also return the embeddings and the output of every block, of the content stream.
-        attention_weights: also return the attention probabilities of every block, of the content stream.
-        cache: from `empty_cache` or from the call on the preceding tokens; all rows then run forward.
+        inputs: a batch with `token_ids` (b, s), and optionally `padding_mask` or `lengths`, `segment_ids`,
+            `sequence_ids` and `first_positions`, `query_ranks` and `key_ranks` or `permutation_mask`,
+            `masked_positions` (b, p), `backward`, `memory` and `memory_mask`; see `kerasbert.core.Batch`. The values of
+            `segment_ids` are only compared with each other. `position_ids` are not read.
+        hidden_states: whether to return the embeddings and the output of each block in the content stream.
+        attention_weights: whether to return the attention probabilities of each block in the content stream.
+        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. No row is `backward`.
 
-    Returns: a dict of `sequence_output` (b, s, m), of the content stream; `query_output` (b, p, m), if there is a query
-        stream; `last_output` (b, m), the last token that is not padding, or (b, n, m) for packed rows, None if they
-        lack `first_positions`; with memory, the next `memory` and `memory_mask`; on request `hidden_states`
-        (num_layers + 1 of (b, s, m)) and `attention_weights` (num_layers of (b, h, s, mem + s)); with a cache, the next
-        `cache`.
+    Returns: a dict of `sequence_output` (b, s, m), the output of the content stream, `query_output` (b, p, m), that of
+        the query stream if it is computed, `last_output` (b, m), the output at the last token that is not padding, and
+        if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers
+        tensors (b, h, s, memory_length + s)). With a memory, also the next `memory` and `memory_mask`; with a cache,
+        the next `cache`. For packed rows, `last_output` is (b, n, m), or None without `first_positions`.
     """
 
     learned_positions = False
@@ -207,7 +206,7 @@ class XLNet(Backbone):
         return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
 
     def _shared_inputs(self, inputs, halves):
-        """What the streams see, encodings of all distances, largest first, and the rows that negate the distances."""
+        """Returns the `SharedInputs`. If `halves` is True, the second half of the rows is `backward` by default."""
         config, backward = self.config, inputs.get("backward")
         rows, queries = ops.shape(inputs["token_ids"])
         if backward is None and halves:
@@ -223,7 +222,7 @@ class XLNet(Backbone):
         return SharedInputs(views, encodings, backward, self.relative_queries)
 
     def empty_memory(self, batch_size):
-        """The memory before the first segment: a dict of `memory` and `memory_mask`, inputs of the next call."""
+        """Returns the `memory` and `memory_mask` for the first segment of a text, a dict of batch keys."""
         config = self.config
         if not config.memory_length:
             raise ValueError(
@@ -234,7 +233,7 @@ class XLNet(Backbone):
         return empty_memory(batch_size, *sizes, self.compute_dtype)
 
     def empty_cache(self, batch_size, length):
-        """A memory as the cache for up to `length` tokens; if the config has no memory, it holds all of them."""
+        """Returns a memory that serves as the cache for generating up to `length` tokens."""
         config = self.config
         slots = min(config.memory_length or length, length)
         return empty_memory(batch_size, config.num_layers, slots, config.hidden_dim, self.compute_dtype)
@@ -249,7 +248,7 @@ class XLNet(Backbone):
         config, rows = self.config, inputs["token_ids"].shape[0]
         if config.bidirectional_data and inputs.get("backward") is None and rows is not None and rows % 2:
             raise ValueError(
-                "With bidirectional_data=True the second half of the rows runs backward, so their number must be even. "
+                "With bidirectional_data=True, the second half of the rows is reversed, so their number must be even. "
                 f"Received: {rows} rows. Use an even number, or pass `backward` (b,)."
             )
         check_memory(inputs, self)
@@ -323,7 +322,7 @@ HUGGINGFACE_ALIASES = {
 HUGGINGFACE_CLASSES = {
     "Backbone": "XLNetModel",
     "CausalLM": "XLNetLMHeadModel",
-    "PermutationLM": "XLNetLMHeadModel",  # of equal names, the last is the default when loading
+    "PermutationLM": "XLNetLMHeadModel",  # of two classes with the same name, the last one is the default for loading
     "TextClassifier": "XLNetForSequenceClassification",
     "TokenClassifier": "XLNetForTokenClassification",
     "QuestionAnswerer": "XLNetForQuestionAnsweringSimple",
@@ -357,7 +356,7 @@ HUGGINGFACE_NAMES = {
     "choice/project": "logits_proj",
 }
 
-# {head: (a tensor's name, why a file that has it does not fit the head)}
+# {head: (stored name of a tensor, why a file that contains the tensor does not fit the head)}
 HUGGINGFACE_REFUSED = {
     "span": (
         "start_logits.dense.weight",

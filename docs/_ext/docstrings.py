@@ -1,0 +1,113 @@
+"""Docstrings of this package as reStructuredText.
+
+They are plain text: code in single backticks, paragraphs, and sections such as "Args:" whose entries are
+"name: description". Everything else, a star or a bar, is meant as it stands, so it is escaped.
+"""
+
+import re
+import textwrap
+
+_SECTION = re.compile(r"^([A-Z][a-z]+):(?: +(\S.*))?$")
+SECTIONS = ("Args", "Attributes", "Call", "Example", "Raises", "Returns", "Yields")
+_ENTRY = re.compile(r"^(\*{0,2}\w[\w.]*(?:, \*{0,2}\w[\w.]*)*): *(.*)$")
+_SPECIAL = re.compile(r"([*|\\]|_(?!\w)|(?<!\w)_)")
+
+
+def plain(text):
+    """Text with its code as literals and without markup.
+
+    "`fit` needs x*y" -> "``fit`` needs x\\*y"
+    """
+    parts = re.split(r"`{1,2}([^`]+)`{1,2}", " ".join(text.split()))
+    escaped = [_SPECIAL.sub(r"\\\1", part) for part in parts[::2]]
+    found = escaped[0]
+    for code, following in zip(parts[1::2], escaped[1:], strict=True):
+        found += f"``{code.strip()}``" + ("\\" if following[:1].isalnum() else "") + following
+    return found
+
+
+def entries(lines):
+    """Groups the lines of a section: each line at its left edge begins an entry."""
+    groups = []
+    for line in textwrap.dedent("\n".join(lines)).splitlines():
+        if not line.strip():
+            continue
+        if groups and line.startswith(" "):
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return [" ".join(part.strip() for part in group) for group in groups]
+
+
+def definitions(lines):
+    """A section as a definition list; entries without a name are paragraphs."""
+    written = []
+    for entry in entries(lines):
+        named = _ENTRY.match(entry)
+        if named:
+            names = ", ".join(f"``{name}``" for name in named[1].split(", "))
+            written += [names, f"    {plain(named[2]) or '…'}", ""]
+        else:
+            written += [plain(entry), ""]
+    return written
+
+
+def as_rst(lines):
+    """The lines of a docstring, converted."""
+    lines, written, i = [line.rstrip() for line in lines], [], 0
+    while i < len(lines):
+        if not lines[i]:
+            i += 1
+            continue
+        section = _SECTION.match(lines[i])
+        stop = i + 1
+        if section and section[1] in SECTIONS:
+            while stop < len(lines) and (not lines[stop] or lines[stop].startswith(" ")):
+                stop += 1
+            body = lines[i + 1 : stop]
+            if section[2]:
+                written += [f"**{section[1]}:** {plain(' '.join([section[2], *body]))}", ""]
+            else:
+                written += [f"**{section[1]}:**", "", *definitions(body)]
+        elif lines[i].startswith(" "):
+            while stop < len(lines) and (not lines[stop] or lines[stop].startswith(" ")):
+                stop += 1
+            written += [
+                "::",
+                "",
+                *(f"    {line}" for line in textwrap.dedent("\n".join(lines[i:stop])).splitlines()),
+                "",
+            ]
+        elif lines[i].startswith("- "):
+            while stop < len(lines) and lines[stop].startswith("  "):
+                stop += 1
+            written += [f"- {plain(' '.join(lines[i:stop])[2:])}", ""]
+        else:
+            while stop < len(lines) and lines[stop] and not lines[stop].startswith(("- ", " ")):
+                if _SECTION.match(lines[stop]) and _SECTION.match(lines[stop])[1] in SECTIONS:
+                    break
+                stop += 1
+            written += [plain(" ".join(lines[i:stop])), ""]
+        i = stop
+    return written
+
+
+def convert(app, what, name, obj, options, lines):
+    lines[:] = as_rst(lines)
+
+
+def skip(app, what, name, obj, skipped, options):
+    """Leaves out attributes: the docstrings that Sphinx finds for them are those of their types."""
+    if (
+        what in ("class", "exception")
+        and not callable(obj)
+        and not isinstance(obj, (property, classmethod, staticmethod))
+    ):
+        return True
+    return None
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", convert)
+    app.connect("autodoc-skip-member", skip)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,148 @@
+"""The command `kerasbert`: the names of its commands and the modules of the pipelines that run them.
+
+Only the standard library is imported here, and the module of a command once it is called, so `kerasbert --help` is
+fast. In the wheel the pipelines are `kerasbert.pipelines`; in a clone they also run as `python -m pipelines.NAME`.
+"""
+
+import difflib
+import importlib
+import importlib.util
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from . import __version__
+
+# Heading -> {command: what it does}. The module of a command has its name, with underscores.
+COMMANDS = {
+    "First steps": {
+        "quickstart": "train a tokenizer, pretrain, fine-tune and compare, in six minutes on a laptop",
+    },
+    "Pretraining": {
+        "train-tokenizer": "learn a vocabulary from text (also: tokenizer)",
+        "prepare-corpus": "turn text into a corpus of token ids (also: corpus)",
+        "pretrain": "pretrain a model with a recipe, or continue an interrupted run",
+    },
+    "Tasks": {
+        "finetune": "fine-tune a pretrained model, evaluate it and save it",
+        "evaluate": "score a model on examples, a corpus or a suite of tasks",
+        "predict": "answer lines of text or files of examples",
+    },
+    "Models": {
+        "show": "draw corrupted text, attention, curves, predictions and neighbours",
+        "info": "describe a model, a corpus, a recipe or this installation",
+    },
+}
+ALIASES = {"tokenizer": "train-tokenizer", "corpus": "prepare-corpus"}
+SHELLS = {  # shell -> where its completions are saved
+    "bash": "~/.local/share/bash-completion/completions/kerasbert",
+    "zsh": "~/.zfunc/_kerasbert",
+    "fish": "~/.config/fish/completions/kerasbert.fish",
+}
+NAMES = [name for group in COMMANDS.values() for name in group]
+USAGE = "usage: kerasbert COMMAND [OPTIONS]"
+EXAMPLE = "kerasbert pretrain bert.tiny --corpus corpora/text --run runs/tiny --set steps=1000"
+
+
+def main() -> None:
+    """Runs the command that the command line names."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    try:
+        if name in ("-h", "--help", "help"):
+            print(help_text())
+        elif name == "--version":
+            print(f"kerasbert {__version__}")
+        elif name == "completion":
+            print_completion(arguments)
+        else:
+            run(name, arguments)
+    except KeyboardInterrupt:  # while modules are imported
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:  # `kerasbert --help | head -1`
+        sys.stderr.close()
+
+
+def run(name: str, arguments: list[str]) -> None:
+    """Runs a command, whose help and errors call it `kerasbert NAME`."""
+    name = name.replace("_", "-")
+    name = ALIASES.get(name, name)
+    if name not in NAMES:
+        known = [*NAMES, *ALIASES, "completion"]
+        fail(f"There is no command {name!r}.{did_you_mean(name, known)} The commands are {', '.join(known)}.")
+    sys.argv = [f"kerasbert {name}", *arguments]
+    pipeline(name).main()
+
+
+def pipeline(name: str) -> ModuleType:
+    """The module of a command. A missing optional package ends the program with the command that installs it."""
+    package = pipelines_name()
+    try:
+        return importlib.import_module(f"{package}.{name.replace('-', '_')}")
+    except ModuleNotFoundError as error:
+        sys.exit(importlib.import_module(f"{package}.command").missing(error))
+
+
+def pipelines_name() -> str:
+    """The name under which this process imports the pipelines, which must be one: a second one would copy them.
+
+    It is `kerasbert.pipelines` where kerasbert is installed, as the wheel or from a clone. In a clone that is not
+    installed, and where `pipelines` of the same clone has been imported already, it is `pipelines`.
+    """
+    imported = sys.modules.get("pipelines")
+    installed, clone = Path(__file__).parent / "pipelines", Path(__file__).parent.parent / "pipelines"
+    if imported is not None and clone in map(Path, getattr(imported, "__path__", ())):
+        return "pipelines"
+    spec = importlib.util.find_spec("kerasbert.pipelines")
+    folders = set() if spec is None else set(map(Path, spec.submodule_search_locations or ()))
+    # Those of another clone may be installed.
+    return "kerasbert.pipelines" if {installed, clone} & folders else "pipelines"
+
+
+def print_completion(arguments: list[str]) -> None:
+    """Prints the completions of a shell on standard output, and how to install them on standard error."""
+    if arguments in ([], ["--help"], ["-h"]):
+        print("usage: kerasbert completion SHELL\n\nPrints the completions of a shell. To install them:")
+        print("\n".join(f"    {_installing(shell)}" for shell in SHELLS))
+    elif len(arguments) > 1 or arguments[0] not in SHELLS:
+        known = did_you_mean(arguments[0], SHELLS)
+        fail(f"Completions are for one shell of {', '.join(SHELLS)}. Received: {' '.join(arguments)}.{known}")
+    else:
+        print(pipeline("completion").completion(arguments[0]))
+        print(f"To install: {_installing(arguments[0])}", file=sys.stderr)
+
+
+def _installing(shell: str) -> str:
+    path = SHELLS[shell]
+    line = f"mkdir -p {Path(path).parent.as_posix()} && kerasbert completion {shell} > {path}"
+    return f"{line}   (with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc)" if shell == "zsh" else line
+
+
+def help_text() -> str:
+    """The text of `kerasbert --help`."""
+    lines = [USAGE, "", "The BERT family in Keras 3: pretraining, fine-tuning and predictions.", "", "Example:"]
+    lines.append(f"    {EXAMPLE}")
+    for heading, group in COMMANDS.items():
+        lines += ["", f"{heading}:", *(f"    {name:17}{what}" for name, what in group.items())]
+    lines += ["", "Other:", f"    {'completion':17}print the completions of a shell: {', '.join(SHELLS)}"]
+    lines += [f"    {'--version':17}print the version", f"    {'COMMAND --help':17}describe the options of a command"]
+    lines += ["", "Every command also reads its options from a YAML file: --config FILE. The command line wins."]
+    return "\n".join(lines)
+
+
+def fail(message: str) -> None:
+    """Ends the program with a message and the exit status of a wrong command line, 2."""
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: suggests the closest known name, if any is close."""
+    close = difflib.get_close_matches(name.lower(), list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Sentences that say what the noise of a recipe does, made from the settings of its batches."""
+
+import numpy as np
+
+from kerasbert.data import (
+    Batches,
+    Denoising,
+    NGrams,
+    Noise,
+    PermutationLMBatches,
+    RareTokens,
+    SkipGramBatches,
+    Spans,
+    Tokenizer,
+    TokensWithReplacement,
+    WholeWords,
+    WindowNGrams,
+)
+from kerasbert.data.noise.denoising import noise_counts
+
+from ..recipes.recipe import Recipe
+
+_DENOISING = {
+    "random_spans": "{rate:.0%} of the tokens are noise, in spans of {mean:g} on average; a sentinel replaces each.",
+    "replace_spans": "Each token is noise with a probability of {rate:.0%}; a sentinel replaces each run of noise.",
+    "drop_tokens": "Each token is noise with a probability of {rate:.0%}; noise is dropped.",
+    "mass": "Each token is noise with a probability of {rate:.0%}; <M> replaces each noise token.",
+    "bert": "Each token is noise with a probability of {rate:.0%}; <M> replaces 90% of them, a random token 10%.",
+    "deshuffling": "The tokens are shuffled.",
+    "prefix_lm": "The text is split at a random place; the second part is predicted from the first.",
+    "lm": "Every token is predicted from those before it.",
+}
+
+
+def about(recipe: Recipe, batches: Batches) -> str:
+    """What is predicted, and what the input shows there."""
+    noise = getattr(batches, "noise", None)
+    if isinstance(noise, Denoising):
+        return _DENOISING[noise.objective].format(rate=noise.rate, mean=noise.mean_span)
+    if isinstance(batches, PermutationLMBatches):
+        return (
+            f"Spans of up to {noise.longest} tokens are predicted, one token in {noise.partial}, in a random order; "
+            "each is predicted from the context and from the targets before it in the order."
+        )
+    if isinstance(batches, SkipGramBatches):
+        window, negatives = batches.settings["window"], batches.settings["negatives"]
+        return f"A word at most {window} words away is told apart from {negatives} random words."
+    if isinstance(noise, Noise):
+        return f"{_chosen(noise)} {_shown(noise, recipe.objective == 'ReplacedTokenDetection')}"
+    if recipe.objective == "BidirectionalLM":
+        return "Two models predict the next and the previous token."
+    return "The target is predicted from the source." if recipe.objective == "Seq2SeqLM" else _DENOISING["lm"]
+
+
+def _chosen(noise: Noise) -> str:
+    rate = f"{noise.rate:.0%} of the tokens"
+    if isinstance(noise, Spans):
+        spans = f"in spans of 1 to {noise.longest} words" if noise.longest > 1 else "as whole words"
+        return f"{rate} are predicted, {spans if noise.words else 'piece by piece'}."
+    if isinstance(noise, RareTokens):
+        weight = f"in proportion to their count to the power -{noise.exponent}"
+        return f"{rate} are predicted, rare tokens more often: {weight}."
+    if isinstance(noise, WindowNGrams):
+        return f"{rate} are predicted, one n-gram of up to {len(noise.probabilities)} in each window of a row."
+    if isinstance(noise, NGrams):
+        return f"{rate} are predicted, in n-grams of up to {len(noise.probabilities)} words."
+    if isinstance(noise, WholeWords):
+        return f"{rate} are predicted, as whole words."
+    if isinstance(noise, TokensWithReplacement):
+        return f"{rate} are predicted, drawn one by one, so that one may be drawn twice."
+    if getattr(noise, "count", "") == "independent":
+        return f"Each token is predicted with a probability of {noise.rate:.0%}."
+    return f"{rate} are predicted."
+
+
+def _shown(noise: Noise, is_replaced: bool) -> str:
+    mask, kept = noise.shares
+    rest = 1 - mask - kept
+    parts = [f"{mask:.0%} of these are masked"]
+    parts += [f"{kept:.0%} kept"] if kept > 1e-9 else []
+    parts += [f"{rest:.0%} replaced by random tokens"] if rest > 1e-9 else []
+    text = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return text + (", and a generator fills them all." if is_replaced else ".")
+
+
+def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -> list[str]:
+    """What a picture of one short text leaves out.
+
+    Args:
+        tokens: number of tokens of the text.
+    """
+    noise = getattr(batches, "noise", None)
+    found = []
+    if isinstance(noise, Denoising):
+        if noise.objective == "random_spans" and tokens < batches.max_tokens:
+            here, there = (
+                [int(count[0]) for count in noise_counts(np.array([size]), noise.rate, noise.mean_span)]
+                for size in (tokens, batches.max_tokens)
+            )
+            spans = f"{tokens} tokens have {here[0]} noise tokens in {here[1]} span{'s' * (here[1] > 1)}"
+            found.append(f"{spans}." if noise.roll else f"{spans}, and the last span ends the text.")
+            found.append(
+                f"Rows of this recipe have {batches.max_tokens} tokens, {there[0]} of them noise in {there[1]} spans."
+            )
+        if noise.needs_sentinels:
+            names = [tokenizer.token(number) for number in noise.sentinels[:3]]
+            mask = noise.parts.inputs in ("mask", "mask_or_random")
+            found.append(f"<M> is {names[0]}." if mask else f"<X>, <Y> and <Z> are {', '.join(names)}.")
+        if batches.layout == "encoder_decoder":
+            found.append("The decoder reads the targets shifted right by one.")
+    elif recipe.objective == "Seq2SeqLM":
+        found.append("The decoder reads the targets shifted right by one.")
+    if isinstance(batches, PermutationLMBatches):
+        found.append(
+            "The row goes on with two segments, which have an order of their own and see all of this part."
+            if batches.reuse_length
+            else "Special tokens have a place in the order, but are not predicted."
+        )
+    return found
+
+
+def label_notes(recipe: Recipe, y) -> list[str]:
+    """What the label of a pair of segments says."""
+    if not isinstance(y, dict) or "sentence_pair" not in y:
+        return []
+    label = int(y["sentence_pair"])
+    if recipe.data.get("rows") == "sentence_order":
+        return [f"Label {label}: the segments are {'exchanged' if label else 'in their order'}."]
+    return [f"Label {label}: the second segment {'is from another document' if label else 'follows the first'}."]

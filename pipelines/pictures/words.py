@@ -1,0 +1,103 @@
+"""Tokens as the papers print them: a vocabulary of whole words made from a text, and the names of tokens."""
+
+import functools
+import json
+from collections.abc import Iterable
+
+import tokenizers as hf
+from tokenizers import decoders, models, pre_tokenizers
+
+from kerasbert.data import Tokenizer
+from kerasbert.data.tokenizers.families import FAMILIES, Family, mark_special
+
+from ..lexicon import CLASSES, OBJECTS
+from ..recipes.recipe import Recipe
+
+# Families without a tokenizer of a paper: words, padding, and an end token.
+_PLAIN = Family({"pad": "<pad>", "eos": "</s>", "unk": "<unk>"})
+_SAME_TOKENS = {"ib-bert": "bert"}  # model type -> the family whose special tokens it has
+_SENTINELS = {f"<extra_id_{number}>": f"<{letter}>" for number, letter in enumerate("XYZ")}
+
+
+def word_tokenizer(
+    texts: Iterable[str], model_type: str, pieces: int = 0, further: Iterable[str] | None = None
+) -> Tokenizer:
+    """A tokenizer with the special tokens and the row layout of a family, whose other tokens are whole words.
+
+    Args:
+        texts: texts whose words must be in the vocabulary.
+        model_type: the family, such as "bert" or "t5"; other names get padding, an end token and no row layout.
+        pieces: cut words into pieces of at most this many letters, of which all but the first begin with "##". 0 leaves
+            words whole.
+        further: words that noise can draw as random tokens, besides those of the texts. Default: a few hundred common
+            words.
+    """
+    family = FAMILIES.get(_SAME_TOKENS.get(model_type, model_type), _PLAIN)
+    further = common_words() if further is None else further
+    roles = {role: token for role, token in family.roles.items() if token not in family.behind}
+    special = dict.fromkeys([*roles.values(), *(token for token in family.special if token not in family.behind)])
+    split = pre_tokenizers.BertPreTokenizer()
+    words = dict.fromkeys(word for text in texts for word, _ in split.pre_tokenize_str(text))
+    # A further word longer than a piece could be the beginning of a word of the texts, which would change its pieces.
+    further = [word for word in further if not pieces or len(word) <= pieces]
+    known = dict.fromkeys([piece for word in words for piece in cut(word, pieces)] + further)
+    tokens = [*special, *(token for token in known if token not in special)]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    backend = hf.Tokenizer(models.WordPiece(vocabulary, unk_token=roles["unk"], max_input_chars_per_word=10_000))
+    backend.pre_tokenizer, backend.decoder = split, decoders.WordPiece()
+    mark_special(backend, list(special))
+    mark_special(backend, family.behind)
+    layout = family.template(family.roles, backend.get_vocab(with_added_tokens=True))
+    if layout is not None:
+        backend.post_processor = layout
+    return Tokenizer(backend, family.roles, padding_side=family.padding_side)
+
+
+def cut(word: str, pieces: int) -> list[str]:
+    """The pieces of a word.
+
+    "inviting", 4 -> "invi", "##ting"; "inviting", 0 -> "inviting"
+    """
+    if not pieces or len(word) <= pieces:
+        return [word]
+    return [("##" if start else "") + word[start : start + pieces] for start in range(0, len(word), pieces)]
+
+
+@functools.cache
+def common_words() -> tuple[str, ...]:
+    """The words of the lexicon of minimal pairs."""
+    entries = " ".join([*CLASSES.values(), *OBJECTS.values()]).split()
+    forms = (form for entry in entries for form in entry.split("/"))
+    return tuple(dict.fromkeys(word for form in forms for word in form.split("_")))
+
+
+def model_type_of(recipe: Recipe) -> str:
+    """The model type of a recipe's backbone, such as "bert"."""
+    return recipe.backbone_config().model_type
+
+
+class TokenNames:
+    """The texts that stand for tokens in a picture.
+
+    Byte-level tokens are decoded, with "▁" for a blank, and the first three sentinels are <X>, <Y> and <Z>, as in T5's
+    paper. Other tokens are shown as they are in the vocabulary.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+        self.special = set(tokenizer.special_ids.tolist())
+        content = tokenizer.content
+        self._is_bytes = "ByteLevel" in json.dumps([content["pre_tokenizer"], content["decoder"]])
+
+    def __call__(self, token_id: int) -> str:
+        token = self.tokenizer.token(token_id)
+        if token_id in self.special or not self._is_bytes:
+            return _SENTINELS.get(token, token)
+        text = self.tokenizer.decode([token_id], skip_special_tokens=False)
+        return text.replace(" ", "▁").replace("\n", "↵") or token
+
+    def is_special(self, token_id: int) -> bool:
+        return token_id in self.special
+
+    def is_sentinel(self, token_id: int) -> bool:
+        return self.tokenizer.token(token_id).startswith("<extra_id_")

@@ -1,0 +1,130 @@
+"""Files of options: `--config FILE`, whose keys are the options of a command."""
+
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+
+from kerasbert.command_line import did_you_mean
+
+from .options import CONFIG, option_types
+
+ADDED = "set"  # the option whose values on the command line are added to those of the file: its values are settings
+
+
+def with_settings_file(function: Callable, arguments: list[str]) -> list[str]:
+    """Arguments of the command line, with the options of the file of `--config` before them.
+
+    Options that the command line has, too, are left out; for `--set`, those of the file come first.
+    """
+    path = _config_path(arguments)
+    if path is None:
+        return arguments
+    kinds = option_types(function)
+    given = {argument.partition("=")[0][2:].replace("-", "_") for argument in arguments if argument.startswith("--")}
+    before, after = [], list(arguments)
+    for name, value in read_settings(path, kinds).items():
+        spelled = _spelled(name, value, kinds[name], path)
+        if name == ADDED and name in given:
+            place = next(n for n, argument in enumerate(after) if argument.partition("=")[0] == f"--{name}")
+            first = after[place].partition("=")[2]
+            after[place : place + 1] = [*spelled, *([first] if first else [])]
+        elif not {name, f"no_{name}"} & given:
+            before += spelled
+    return before + after
+
+
+def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """{option: value} of a YAML file. Options may have hyphens or underscores; those of a dataclass may be nested.
+
+    Raises:
+        ValueError: if the file is not a mapping, or has an option that is not in `kinds`.
+    """
+    stored = _read_yaml(path)
+    if not isinstance(stored, dict):
+        raise ValueError(f"{path} must have one `option: value` per line. Received: {stored!r}.")
+    outer = {name.partition(".")[0] for name in kinds if "." in name}
+    found = {}
+    for key, value in stored.items():
+        name = str(key).replace("-", "_")
+        nested = value if name in outer and isinstance(value, dict) else None
+        named = {name: value} if nested is None else {f"{name}.{inner}": one for inner, one in nested.items()}
+        for inner, one in named.items():
+            if inner not in kinds:
+                close = did_you_mean(inner, kinds)
+                raise ValueError(f"{path} must have options only: {', '.join(kinds)}. Received: {inner!r}.{close}")
+            if inner in found:
+                raise ValueError(f"{path} must have each option once. Received: {inner!r} twice.")
+            found[inner] = one
+    return found
+
+
+def _config_path(arguments: list[str]) -> Path | None:
+    paths = []
+    for number, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == f"--{CONFIG}":
+            value = value if equals else next(iter(arguments[number + 1 :]), "")
+            if not value or value.startswith("--"):
+                raise ValueError(f"--{CONFIG} needs a YAML file. Received: no name.")
+            paths.append(Path(value))
+    if len(paths) > 1:
+        raise ValueError(f"--{CONFIG} must be given once. Received: {', '.join(map(str, paths))}.")
+    return paths[0] if paths else None
+
+
+def _read_yaml(path: Path) -> typing.Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that occurs twice, of which YAML keeps the last."""
+
+        def construct_mapping(self, node, deep=False):
+            keys = [self.construct_object(key) for key, _ in node.value]
+            twice = next((key for key in keys if keys.count(key) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{path} must have each option once. Received: {twice!r} twice.")
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} must be YAML. It cannot be read: {' '.join(str(error).split())}.") from None
+
+
+def _spelled(name: str, value: typing.Any, kind: typing.Any, path: Path) -> list[str]:
+    """An option as on the command line: ["--batch-size=32"], ["--no-lowercase"], ["--seeds", "0", "1"]."""
+    flag, where = f"--{name.replace('_', '-')}", f"{path}: `{name}`"
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{where} must be true or false. Received: {value!r}.")
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if value is None and type(None) not in kinds:
+        raise ValueError(f"{where} has no value. Write one, or remove the line.")
+    if any(typing.get_origin(option) in (tuple, list) for option in kinds):
+        if isinstance(value, dict):
+            values = [f"{key}={one}" for key, one in _flat(value).items()]
+        else:
+            values = value if isinstance(value, list) else [value]
+        return [flag, *(_text(one, where) for one in values)]
+    if isinstance(value, list | dict):
+        raise ValueError(f"{where} must be a single value. Received: {value!r}.")
+    return [f"{flag}={_text(value, where)}"]
+
+
+def _text(value: typing.Any, where: str) -> str:
+    if isinstance(value, bool):
+        raise ValueError(
+            f"{where} must be text or a number. Received: {value!r}. YAML reads yes, no, on and off as true and false: "
+            "put such texts in quotes."
+        )
+    return str(value)
+
+
+def _flat(values: dict, prefix: str = "") -> dict[str, typing.Any]:
+    """{"config": {"num_layers": 4}} -> {"config.num_layers": 4}"""
+    found = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found

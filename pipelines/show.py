@@ -1,0 +1,283 @@
+"""Draws pictures: corrupted text, attention, masks, curves, predictions and neighbours of words.
+
+python -m pipelines.show corruption t5.base "Thank you for inviting me to your party last week."
+python -m pipelines.show attention saved_models/quickstart "The cat sat on the mat." --output attention.html
+python -m pipelines.show masks --output masks.html
+python -m pipelines.show curves runs/tiny runs/small --output curves.png
+python -m pipelines.show predictions saved_models/quickstart "The cat sat on the [MASK]."
+python -m pipelines.show neighbours saved_models/quickstart bank --output neighbours.html
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Literal
+
+import kerasbert
+from kerasbert.data import Tokenizer
+from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
+
+from .command import Command, Commands
+from .pictures import attention as attention_pictures
+from .pictures import corruption as corruption_pictures
+from .pictures import curves as curve_pictures
+from .pictures import masks as mask_pictures
+from .pictures import neighbours as neighbour_pictures
+from .pictures import papers as paper_pictures
+from .pictures import predictions as prediction_pictures
+from .pictures import rows as row_pictures
+from .pictures.bars import print_bars
+from .pictures.corruption import Example
+from .pictures.files import check_pictures, write_pictures
+from .pictures.html import page
+from .pictures.sentences import NEXT
+from .recipes.recipe import find_recipe
+
+SENTENCE = "Thank you for inviting me to your party last week."
+
+
+def corruption(
+    recipe: str = "all",
+    sentence: str = SENTENCE,
+    following: str = NEXT,
+    translation: str = "",
+    seed: int = 0,
+    draws: int = 1,
+    pieces: int = 0,
+    tokenizer: Path | None = None,
+    generator: str = "",
+    output: Path | None = None,
+    set: tuple[str, ...] = (),
+) -> None:
+    """Shows what a recipe makes of a sentence: the inputs and the targets of a run, in colour.
+
+    The rows are those of the batches of a run on a corpus with this sentence. Recipe and sentence may also be given
+    first, without their names.
+
+    Args:
+        recipe: name of a recipe, such as t5.base; "all" for every objective; "papers" for the examples of the papers,
+            which have sentences of their own.
+        sentence: the text; line breaks separate sentences.
+        following: the sentence that follows, for pairs of segments.
+        translation: translation of the sentence, for recipes with pairs of languages.
+        seed: of the noise.
+        draws: number of times that the noise is drawn.
+        pieces: cut words into pieces of at most this many letters, to show what noise does to words; 0 leaves them
+            whole. Not with `tokenizer`.
+        tokenizer: folder of a tokenizer. Default: one of whole words, with the special tokens of the family.
+        generator: folder of a masked language model, or of replaced token detection, that fills the masks of ELECTRA by
+            sampling. Default: random words.
+        output: .html file for a page with the same pictures.
+        set: overrides of the recipe, such as data.rate=0.3.
+    """
+    outputs = (output,) if output else ()
+    check_pictures(outputs, (".html",))
+    chosen = _generator(generator)
+    loaded = Tokenizer.load(tokenizer) if tokenizer else chosen.tokenizer if chosen else None
+    if pieces < 0 or (pieces and loaded):
+        raise ValueError(
+            f"`pieces` must be at least 0, and is for the default tokenizer. Received: {pieces}"
+            f"{' and a tokenizer' if loaded else ''}."
+        )
+    example = Example(sentence, following, translation, seed, draws, loaded, pieces, generator=chosen)
+    if recipe == "papers":
+        pictures, title = paper_pictures.papers(), "Examples of the papers"
+    elif recipe == "all":
+        pictures, title = corruption_pictures.every_objective(example, set), "Every objective"
+    else:
+        settings = find_recipe(recipe).with_settings(list(set))
+        pictures, title = corruption_pictures.corrupted(settings, example), f"Corruption by {recipe}"
+    row_pictures.print_rows(pictures, _console())
+    write_pictures(outputs, {".html": lambda: page(title, row_pictures.rows_as_html(pictures), row_pictures.STYLE)})
+
+
+def _generator(path: str) -> MaskedLM | None:
+    if not path:
+        return None
+    model = kerasbert.load(path)
+    model = model.generator if isinstance(model, ReplacedTokenDetection) else model
+    if not isinstance(model, MaskedLM):
+        raise ValueError(f"`generator` must be a masked language model. Received: {path}, a {type(model).__name__}.")
+    return model
+
+
+def attention(
+    model: str,
+    text: str,
+    second: str = "",
+    block: int = 0,
+    head: int = 0,
+    view: Literal["model", "head"] = "model",
+    most: int = 64,
+    output: tuple[Path, ...] = (Path("attention.html"),),
+) -> None:
+    """Draws the attention of a model: lines between the tokens of one head, and thumbnails of all heads.
+
+    Model and text may also be given first, without their names.
+
+    Args:
+        model: folder of a model of any kind, or hf://org/name.
+        text: the text; for an encoder-decoder, that of the encoder.
+        second: the second text of a pair; for an encoder-decoder, the text of the decoder.
+        block: block of the head that is shown first.
+        head: the head that is shown first.
+        view: what an image shows: all heads, or the head that `block` and `head` choose. Of an encoder-decoder, it
+            shows the attention from the decoder to the encoder. A page has everything.
+        most: maximum number of tokens in a text.
+        output: files: .html for a page that works without a network, .png and .svg for images.
+    """
+    check_pictures(output, (".html", ".png", ".svg"))
+    backbone, tokenizer = attention_pictures.load_backbone(model)
+    weights = attention_pictures.attention_of(backbone, tokenizer, text, second, most)
+    blocks, heads = weights[0].values.shape[:2]
+    if not (0 <= block < blocks and 0 <= head < heads):
+        raise ValueError(
+            f"`block` must be below {blocks}, and `head` below {heads}. Received: block={block}, head={head}."
+        )
+    one = weights[-1]
+
+    def figure():
+        return (
+            attention_pictures.head_figure(one, block, head) if view == "head" else attention_pictures.model_figure(one)
+        )
+
+    title = f"Attention of {Path(model).name}"
+    html = functools.partial(attention_pictures.attention_page, title, weights, block, head)
+    write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
+
+
+def masks(words: tuple[str, ...] = mask_pictures.WORDS, window: int = 2, output: tuple[Path, ...] = ()) -> None:
+    """Draws attention masks: who may attend to whom.
+
+    Masks of BERT, GPT, prefix language models, ModernBERT's windows, packed rows, and XLNet's two streams.
+
+    Args:
+        words: tokens of the row.
+        window: how far a token sees to both sides in local layers.
+        output: files: .html for a page, .png and .svg for images.
+    """
+    check_pictures(output, (".html", ".png", ".svg"))
+    pictures = mask_pictures.masks(words, window)
+    print(mask_pictures.masks_as_text(pictures))
+    figure = functools.partial(mask_pictures.masks_figure, pictures)
+    html = functools.partial(mask_pictures.masks_page, pictures)
+    write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
+
+
+def curves(runs: tuple[Path, ...], output: tuple[Path, ...] = (Path("curves.png"),)) -> None:
+    """Draws the curves of pretraining runs: losses, accuracies and learning rates.
+
+    Where the log has it, the loss of a model that knows only the frequencies of tokens is a dotted line.
+
+    The runs may also be given first, without --runs.
+
+    Args:
+        runs: folders of runs of `pretrain`, at most seven.
+        output: image files, .png, .svg or .pdf.
+    """
+    kinds = (".png", ".svg", ".pdf")
+    check_pictures(output, kinds)
+    figure = curve_pictures.curves_figure(list(runs))
+    write_pictures(output, {kind: lambda: figure for kind in kinds})
+
+
+def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[Path, ...] = ()) -> None:
+    """Shows the likeliest tokens at the masks of texts, with their probabilities.
+
+    A causal language model shows the likeliest next tokens, and a discriminator the probability that each token was
+    replaced. Model and texts may also be given first, without their names.
+
+    Args:
+        model: folder of a model, or hf://org/name.
+        texts: texts with the mask token of the model, such as [MASK].
+        top: number of tokens.
+        output: .html files.
+    """
+    check_pictures(output, (".html",))
+    pictures = prediction_pictures.predictions(kerasbert.load(model), texts, top)
+    print_bars(pictures, _console())
+    title = f"Predictions of {Path(model).name}"
+    write_pictures(output, {".html": lambda: prediction_pictures.predictions_page(title, pictures)})
+
+
+def neighbours(
+    model: str,
+    word: str = "bank",
+    sentences: tuple[str, ...] = neighbour_pictures.SENTENCES,
+    table: str = "",
+    top: int = 8,
+    layer: int = -1,
+    output: tuple[Path, ...] = (),
+) -> None:
+    """Shows the neighbours of a word in a table of vectors, and in a model, where they depend on the sentence.
+
+    Model, word and sentences may also be given first, without their names.
+
+    Args:
+        model: folder of a model, or hf://org/name.
+        word: the word.
+        sentences: sentences, some of them with the word. All their words are candidates for its neighbours in context.
+        table: folder of the model whose token embeddings are the table, such as one of word_vectors.tiny. Default: the
+            token embeddings of the model.
+        top: number of neighbours.
+        layer: which hidden states are the contextual vectors: 0 for the embeddings, n for the output of the n-th block,
+            and -1 for the last.
+        output: .html files.
+    """
+    check_pictures(output, (".html",))
+    static = attention_pictures.load_backbone(table) if table else None
+    backbone, tokenizer = attention_pictures.load_backbone(model)
+    found = neighbour_pictures.neighbours(backbone, tokenizer, word, sentences, static, top, layer)
+    neighbour_pictures.print_neighbours(found, _console())
+    title = f"Neighbours of {word}"
+    write_pictures(output, {".html": lambda: neighbour_pictures.neighbours_page(title, found)})
+
+
+def _console():
+    """A console that does not number or colour anything by itself."""
+    from rich.console import Console
+
+    return Console(highlight=False, emoji=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture(Command):
+    """A command whose first arguments may come without their names.
+
+    Args:
+        places: names of these arguments in order; the last one gets all that are left.
+    """
+
+    places: tuple[str, ...] = ()
+
+    def parse(self, arguments: list[str], program: str) -> dict:
+        return super().parse(self.named(arguments), program)
+
+    def named(self, arguments: list[str]) -> list[str]:
+        """The arguments with the names of the first ones.
+
+        places recipe, sentence: bert.base "A text." --seed 1 -> --recipe bert.base --sentence "A text." --seed 1
+        """
+        options = (place for place, text in enumerate(arguments) if text == "-h" or text.startswith("--"))
+        count = next(options, len(arguments))
+        given, found = arguments[:count], []
+        for place, name in enumerate(self.places[: len(given)]):
+            last = place == len(self.places) - 1
+            found += [f"--{name}", *(given[place:] if last else given[place : place + 1])]
+        return found + arguments[count:]
+
+
+main = Commands(
+    {
+        "corruption": Picture(corruption, places=("recipe", "sentence")),
+        "attention": Picture(attention, places=("model", "text")),
+        "masks": Command(masks),
+        "curves": Picture(curves, places=("runs",)),
+        "predictions": Picture(predictions, places=("model", "texts")),
+        "neighbours": Picture(neighbours, places=("model", "word", "sentences")),
+    },
+    summary="Draws pictures, in the terminal and as files.",
+)
+
+if __name__ == "__main__":
+    main()

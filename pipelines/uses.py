@@ -1,0 +1,69 @@
+"""What a model can do: its methods for text, the commands that take it, and the tabs of the demo page."""
+
+import inspect
+
+from kerasbert.models import Backbone
+from kerasbert.objectives import Discriminator, MaskedLM, PermutationLM, ReplacedTokenDetection
+from kerasbert.objectives.next_token import NextToken
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+
+METHODS = ("fill_mask", "score", "score_tokens", "classify", "tag", "answer", "choose", "embed", "generate")
+# Kind of head -> the kinds of tasks of `finetune` that it serves.
+FINETUNED = {
+    "classifier": ("classes", "labels", "score"),
+    "tagger": ("tags",),
+    "span": ("questions",),
+    "choice": ("choices",),
+    "seq2seq_lm": ("sequences",),
+}
+# Class -> the tab of the demo page.
+TABS = {
+    MaskedLM: "fill-mask",
+    Discriminator: "replaced",
+    TextClassifier: "classify",
+    TokenClassifier: "tag",
+    QuestionAnswerer: "answer",
+    MultipleChoice: "choose",
+    TextEmbedder: "compare",
+    NextToken: "generate",
+}
+
+
+def uses(model) -> dict[str, list[str]]:
+    """The uses of a model.
+
+    Returns: {"methods", "commands", "finetune" (kinds of tasks), "serve" (tabs)}, lists of names.
+    """
+    methods = [name for name in METHODS if callable(getattr(model, name, None))]
+    if "generate" in methods and not generates(model):
+        methods.remove("generate")
+    backbone = getattr(model, "backbone", model)
+    finetuned = [kind for head, kinds in FINETUNED.items() if head in backbone.family.heads for kind in kinds]
+    tabs = tabs_of(model)
+    found = {"predict": not isinstance(model, Backbone) and bool(methods), "evaluate": not isinstance(model, Backbone)}
+    found |= {"finetune": bool(finetuned), "serve": bool(tabs), "show": bool(tabs)}
+    commands = [name for name, is_possible in found.items() if is_possible]
+    return {"methods": methods, "commands": commands, "finetune": finetuned, "serve": tabs}
+
+
+def tabs_of(model) -> list[str]:
+    """The tabs of the demo page that a model has, in their order."""
+    if isinstance(model, ReplacedTokenDetection):
+        return [*tabs_of(model.discriminator), *(tab for tab in tabs_of(model.generator) if tab == "fill-mask")]
+    tabs = [tab for cls, tab in TABS.items() if isinstance(model, cls)]
+    if "generate" in tabs and not generates(model):
+        tabs.remove("generate")
+    if shows_attention(getattr(model, "backbone", model)):
+        tabs.append("attention")
+    return tabs
+
+
+def generates(model) -> bool:
+    """Whether a language model generates text, which needs a cache of earlier tokens or a permutation."""
+    backbone = getattr(model, "backbone", model)
+    return isinstance(model, PermutationLM) or any(hasattr(backbone, name) for name in ("empty_cache", "start_cache"))
+
+
+def shows_attention(backbone) -> bool:
+    """Whether a backbone returns attention weights on request."""
+    return "attention_weights" in inspect.signature(type(backbone).call).parameters

@@ -1,0 +1,69 @@
+"""Models that come with the package are loaded by name, in a clone and as installed."""
+
+import tomllib
+
+import pytest
+
+import kerasbert
+from kerasbert.checkpoints import presets
+from kerasbert.models import Backbone, Bert, BertConfig
+from kerasbert.tasks import TextClassifier
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.one_backend
+
+NAME = "bert_mini_en"
+
+
+def model(vocabulary_size):
+    sizes = dict(num_layers=1, num_heads=1, hidden_dim=2, feed_forward_dim=2, max_length=4)
+    return Bert(BertConfig(vocabulary_size=vocabulary_size, **sizes))
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """The folders of an installed package and of a clone, without models; the process is in another folder."""
+    folders = (tmp_path / "kerasbert" / "saved_models", tmp_path / "saved_models")
+    monkeypatch.setattr(presets, "SHIPPED_FOLDERS", folders)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return folders
+
+
+def test_a_name_is_looked_up_in_both_places(folders):
+    model(11).save_to_preset(folders[1] / NAME)
+    assert kerasbert.load(NAME).config.vocabulary_size == 11
+    model(12).save_to_preset(folders[0] / NAME)
+    assert kerasbert.load(NAME).config.vocabulary_size == 12
+    assert Backbone.from_preset(NAME).config.vocabulary_size == 12
+    with pytest.warns(UserWarning, match="newly initialised"):
+        classifier = TextClassifier.from_preset(NAME, labels=2)
+    assert classifier.backbone.config.vocabulary_size == 12
+
+
+def test_a_local_folder_of_the_name_wins(folders):
+    model(11).save_to_preset(folders[1] / NAME)
+    model(13).save_to_preset(NAME)
+    assert kerasbert.load(NAME).config.vocabulary_size == 13
+
+
+@pytest.mark.parametrize("path", [f"saved_models/{NAME}", f"./{NAME}", "quickstart"])
+def test_only_bare_names_of_shipped_models_are_looked_up(folders, path):
+    for name in (NAME, "quickstart"):
+        model(11).save_to_preset(folders[1] / name)
+    with pytest.raises(FileNotFoundError):
+        kerasbert.load(path)
+
+
+def test_an_unknown_name_lists_what_there_is(folders):
+    expected = r"a model that comes with kerasbert \(%s\) or, .* bert_mini, .*'bert_mini_eng', .* Did you mean %s\?"
+    with pytest.raises(FileNotFoundError, match=expected % (f"{NAME}, missing here", NAME)):
+        kerasbert.load("bert_mini_eng")
+    model(11).save_to_preset(folders[1] / NAME)
+    with pytest.raises(FileNotFoundError, match=expected % (NAME, NAME)):
+        kerasbert.load("bert_mini_eng")
+
+
+def test_the_wheel_carries_the_models_that_are_found_by_name():
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert settings["package-data"]["kerasbert.saved_models"] == [f"{name}/*" for name in presets.SHIPPED]

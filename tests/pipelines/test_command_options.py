@@ -1,0 +1,153 @@
+"""Options of the commands: help in groups with an example, and suggestions for typing errors."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from kerasbert import command_line
+from pipelines.command import Command, Commands
+from pipelines.options import option_types
+
+pytestmark = pytest.mark.one_backend
+
+NAMES = [name for name in command_line.NAMES if name not in ("show", "info", "serve")]
+
+
+def build(
+    source: tuple[str, ...], work: Path, size: int = 3, tidy: bool = False, kind: Literal["a", "b"] = "a"
+) -> None:
+    """Builds a house.
+
+    It has a roof.
+
+    Args:
+        source: where the stones are.
+        work: folder of the plans. Default: none.
+        size: width in
+            metres.
+        tidy: sweep the floor.
+        kind: kind of the house.
+    """
+    seen.append((source, work, size, tidy, kind))
+
+
+seen: list = []
+HOUSE = Command(build, groups={"stones": ("source", "kind"), "plan": ("work", "size")}, first=("work", "source"))
+
+
+@pytest.fixture
+def ended(monkeypatch, capsys):
+    """What a call ended with: (exit status, output, errors)."""
+    seen.clear()
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(run, *arguments):
+        code = 0
+        try:
+            run(*arguments)
+        except SystemExit as error:
+            code = error.code
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def plain(printed):
+    """Printed help without boxes and line breaks."""
+    return " ".join(re.sub(r"[│╭╮╰╯─]|-{9,}", " ", printed).split())
+
+
+@pytest.fixture
+def main_of():
+    return lambda name: importlib.import_module(f"pipelines.{name.replace('-', '_')}").main
+
+
+def test_help_has_groups_defaults_and_joined_lines(ended):
+    code, printed, _ = ended(HOUSE, ["--help"], "kerasbert build")
+    assert code == 0
+    text = plain(printed)
+    assert text.startswith("usage: kerasbert build [-h]") and "Builds a house. It has a roof." in text
+    expected = (
+        "stones options --source [STR [STR ...]] where the stones are. (required) "
+        "--kind {a,b} kind of the house. (default: a) "
+        "plan options --work PATH folder of the plans. Default: none. (required) "
+        "--size INT width in metres. (default: 3)"
+    )
+    assert expected in text
+    assert "--tidy, --no-tidy sweep the floor. (default: False) --config PATH YAML file with options" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_begins_with_an_example_in_both_spellings(ended, main_of, name):
+    main = main_of(name)
+    code, printed, _ = ended(main, ["--help"], f"kerasbert {name}")
+    lines = printed.splitlines()
+    assert code == 0 and lines[4] == "Example, and the same in a clone:"
+    installed, clone = lines[5].strip(), lines[6].strip()
+    module = f"python -m pipelines.{name.replace('-', '_')}"
+    assert module in clone and clone.replace(module, f"kerasbert {name}") == installed
+    spelled = installed.partition(f"kerasbert {name} ")[2].split()
+    assert {word[2:].replace("-", "_") for word in spelled if word.startswith("--")} <= {*option_types(main.function)}
+    assert {*option_types(main.function)} == {
+        match.replace("-", "_") for match in re.findall(r"^[│ ] +--((?!config)[a-z][\w.-]*)", printed, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_described(ended, main_of, name):
+    """A line without a description would be the name of an option, followed by its default or by the next one."""
+    printed = ended(main_of(name), ["--help"], f"kerasbert {name}")[1]
+    found = re.findall(r"--[\w.-]+ (?:\S+|\[\S+ \[\S+ \S+) \((?:required|default|optional)", plain(printed))
+    assert not found
+
+
+def test_options_are_parsed(ended):
+    assert ended(HOUSE, ["plans", "--source", "a", "b", "--size", "4", "--tidy"], "kerasbert build")[0] == 0
+    assert ended(HOUSE, ["--work=plans", "--source", "a", "--kind", "b"], "kerasbert build")[0] == 0
+    assert ended(HOUSE, ["plans", "a", "b", "--size", "5"], "kerasbert build")[0] == 0
+    assert seen == [
+        (("a", "b"), Path("plans"), 4, True, "a"),
+        (("a",), Path("plans"), 3, False, "b"),
+        (("a", "b"), Path("plans"), 5, False, "a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "typed, message",
+    [
+        ("--soruce", "There is no option --soruce. Did you mean --source?"),
+        ("--no_tydi", "There is no option --no-tydi. Did you mean --no-tidy?"),
+        ("--sizes=4", "There is no option --sizes. Did you mean --size?"),
+        ("--elephant", "There is no option --elephant."),
+    ],
+)
+def test_a_typing_error_suggests_the_right_option(ended, typed, message):
+    """Also where a required option is missing, as it is if its name has the error."""
+    expected = f"{message} `kerasbert build --help` lists the options.\n"
+    assert ended(HOUSE, [typed, "x"], "kerasbert build") == (2, "", expected)
+
+
+def test_a_missing_option_names_the_command(ended):
+    code, _, errors = ended(HOUSE, ["plans"], "kerasbert build")
+    assert code == 2 and "Missing from kerasbert build:" in errors and "--source" in errors
+
+
+def test_groups_must_fit_their_function():
+    with pytest.raises(AssertionError, match="groups of build"):
+        Command(build, groups={"stones": ("source", "brick")}).options()
+
+
+def test_several_commands_under_one_name(ended, monkeypatch):
+    both = Commands({"house": HOUSE, "tall-house": HOUSE}, "Builds things.")
+    monkeypatch.setattr(sys, "argv", ["kerasbert make", "--help"])
+    _, printed, _ = ended(both)
+    assert printed.startswith("usage: kerasbert make COMMAND [OPTIONS]\n\nBuilds things.\n\nCommands:\n    house  ")
+    assert "    tall-house  Builds a house.\n" in printed
+    monkeypatch.setattr(sys, "argv", ["kerasbert make", "tall_house", "plans", "--source", "a"])
+    assert ended(both)[0] == 0 and seen == [(("a",), Path("plans"), 3, False, "a")]
+    monkeypatch.setattr(sys, "argv", ["kerasbert make", "hous"])
+    assert ended(both)[2].startswith("kerasbert make has no command 'hous'. Did you mean house? The commands are house")
