@@ -70,7 +70,9 @@ def test_corruption(run, tmp_path):
 
 
 def test_all_objectives_and_the_papers(run):
-    code, printed = run("corruption", "all", "Thank you for inviting me to your party last week.", "--translation", "Le chat dort.")
+    code, printed = run(
+        "corruption", "all", "Thank you for inviting me to your party last week.", "--translation", "Le chat dort."
+    )
     assert code is None and "Not drawn" not in printed
     _, printed = run("corruption", "papers")
     assert "Thank you <X> to <Y> week ." in printed and "Super Bowl 50 was [MASK]" in printed
