@@ -31,18 +31,20 @@ class Checkpoints(RunCallback):
 
     The state is every variable of the model (weights, memory, the seed generators of dropout) and of the optimizer in
     creation order, the step, torch's random generators, and the rows of the run's log. Metrics are reset every epoch,
-    so only `save_within_epoch` saves them, in a checkpoint that the next one replaces.
+    so only `save_within_epoch` saves them; its checkpoint is deleted when the next one is written.
 
-    If several processes train one model together, each with all of its weights, the first one writes and all read.
+    If several processes train one model together and each holds all of its weights, only the first process writes
+    checkpoints, and all processes read them.
 
     Args:
         folder: the folder of the run, the same for all of its processes; created if missing.
         keep: how many of the newest checkpoints to keep, None for all.
-        recipe: a JSON-serialisable dict that identifies the run. A folder with another recipe raises an error.
-        earlier: other recipes that the folder's checkpoints may have, if the run was continued with another one.
+        recipe: a JSON-serialisable dict that identifies the run. Restoring a checkpoint that was saved with a different
+            recipe is an error.
+        earlier: recipes that this run had before it was continued with `recipe`; their checkpoints are accepted, too.
 
     Attributes:
-        log: the run's `RunLog`, whose rows are saved.
+        log: the run's `RunLog`, whose rows are saved in every checkpoint.
         saved_log: the `log.state()` of the restored checkpoint, or None.
     """
 
@@ -55,7 +57,7 @@ class Checkpoints(RunCallback):
         self._damaged = set()
         self._resumable = not self._steps()
         self._random_state = None
-        self._metrics = {}  # of an interrupted epoch, until it resumes
+        self._metrics = {}  # values saved in the middle of an epoch, until it resumes
         self._within_epoch = None  # step of a checkpoint that the next one replaces
         self.log = self.saved_log = None
 
@@ -66,7 +68,10 @@ class Checkpoints(RunCallback):
         return self._path(good[-1]) if good else None
 
     def restore(self, model) -> int:
-        """Loads the newest intact checkpoint into `model` and its optimizer; returns its step, or 0 without any."""
+        """Loads the newest intact checkpoint into `model` and its optimizer.
+
+        Returns: the step of the checkpoint, or 0 if there is none.
+        """
         if getattr(model, "optimizer", None) is None or not model.built:
             raise ValueError(
                 "Only a built and compiled model can be restored: its variables must exist. "
@@ -102,8 +107,8 @@ class Checkpoints(RunCallback):
         steps = self._good_steps()[-last:]
         if last < 1 or len(steps) < last:
             raise ValueError(
-                f"`last` must be from 1 to the number of checkpoints. Received: last={last}, but {self.folder} holds "
-                f"{len(steps)}. Use a smaller `last`, or Checkpoints(folder, keep=...) with a larger `keep`."
+                f"`last` must lie between 1 and the number of checkpoints. Received: last={last}, but {self.folder} "
+                f"holds {len(steps)}. Use a smaller `last`, or Checkpoints(folder, keep=...) with a larger `keep`."
             )
         variables = {
             stable_name(key): variable for key, variable in run_variables(model).items() if key.startswith("model/")
@@ -126,8 +131,8 @@ class Checkpoints(RunCallback):
         _plain(self.recipe)
         if not self._resumable:
             raise ValueError(
-                f"The folder {self.folder} holds checkpoints of a run, up to step {self._steps()[-1]}, which this "
-                "training would not continue. Call `restore(model)` before `fit`, or use another folder."
+                f"The folder {self.folder} already holds checkpoints of a run, up to step {self._steps()[-1]}, but the "
+                "model was not restored from them. Call `restore(model)` before `fit`, or use another folder."
             )
         super().on_train_begin(logs)
         needed = sum(math.prod(v.shape) * itemsize(v) for v in run_variables(self.model).values())
@@ -135,15 +140,15 @@ class Checkpoints(RunCallback):
         if free < needed:
             raise OSError(
                 errno.ENOSPC,
-                f"The disk of {self.folder} is too full for one checkpoint: {free:,} bytes are free, {needed:,} "
-                "needed. Free some space or use another folder",
+                f"The disk that holds {self.folder} has too little space for a checkpoint: {free:,} bytes are free, "
+                f"{needed:,} are needed. Free some space or use another folder",
             )
         if self._random_state is None:
             self._random_state = get_random_state()
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
-        # The first step of the epoch, even if training begins within it.
+        # The first step of the whole epoch, even if training resumes in the middle of it.
         self._interval_start = epoch * (self.step + (self.params.get("steps") or 0)) // (epoch + 1)
         saved, self._metrics = self._metrics, {}
         if not saved:
@@ -152,8 +157,8 @@ class Checkpoints(RunCallback):
         variables = {stable_name(key): variable for key, variable in metric_variables(self.model).items()}
         if self._saved_start != self._interval_start or found.keys() != variables.keys():
             warnings.warn(
-                f"The run was stopped within an epoch, at step {self.step}, and resumes with another interval or other "
-                "metrics: the metrics of this epoch cover only its remaining steps.",
+                f"The run was stopped in the middle of an epoch, at step {self.step}, and resumes with a different "
+                "epoch length or different metrics. The metrics of this epoch will cover only its remaining steps.",
                 stacklevel=2,
             )
             return
@@ -161,14 +166,14 @@ class Checkpoints(RunCallback):
             variable.assign(found[key])
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Data loaders and validation draw from torch's generators, too, and less often in a resumed run, so every epoch
-        # starts from the state in which the steps of the previous one left them.
+        # Data loaders and validation also draw from torch's generators, and do so less often in a resumed run. So every
+        # epoch starts from the state that the generators had after the last training step of the previous epoch.
         if batch == 0:
             set_random_state(self._random_state)
 
     def on_epoch_end(self, epoch, logs=None):
         if self.log is not None:
-            self.log.on_epoch_end(epoch, logs)  # its row is part of the checkpoint, whichever callback runs first
+            self.log.on_epoch_end(epoch, logs)  # before saving, so that the checkpoint includes this row
         self.save(self.model)
 
     def save_within_epoch(self, batch):
@@ -181,7 +186,7 @@ class Checkpoints(RunCallback):
         self.save(self.model, within_epoch=True)
 
     def save(self, model, within_epoch=False):
-        """Writes the checkpoint of `self.step`, then removes those that `keep` does not cover.
+        """Writes the checkpoint of `self.step`, then deletes all but the newest `keep` checkpoints.
 
         If there are several processes, only the first one writes.
         """
@@ -224,7 +229,7 @@ class Checkpoints(RunCallback):
                 errno.ENOSPC if full else getattr(error, "errno", None) or errno.EIO,
                 f"The checkpoint of step {self.step} could not be written to {self.folder} ({error}). "
                 f"{self.describe_newest()} {'Free some space' if full else 'Repair the folder'}, then start the run "
-                "again: it resumes there",
+                "again: it resumes from its newest good checkpoint",
             ) from error
         self._prune()
         self._within_epoch = self.step if within_epoch else None
@@ -296,7 +301,7 @@ class Checkpoints(RunCallback):
         ]
         if differing:
             raise ValueError(
-                f"The folder {self.folder} holds a run of another recipe:\n" + "\n".join(differing) + "\n"
+                f"The folder {self.folder} holds a run with a different recipe:\n" + "\n".join(differing) + "\n"
                 "Use another folder, or the recipe of the run."
             )
 
@@ -311,7 +316,7 @@ def _fingerprint(path):
 
 
 def _publish(temporary, path):
-    """Renames a finished file to `path` once its bytes have reached the disk."""
+    """Flushes a finished file to the disk, then renames it to `path`."""
     _flush(temporary)
     os.replace(temporary, path)
     if os.name == "posix":
@@ -331,7 +336,7 @@ def _versions():
 
 
 def _plain(recipe):
-    """`recipe` after a round trip through JSON."""
+    """Returns `recipe` as it will be after a round trip through JSON, which turns tuples into lists."""
     try:
         return json.loads(json.dumps(recipe))
     except (TypeError, ValueError) as error:
@@ -339,7 +344,7 @@ def _plain(recipe):
 
 
 def _fields(recipe, prefix=""):
-    """("optimizer.learning_rate", 0.001) for every leaf."""
+    """Yields (dotted name, value) for every leaf of a nested dict, such as ("optimizer.learning_rate", 0.001)."""
     for name, value in recipe.items():
         if isinstance(value, dict):
             yield from _fields(value, f"{prefix}{name}.")

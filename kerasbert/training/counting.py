@@ -10,16 +10,17 @@ import keras
 class RunCallback(keras.callbacks.Callback):
     """Counts the steps of the run, across resumes.
 
-    A step is one batch handed to the model (with gradient accumulation, one micro-batch): step n of a run is done when
-    `batches[n - 1]` is processed. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit` set.
+    A step is one batch passed to the model (with gradient accumulation, one micro-batch): step n of a run is complete
+    when `batches[n - 1]` has been processed. The count starts at `model.initial_step`, which `Checkpoints.restore` and
+    `fit` set.
 
     On JAX and torch, Keras calls the batch hooks of callbacks that declare `async_safe` from threads, in any order and
-    with a delay, so that the training loop never waits for them. `on_report` and `on_steps` are called under a lock,
-    and `on_steps` only with increasing steps. Everything else runs between epochs.
+    with a delay, so that the training loop never waits for them. `on_report` and `on_steps` are called under a lock;
+    `on_steps` is called only when `self.step` has increased. The other hooks run between epochs.
     """
 
     async_safe = True
-    count_tokens = None  # (first, last) -> real tokens of steps [first, last) of the run; set by `fit`
+    count_tokens = None  # (first, last) -> number of tokens in steps [first, last) of the run; set by `fit`
 
     def __init__(self, tokens_per_step=None):
         super().__init__()
@@ -32,7 +33,7 @@ class RunCallback(keras.callbacks.Callback):
         self.step = self._epoch_start = self.initial_step
         self.tokens_per_step = self._given_tokens_per_step or getattr(self.model, "tokens_per_step", None)
         self._warm = False
-        # Threads of an earlier `fit` that failed may still report its batches. The threads of this one start later.
+        # Threads of an earlier, failed `fit` may still report batches. The threads of this `fit` start later.
         self._earlier_threads = weakref.WeakSet(threading.enumerate()) - {threading.current_thread()}
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -57,7 +58,7 @@ class RunCallback(keras.callbacks.Callback):
             elif self._warm:
                 self._timed[0] += steps
                 self._timed[1] += seconds
-            self._warm = True  # the first step always compiles
+            self._warm = True  # the first step is never timed, because it always compiles
             self.on_steps(logs or {})
 
     def on_report(self, batch, logs):
@@ -68,7 +69,7 @@ class RunCallback(keras.callbacks.Callback):
 
     @property
     def steps_per_second(self):
-        """The speed in this epoch, without validation and steps that compiled; None until it is known."""
+        """Steps per second in this epoch, without validation and steps that compiled; None until it is known."""
         steps, seconds = self._timed
         for each, slow_steps, slow_seconds in sorted(self._slow):
             if steps and each > COMPILATION_FACTOR * seconds / steps:
@@ -78,29 +79,31 @@ class RunCallback(keras.callbacks.Callback):
 
     @property
     def tokens_per_second(self):
-        """The speed in real tokens, without padding; None if the tokens per step are unknown."""
+        """Tokens per second in this epoch, without padding; None if the number of tokens is unknown."""
         steps, speed = self.step - self._epoch_start, self.steps_per_second
         tokens = self.tokens_between(self._epoch_start, self.step)
         return tokens / steps * speed if tokens and speed else None
 
     def tokens_between(self, first, last):
-        """Tokens of steps [first, last) of the run: by a given `tokens_per_step`, or counted; None if unknown."""
+        """Number of tokens in steps [first, last): counted, or from `tokens_per_step`; None if unknown."""
         if self._given_tokens_per_step is None and self.count_tokens is not None:
             return self.count_tokens(first, last)
         return self.tokens_per_step and self.tokens_per_step * (last - first)
 
 
-# A step that takes longer than this, and this many times as long as the others, has been compiled.
+# A step is assumed to have been compiled if it took longer than this many seconds, and longer than this many times the
+# mean of the other steps.
 COMPILATION_SECONDS = 1.0
 COMPILATION_FACTOR = 10
 
 
 class TrainingDiverged(ArithmeticError):
-    """Training has produced a loss or a state that is not finite.
+    """Raised when training produces a loss or a variable that is not finite.
 
     Attributes:
-        step: i of `batches[i]`, the batch whose loss is not finite; None if a state is not finite but every loss was.
-        checkpoint: path of the newest good checkpoint, or None.
+        step: index i of the batch `batches[i]` whose loss is not finite; None if all losses were finite, but a variable
+            is not.
+        checkpoint: path of the newest complete and undamaged checkpoint, or None.
     """
 
     def __init__(self, message, step=None, checkpoint=None):

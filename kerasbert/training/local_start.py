@@ -1,9 +1,10 @@
-"""A start for models with learned positions, in which the first blocks attend to neighbouring tokens.
+"""An initialization for models with learned positions whose first blocks attend to neighbouring tokens.
 
-Transformers with learned absolute positions spend most of a short pretraining run with the loss of token frequencies,
-because they must first learn which positions are neighbours. Models with relative or rotary positions need not. Here,
-the position table starts as sinusoids, and query and key kernels are chosen so that every head of the first blocks
-attends to the token at a given distance. The architecture stays the same, and training may change all of these weights.
+Transformers with learned absolute positions must first learn which positions are neighbours. For most of a short
+pretraining run, their loss therefore stays near that of a unigram model. Models with relative or rotary positions do
+not have this problem. Here, the position table is initialized with sinusoids, and the query and key kernels are chosen
+so that every head of the first blocks attends to the token at a given distance. The architecture stays the same, and
+training may change all of these weights.
 """
 
 import keras
@@ -34,7 +35,7 @@ def start_with_local_attention(
         offsets: distances in tokens, one for each head; they repeat if there are more heads. Use negative offsets for
             causal models.
         strength: factor of the terms that are added to the kernels. 0 changes only the position table.
-        deviation: root mean square of the new position table. Default: that of the token embeddings.
+        deviation: root mean square of the entries of the new position table. Default: that of the token embeddings.
 
     Raises:
         ValueError: if the backbone has no such position table or attention, or an argument is out of range.
@@ -45,7 +46,7 @@ def start_with_local_attention(
             f"`num_blocks` must lie between 0 and the number of blocks, {len(backbone.blocks)}. Received: {num_blocks}."
         )
     if not offsets:
-        raise ValueError("`offsets` must name at least one distance, such as (-1, 1). Received: none.")
+        raise ValueError(f"`offsets` must contain at least one distance, such as (-1, 1). Received: {offsets!r}.")
     attentions = [_attention(backbone, block) for block in backbone.blocks[:num_blocks]]
     rows, width = table.shape
     if deviation is None:
@@ -58,26 +59,26 @@ def start_with_local_attention(
 
 
 def _position_table(backbone):
-    """The variable with one vector for each position, (positions, m)."""
+    """Returns the variable with one vector for each position, of shape (positions, m)."""
     layer, width = getattr(backbone, "position_embedding", None), backbone.config.hidden_dim
     table = getattr(layer, "embeddings", None)
     if table is None or table.shape[-1] != width or width % 2 or not table.trainable:
         received = "none" if table is None else f"{tuple(table.shape)} for hidden states of width {width}"
         raise ValueError(
-            "Local attention at the start needs a trainable position table that is as wide as the hidden states, "
+            "`start_with_local_attention` needs a trainable position table that is as wide as the hidden states, "
             f"which must be an even number. {type(backbone).__name__} has: {received}. Models with relative or rotary "
-            "positions do not need this start."
+            "positions do not need this initialization."
         )
     return table
 
 
 def _attention(backbone, block):
-    """The attention of a block, which computes queries and keys from the hidden states."""
+    """Returns the attention layer of a block, which computes queries and keys from the hidden states."""
     attention, width = getattr(block, "attention", None), backbone.config.hidden_dim
     kernels = [getattr(getattr(attention, name, None), "kernel", None) for name in ("query", "key")]
     if not hasattr(attention, "num_heads") or any(kernel is None or kernel.shape[0] != width for kernel in kernels):
         raise ValueError(
-            "Local attention at the start needs blocks with an `attention` whose dense layers `query` and `key` read "
+            "`start_with_local_attention` needs blocks with an `attention` whose dense layers `query` and `key` read "
             f"the hidden states, as in `MultiHeadAttention`. Received: {type(backbone).__name__}, whose blocks have "
             f"{type(attention).__name__}."
         )
@@ -107,5 +108,5 @@ def _attend_to(attention, offsets, strength: float, frequencies) -> None:
 
 
 def _numpy(variable) -> np.ndarray:
-    """A copy of the values of a variable."""
+    """Returns a copy of the values of a variable."""
     return np.array(keras.ops.convert_to_numpy(variable), dtype="float32")

@@ -15,11 +15,11 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
 
     Args:
         model: an objective, a task or a backbone.
-        rank: of the products.
-        targets: names of dense layers, such as query, key, value, project, inner, outer.
-        alpha: the products are multiplied by alpha / rank. Default: `rank`.
+        rank: rank of the two matrices.
+        targets: names of dense layers, such as query, key, value, project, inner and outer.
+        alpha: each product is multiplied by alpha / rank. Default: `rank`.
 
-    Returns: the number of parameters that are now trainable.
+    Returns: the number of trainable parameters of the model afterwards.
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1. Received: {rank}.")
@@ -36,11 +36,11 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
     for layer in chosen:
         layer.enable_lora(rank, lora_alpha=alpha)
     if hasattr(backbone, "note_depths"):
-        backbone.note_depths()  # of the new variables, too
+        backbone.note_depths()  # the new variables need a depth, too
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
 def merged_kernels(model):
-    """{id of a kernel: the kernel with its product added}, for the layers with LoRA."""
+    """Returns {id of a kernel: the kernel plus its low-rank product} for the layers with LoRA."""
     layers = [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
     return {id(base_kernel(layer)): layer.kernel for layer in layers}

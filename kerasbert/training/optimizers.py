@@ -10,7 +10,7 @@ from ..backend import updates
 from .schedules import WarmupDecay
 
 NO_DECAY = (r"bias$", r"(^|/)(gamma|beta|scale)$")
-"""Variables without weight decay: every bias, and the gains and offsets of every normalization."""
+"""Patterns of variables without weight decay: all biases, and the scales and offsets of all normalization layers."""
 
 
 def adamw(
@@ -30,20 +30,20 @@ def adamw(
     rate_factors=None,
     **options,
 ):
-    """AdamW with linear warm-up and decay, clipping by the global norm, and no weight decay of norms and biases.
+    """AdamW with linear warm-up and decay, clipping by the global norm, and no decay of normalization and biases.
 
     Args:
-        learning_rate: the peak rate, or a Keras schedule, which then determines the rate alone.
-        warmup: number of updates from rate 0 to the peak.
+        learning_rate: the peak rate, or a Keras schedule, which cannot be combined with `warmup` and `steps`.
+        warmup: number of updates in which the rate rises from 0 to the peak.
         steps: number of updates of the run, after which the rate is 0. None keeps the rate constant.
         weight_decay: decoupled from the gradient and multiplied by the rate, as in torch and in BERT.
         clip_norm: maximum global norm of the gradients; None for no clipping.
         accumulation: micro-batches per update. `warmup`, `steps` and schedules still count updates.
-        bias_correction: False gives the Adam of BERT's official code.
-        beta_1, beta_2, epsilon: as in `torch.optim.AdamW`; BERT's values.
+        bias_correction: whether the bias of both moments is corrected. The official code of BERT does not.
+        beta_1, beta_2, epsilon: as in `torch.optim.AdamW`. The defaults are those of BERT.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
-        layer_decay, unfreeze_every, rate_factors: rates that differ from layer to layer; see `LayerRates`.
-        **options: of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
+        layer_decay, unfreeze_every, rate_factors: learning rates that differ between layers; see `LayerRates`.
+        **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
 
     Returns:
         A `TransformerAdamW`.
@@ -56,8 +56,8 @@ def adamw(
         )
     if warmup and steps is None:
         raise ValueError(
-            f"`warmup` needs `steps`, the updates of the run. Received: warmup={warmup}, steps=None. For a rate that "
-            "stays constant after the warm-up use learning_rate=WarmupDecay(peak, warmup, steps, final=peak)."
+            f"`warmup` needs `steps`, the number of updates of the run. Received: warmup={warmup}, steps=None. For a "
+            "rate that stays constant after the warm-up use learning_rate=WarmupDecay(peak, warmup, steps, final=peak)."
         )
     if accumulation < 1:
         raise ValueError(f"`accumulation` must be at least 1 micro-batch per update. Received: {accumulation}.")
@@ -82,10 +82,10 @@ def adamw(
 
 @keras.saving.register_keras_serializable("kerasbert")
 class LossScale(keras.optimizers.LossScaleOptimizer):
-    """`keras.optimizers.LossScaleOptimizer` that misses no overflow; wrap the optimizer in it for float16.
+    """A `keras.optimizers.LossScaleOptimizer` that detects every overflow. For float16, wrap the optimizer in it.
 
-    On TensorFlow, the gradient of an embedding consists of slices, and Keras checks only the last slice of each row: an
-    infinity in another slice would reach the weights.
+    On TensorFlow, the gradient of an embedding consists of slices, and Keras checks only the last slice of each row, so
+    that an infinity in another slice would reach the weights.
     """
 
     def apply(self, grads, trainable_variables=None):
@@ -95,23 +95,24 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
 class LayerRates:
     """Mixin with the features that this package adds to Keras optimizers.
 
-    - `no_decay` is part of the config and survives saving.
-    - `learning_rate = 1e-5` replaces a schedule from the next step on, even in compiled programs; a schedule assigned
-      to `learning_rate` counts from the first update of the optimizer.
-    - Schedules count updates under gradient accumulation (Keras counts micro-batches).
-    - Rates may differ between layers. Of the n blocks that a backbone declares, block i has depth i + 1; layers before
-      the blocks (embeddings) have depth 0, and layers after them (heads, poolers, last norms) n + 2, as in ELECTRA's
-      code. The decoupled decay scales with the rate.
+    - `no_decay` is part of the config, so it is saved with the optimizer.
+    - `optimizer.learning_rate = 1e-5` replaces a schedule from the next step on, even in compiled programs. A schedule
+      that is assigned to `learning_rate` counts from the first update of the optimizer.
+    - With gradient accumulation, schedules count updates (in Keras they count micro-batches).
+    - Rates may differ between layers. Of the n blocks that a backbone declares, block i has depth i + 1. Layers before
+      the blocks (embeddings) have depth 0, and layers after them (heads, poolers, last normalization) have depth n + 2,
+      as in the code of ELECTRA. Weight decay is multiplied by the rate of the layer.
 
     Args:
-        learning_rate, **options: of the optimizer of Keras.
+        learning_rate, **options: arguments of the Keras optimizer.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
-        layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k): with 0.8 the top block has 0.64
-            (Clark et al. 2020, arXiv 2003.10555, appendix B).
-        unfreeze_every: updates between blocks in gradual unfreezing (Howard and Ruder 2018, arXiv 1801.06146): at first
-            only the layers after the blocks learn, then the last block as well, and finally the embeddings.
-        rate_factors: {regular expression: factor}; the first expression that matches a variable's path multiplies
-            its rate. {"^bert/": 0.1} is a lower rate for pretrained weights.
+        layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k); with 0.8, the factor of the last
+            block is 0.64 (Clark et al. 2020, arXiv 2003.10555, appendix B).
+        unfreeze_every: number of updates after which gradual unfreezing adds the next layer (Howard and Ruder 2018,
+            arXiv 1801.06146): at first only the layers after the blocks are trained, then also the last block, and so
+            on down to the embeddings.
+        rate_factors: {regular expression: factor}. The rate of a variable is multiplied by the factor of the first
+            expression that matches its path. For example, {"^bert/": 0.1} lowers the rate of pretrained weights.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class LayerRates:
             super().build(variables)
 
     def _look_at(self, variables):
-        """Finds the rate of every variable, and whether it decays."""
+        """Determines the rate factor of every variable, and which variables have weight decay."""
         self._layer_rates = self._rates_by_layer(variables)
         patterns = [re.compile(pattern) for pattern in self.no_decay]
         kept = [v for v in variables if any(p.search(v.path) or p.search(v.name) for p in patterns)]
@@ -170,7 +171,7 @@ class LayerRates:
         return rates
 
     def _rate_factor(self, variable):
-        """The factor of a variable's rate in this update; None for 1."""
+        """Returns the factor of a variable's rate in this update, or None if it is 1."""
         if not self._layer_rates:
             return None
         factor, first = self._layer_rates[self._get_variable_index(variable)]
@@ -188,7 +189,7 @@ class LayerRates:
         self.no_decay = (*paths, *(var_names or ()))
 
     def apply(self, grads, trainable_variables=None):
-        # The norm over the slices of a sparse gradient is not that of their sum: repeated rows would count separately.
+        # In a sparse gradient, the slices of repeated rows must be summed before the norm is taken.
         super().apply(updates.dense(grads), trainable_variables)
 
     def _clip_gradients(self, grads):
@@ -204,7 +205,7 @@ class LayerRates:
             super()._apply_weight_decay(decayed)
             return
         weight_decay = self.weight_decay
-        for variable in decayed:  # Keras multiplies by one rate for all: the factor goes into the decay
+        for variable in decayed:  # Keras uses one rate for all variables, so multiply the decay instead
             factor = self._rate_factor(variable)
             self.weight_decay = weight_decay * (1.0 if factor is None else factor)
             super()._apply_weight_decay([variable])
@@ -249,15 +250,15 @@ class LayerRates:
 class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with the features of `LayerRates` and two differences; `adamw` creates one.
 
-    - `epsilon` is added to the bias-corrected root, as in the paper's Algorithm 2 and in torch (Keras adds it before
-      the correction, which makes it up to 30 times larger in the first updates).
-    - `bias_correction=False` leaves out the correction, as the official code of BERT does.
+    - `epsilon` is added to the root of the bias-corrected second moments, as in Algorithm 2 of the paper and in torch.
+      Keras adds it before the correction, which makes it up to 30 times larger in the first updates.
+    - `bias_correction=False` leaves out the bias correction, as in the official code of BERT.
 
     Loshchilov and Hutter, 2019, arXiv 1711.05101.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
-        bias_correction: see above.
+        bias_correction: whether the bias of both moments is corrected.
     """
 
     def __init__(self, learning_rate=0.001, bias_correction=True, **options):
@@ -277,7 +278,7 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         self.assign_sub(variable, rate * mean / (root_scale * ops.sqrt(square) + self.epsilon))
 
     def _corrections(self, learning_rate):
-        """The rate and the factor of the root that correct the initial bias of the moments towards 0."""
+        """Returns the bias-corrected rate, and the factor that corrects the root of the second moments."""
         learning_rate = ops.cast(learning_rate, "float32")
         if not self.bias_correction:
             return learning_rate, ops.ones((), "float32")
@@ -286,7 +287,7 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         return learning_rate / mean_share, ops.rsqrt(square_share)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # Torch would run one kernel per tensor and operation, with temporary tensors; it has a fused kernel for all.
+        # The code of Keras runs one torch kernel per tensor and operation. A fused kernel updates all tensors at once.
         if keras.backend.backend() != "torch":
             return super()._backend_update_step(grads, trainable_variables, learning_rate)
         indices = [self._get_variable_index(variable) for variable in trainable_variables]
@@ -310,18 +311,18 @@ def _is_schedule(learning_rate):
 
 
 def known_share(beta, step):
-    """1 - beta ** step, without the loss of precision that float32 would have at the first steps."""
+    """Returns 1 - beta ** step, computed so that float32 does not lose precision in the first steps."""
     return -ops.expm1(step * (math.log(beta) if beta else -math.inf))
 
 
 def block_depths(variables):
-    """The depth of each variable: 0 before the blocks, i + 1 in block i, None after the blocks."""
+    """Returns the depth of each variable: 0 before the blocks, i + 1 in block i, None after the blocks."""
     depths = [getattr(variable, "block_depth", None) for variable in variables]
     if -1 in depths or not any(depth is not None for depth in depths):
         received = next((v.path for v, depth in zip(variables, depths, strict=True) if depth == -1), None)
         raise ValueError(
             "Layer-wise rates need a backbone that declares its `blocks`. Received: "
-            + (f"{received} of a backbone that does not." if received else "variables of no backbone.")
-            + " Use `rate_factors`, which match the paths of variables."
+            + (f"{received}, whose backbone does not." if received else "no variable of a backbone.")
+            + " Use `rate_factors` instead, which selects variables by their paths."
         )
     return depths

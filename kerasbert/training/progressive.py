@@ -10,14 +10,15 @@ from .tensor_scaled import TransformerLamb
 class Progressive:
     """Mixin for an optimizer that trains one block after another, for `KnowledgeTransfer` with strategy "progressive".
 
-    The first `transfer_steps` updates are divided into one phase per block. In each phase, the rate is multiplied by
-    3 * b for the block of that phase, by 0.3 * b for the blocks before it, and by 0 for the blocks after it, embeddings
-    and heads, where b rises to 1 in the first tenth of a phase and falls to 0.9 at its end. Afterwards the rate is no
-    longer modified. This follows the official code of Sun et al. 2020 (arXiv 2004.02984).
+    The first `transfer_steps` updates are divided into one phase per block. In each phase, the learning rate is
+    multiplied by 3 * b for the block of that phase, by 0.3 * b for the blocks before it, and by 0 for the blocks after
+    it, the embeddings and the heads. Within a phase, b rises from 0 to 1 in the first tenth and then falls to 0.9.
+    After `transfer_steps`, the rate is not modified. This follows the official code of Sun et al. 2020 (arXiv
+    2004.02984).
 
     Args:
-        learning_rate, **options: of the optimizer that is extended.
-        transfer_steps: see above; a multiple of the number of blocks.
+        learning_rate, **options: arguments of the optimizer that this mixin extends.
+        transfer_steps: number of updates of all phases together; a multiple of the number of blocks.
     """
 
     def __init__(self, learning_rate=1.5e-3, transfer_steps=240_000, **options):
@@ -49,4 +50,4 @@ class ProgressiveAdamW(Progressive, TransformerAdamW):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ProgressiveLamb(Progressive, TransformerLamb):
-    """`TransformerLamb` with the rates of `Progressive`: what the official code trains with."""
+    """`TransformerLamb` with the rates of `Progressive`, the optimizer of the official code."""

@@ -1,4 +1,4 @@
-"""Reports of a run in training: progress, logs, curves, and the step at which it diverged."""
+"""Callbacks that report on a run (progress, logs, TensorBoard), and a plot of its log."""
 
 import csv
 import json
@@ -18,13 +18,14 @@ from .counting import RunCallback, TrainingDiverged
 class Progress(RunCallback):
     """Shows step, loss, speed and remaining time: a bar in a terminal with `rich` installed, plain lines otherwise.
 
-    Use it with `fit(verbose=0)`, or Keras draws a second bar.
+    Use it with `fit(verbose=0)`; otherwise, Keras shows a progress bar of its own, too.
 
     Args:
-        steps: of the whole run; default: the number that Keras knows.
-        tokens_per_step: for the speed in tokens; default: `model.tokens_per_step`.
+        steps: number of steps of the whole run. Default: computed from the epochs and steps passed to `fit`.
+        tokens_per_step: number of tokens per step, from which the speed in tokens is computed. Default: the tokens that
+            `fit` counts, or `model.tokens_per_step`.
         interval: seconds between two plain lines.
-        quiet: report nothing.
+        quiet: if True, nothing is shown.
     """
 
     def __init__(self, steps=None, tokens_per_step=None, interval=10.0, quiet=False):
@@ -36,7 +37,7 @@ class Progress(RunCallback):
         super().on_train_begin(logs)
         self._total = self.steps
         self._printed = time.perf_counter()
-        self._clock_now, self._report_seconds = None, 0.0  # time of the last validation and checkpoint
+        self._clock_now, self._report_seconds = None, 0.0  # seconds that the last validation and checkpoint took
         if not self.quiet and sys.stdout.isatty():
             self._bar = _rich_bar()
 
@@ -49,7 +50,7 @@ class Progress(RunCallback):
         if self._bar and not self._bar.tasks:
             self._bar.add_task("", total=self._total, completed=self.step, info="")
             self._bar.start()
-            # Callbacks are not told of errors, so leave no terminal state that would have to be restored.
+            # If `fit` fails, no callback is called that could show a hidden cursor again, so it is never hidden.
             self._bar.console.show_cursor()
 
     def on_steps(self, logs):
@@ -96,16 +97,17 @@ class Progress(RunCallback):
 class RunLog(RunCallback):
     """Appends a row to `log.jsonl` and `log.csv` at the end of every epoch.
 
-    Columns: step, epoch, seconds and tokens (both of the whole run so far), tokens_per_second, learning_rate (of the
-    next update), and all metrics. Padding is not counted if `fit` is given batches of this package. A resumed run
-    rewrites the files from the rows in its checkpoint. A run that starts at step 0 renames the files of an earlier run
-    to `log.1.jsonl`, `log.1.csv`, and so on.
+    The columns are step, epoch, seconds and tokens (both counted from the start of the run), tokens_per_second,
+    learning_rate (of the next update), and all metrics. Padding is not counted if `fit` is given batches of this
+    package. A resumed run rewrites the files from the rows in its checkpoint. A run that starts at step 0 first renames
+    existing files to `log.1.jsonl`, `log.1.csv`, and so on.
 
     Args:
         folder: the folder of the run; created if missing.
-        tokens_per_step: default: the tokens that `fit` counts, or `model.tokens_per_step`.
-        checkpoints: the run's `Checkpoints`, which save the rows. Default: those passed to `fit` of this package's
-            models. Without any, a resumed run keeps the rows of the files up to its first step.
+        tokens_per_step: number of tokens per step. Default: the tokens that `fit` counts, or `model.tokens_per_step`.
+        checkpoints: the run's `Checkpoints`, which save the rows. Default: the `Checkpoints` callback of the same
+            `fit`, if the model is one of this package. Without checkpoints, a resumed run keeps those rows of the files
+            that belong to steps before its first one.
     """
 
     def __init__(self, folder, tokens_per_step=None, checkpoints=None):
@@ -144,7 +146,7 @@ class RunLog(RunCallback):
         return round(self._seconds_before + time.perf_counter() - self._begin, 3)
 
     def _tokens(self, step):
-        # Phases of a run may differ in tokens per step.
+        # The number of tokens per step may change between the phases of a run.
         return self._tokens_before + (self.tokens_between(self._epoch_start, step) or 0)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -196,7 +198,7 @@ class RunLog(RunCallback):
 
 
 def connect(callbacks, count_tokens) -> None:
-    """Gives the callbacks of one `fit` its token counter, and a `RunLog` the `Checkpoints` that save its rows."""
+    """Passes the token counter of a `fit` to its callbacks, and its `Checkpoints` callback to its `RunLog`."""
     checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
     for callback in callbacks:
         if isinstance(callback, RunCallback):
@@ -206,7 +208,7 @@ def connect(callbacks, count_tokens) -> None:
 
 
 def read_log(folder) -> list:
-    """The rows of `log.jsonl` as dicts; [] without a file. A truncated last line is skipped."""
+    """Returns the rows of `log.jsonl` as dicts, or [] if there is no such file. A truncated last line is skipped."""
     path = Path(folder) / "log.jsonl"
     rows = []
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -218,7 +220,7 @@ def read_log(folder) -> list:
 
 
 def plot_curves(folder) -> Path:
-    """Draws `curves.png` from the log in `folder`: one panel for each metric, one for the learning rate."""
+    """Draws `curves.png` from the log in `folder`: one panel for each metric and one for the learning rate."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -251,11 +253,11 @@ def plot_curves(folder) -> Path:
 class TensorBoardLog(RunCallback):
     """Writes every epoch's metrics for TensorBoard, using only the package `tensorboard`.
 
-    The callback of Keras and the writers of torch import TensorFlow if it is installed.
+    It does not import TensorFlow, as the callback of Keras and the writer of torch do if it is installed.
 
     Args:
-        folder: for the event files.
-        tokens_per_step: default: `model.tokens_per_step`.
+        folder: the folder to which the event files are written.
+        tokens_per_step: number of tokens per step. Default: the tokens that `fit` counts, or `model.tokens_per_step`.
     """
 
     def __init__(self, folder, tokens_per_step=None):
@@ -275,7 +277,7 @@ class TensorBoardLog(RunCallback):
         self._file = open(self.folder / name, "wb")
         self._records = self._record_writer(self._file)
         self._write(file_version="brain.Event:2")
-        # Tells TensorBoard to discard what an interrupted run wrote beyond this step.
+        # Tells TensorBoard to discard the values that an interrupted run wrote for this step and later ones.
         self._write(step=self.initial_step + 1, session_log={"status": "START"})
 
     def on_epoch_end(self, epoch, logs=None):
@@ -299,7 +301,7 @@ class StopOnNaN(RunCallback):
     """Stops the run with `TrainingDiverged` at the first loss that is not finite, before anything is saved.
 
     Args:
-        checkpoints: the run's `Checkpoints`, to name the newest good one.
+        checkpoints: the run's `Checkpoints`. The error names the newest one that is complete and undamaged.
     """
 
     def __init__(self, checkpoints=None):
@@ -316,7 +318,7 @@ class StopOnNaN(RunCallback):
 
     def on_report(self, batch, logs):
         loss = logs.get("loss", 0.0)
-        # Reports arrive in any order: the first bad one is known when no earlier step is still running.
+        # Batches report in any order, so the first bad batch is only known when no earlier batch is still running.
         self._running.discard(max(begun for begun in self._running if begun <= batch))
         if not math.isfinite(loss) and (self._first is None or batch < self._first):
             self._first, self._value = batch, loss
@@ -325,8 +327,8 @@ class StopOnNaN(RunCallback):
         step = self._epoch_start + self._first
         newest = self.checkpoints.describe_newest() if self.checkpoints else "The run keeps no checkpoints."
         raise TrainingDiverged(
-            f"The loss became {self._value} at step {step + 1} of the run, `batches[{step}]`. {newest} Check that "
-            "batch; a lower learning rate, a longer warm-up, or bfloat16 instead of float16 often helps.",
+            f"The loss became {self._value} at step {step + 1} of the run, on `batches[{step}]`. {newest} Check "
+            "this batch; a lower learning rate, a longer warm-up, or bfloat16 instead of float16 often helps.",
             step=step,
             checkpoint=self.checkpoints.newest if self.checkpoints else None,
         )
@@ -343,7 +345,7 @@ def _duration(seconds):
 
 
 def _rich_bar():
-    """A progress bar that is not started yet, or None if `rich` is not installed."""
+    """Returns a progress bar that has not been started, or None if `rich` is not installed."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

@@ -1,4 +1,4 @@
-"""The variables of a run (model, optimizer and metrics) by the names that checkpoints give them."""
+"""The variables of a run (model, optimizer and metrics), under the names that they have in checkpoints."""
 
 import re
 
@@ -7,18 +7,24 @@ from keras import ops
 
 
 def run_variables(model):
-    """{key: variable} in the order of creation; the index makes keys unique, the path makes them readable."""
+    """Returns {key: variable} of the model and its optimizer, in order of creation.
+
+    A key consists of the group, an index, which makes it unique, and the path of the variable, which makes it readable.
+    """
     groups = {"model": model.variables, "optimizer": getattr(getattr(model, "optimizer", None), "variables", ())}
     return {f"{group}/{i:05d}/{v.path}": v for group, variables in groups.items() for i, v in enumerate(variables)}
 
 
 def metric_variables(model):
-    """{key: variable} of the metrics, in the order of creation."""
+    """Returns {key: variable} of the metrics, in order of creation."""
     return {f"metrics/{i:05d}/{v.path}": v for i, v in enumerate(model.metrics_variables)}
 
 
 def assign_all(variables, state, path):
-    """Assigns only after all variables were compared, so that an error leaves the model unchanged."""
+    """Assigns the saved arrays in `state` to `variables`, after comparing all of them.
+
+    If a name, shape or dtype differs, it raises a ValueError that names the file `path`, and assigns nothing.
+    """
     saved = {stable_name(key): x for key, x in state.items()}
     current = {stable_name(key): variable for key, variable in variables.items()}
     problems = [f"  only in the checkpoint: {key}" for key in saved.keys() - current.keys()]
@@ -37,9 +43,10 @@ def assign_all(variables, state, path):
 
 
 def stable_name(key):
-    """`model/00003/dense_7/kernel` without the 7: Keras numbers names per process, and the index is unique anyway.
+    """Returns a key without the parts that differ between processes: `model/00003/dense_7/kernel` without the `_7`.
 
-    Optimizer variables keep only their last name: the path depends on whether `fit` or `restore` built the optimizer.
+    Keras numbers equal names in each process, and the index alone makes the key unique. Of the path of an optimizer
+    variable, only the last part is kept: the rest depends on whether `fit` or `restore` built the optimizer.
     """
     group, index, path = key.split("/", 2)
     path = path if group == "model" else path.rsplit("/", 1)[-1]

@@ -1,6 +1,6 @@
 """Learning-rate schedules, counted in updates; step 0 is the first update.
 
-Each shape is a registered class, so that a saved optimizer includes its schedule.
+Each schedule is a class that is registered with Keras, so that a saved optimizer includes its schedule.
 """
 
 import math
@@ -12,23 +12,26 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kerasbert")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0 to `peak`, then a decay to `final`, at which the rate stays after `steps`.
+    """Linear warm-up from 0 to `peak`, then a decay to `final`, which is reached at update `steps` and kept.
 
-    `decay_from="warmup"` decays over the updates after the warm-up: the rate is continuous, and with power 1 and
-    final 0 it is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` follows the official code of
-    BERT (Devlin et al., 2018, arXiv 1810.04805): the decay counts from update 0, the warm-up replaces its beginning,
-    and the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends. `decay_from="throughout"`
-    follows the code of ELECTRA and GPT: that decay also multiplies the warm-up, so the rate does not drop.
+    With `decay_from="warmup"`, the decay begins at the end of the warm-up, and the rate is continuous. With power 1 and
+    final 0, this is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` follows the official code
+    of BERT (Devlin et al., 2018, arXiv 1810.04805): the decay is counted from update 0, but the warm-up replaces its
+    beginning, so the rate drops from the peak to `peak * (1 - warmup / steps)` when the warm-up ends.
+    `decay_from="throughout"` follows the code of ELECTRA and GPT: the decay is counted from update 0 and also
+    multiplies the rate of the warm-up, so the rate does not drop.
 
     Args:
         peak: the rate at the end of the warm-up.
         warmup: number of warm-up updates, 0 for none.
         steps: number of updates of the run, including the warm-up.
-        power: of the decay; 1 is linear.
-        decay_from: "warmup", "start", "throughout", or the update up to which the rate stays at the peak.
+        power: exponent of the polynomial decay; 1 is linear.
+        decay_from: "warmup", "start" or "throughout" (see above), or the number of the update until which the rate
+            stays at the peak.
         final: the rate from update `steps` on; `final=peak` keeps it constant after the warm-up.
-        shape: of the decay, where r falls from 1 to 0: "polynomial", r ** power; "cosine", (1 - cos(pi r)) / 2; or
-            "sqrt", 1 - sqrt(1 - r), which falls fast at first (Warner et al. 2024, arXiv 2412.13663).
+        shape: shape of the decay, as a function of r, which falls linearly from 1 to 0: "polynomial" is r ** power,
+            "cosine" is (1 - cos(pi r)) / 2, and "sqrt" is 1 - sqrt(1 - r), which falls fast at first (Warner et al.
+            2024, arXiv 2412.13663).
     """
 
     def __init__(self, peak, warmup, steps, power=1.0, decay_from: str | int = "warmup", final=0.0, shape="polynomial"):
@@ -76,15 +79,15 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """factor * hidden_dim^-1/2 * min(t^-1/2, t * warmup^-3/2) at update t = 1, 2, ...: linear warm-up, slow decay.
+    """factor * hidden_dim^-1/2 * min(t^-1/2, t * warmup^-3/2) at update t = 1, 2, ...: a linear warm-up, then a decay.
 
-    Vaswani et al. 2017, arXiv 1706.03762, section 5.3, for Adam with betas 0.9 and 0.98 and epsilon 1e-9. Settings of
-    tensor2tensor with a rate of 0.2 and 8,000 warm-up updates correspond to factor=2.
+    Vaswani et al. 2017, arXiv 1706.03762, section 5.3, use it for Adam with betas 0.9 and 0.98 and epsilon 1e-9. A
+    learning rate of 0.2 with 8,000 warm-up updates in tensor2tensor corresponds to factor=2.
 
     Args:
         hidden_dim: width of the model; the peak, at update `warmup`, is factor * (hidden_dim * warmup)^-1/2.
         warmup: number of warm-up updates, at least 1.
-        factor: multiplies the rate.
+        factor: constant by which the rate is multiplied.
     """
 
     def __init__(self, hidden_dim, warmup=4_000, factor=1.0):
@@ -108,13 +111,13 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 class RootDecay(keras.optimizers.schedules.LearningRateSchedule):
     """peak * sqrt(warmup / n) from update n = `warmup` on, after a linear warm-up from 0 or a constant peak.
 
-    XLM has the linear warm-up, T5 the constant peak: 1 / sqrt(max(n, 10,000)) is RootDecay(0.01, 10_000, flat=True)
-    (Raffel et al. 2019, arXiv 1910.10683, section 3.1.2).
+    XLM uses the linear warm-up, and T5 the constant peak: its 1 / sqrt(max(n, 10,000)) is
+    RootDecay(0.01, 10_000, flat=True) (Raffel et al. 2019, arXiv 1910.10683, section 3.1.2).
 
     Args:
         peak: the highest rate.
         warmup: number of updates before the rate falls, at least 1.
-        flat: keep the rate at the peak before it falls.
+        flat: whether the rate is constant at the peak, instead of warmed up, before it falls.
     """
 
     def __init__(self, peak, warmup, flat=False):
@@ -136,4 +139,4 @@ def _count(name, value):
     try:
         return operator.index(value)
     except TypeError:
-        raise ValueError(f"`{name}` must be a whole number. Received: {name}={value!r}.") from None
+        raise ValueError(f"`{name}` must be an integer. Received: {name}={value!r}.") from None

@@ -11,7 +11,7 @@ from .counting import RunCallback
 
 
 class RunStopped(Exception):
-    """A run stopped on request, after saving a checkpoint of its last step.
+    """Raised when a run has stopped on request, after saving a checkpoint of its last step.
 
     Attributes:
         reason: "SIGINT", the name of another signal, or "time".
@@ -26,11 +26,11 @@ class RunStopped(Exception):
 class StopRequest:
     """A request to stop a run: `reason` says why, and is None until the run should stop.
 
-    Inside its `with` block, the first signal asks the run to stop, and the second one ends the process at once. A
-    signal raises no exception: Keras converts logs under an `except` that would swallow a KeyboardInterrupt, and an
-    exception raised inside a backend may crash the process later. A thread reads the signals, because the main thread
-    may be compiling for minutes. Only the main thread can have signal handlers: in any other thread, only the time
-    limit works.
+    Inside its `with` block, the first signal asks the run to stop, and the second one ends the process immediately. A
+    signal does not raise an exception: Keras would swallow a KeyboardInterrupt while it converts logs, and an exception
+    raised inside a backend may crash the process later. The signals are read by a separate thread, because the main
+    thread may be compiling for minutes. Python allows signal handlers only in the main thread; in any other thread,
+    only the time limit works.
 
     Args:
         minutes: the time limit, counted from the creation of the request; None for no limit.
@@ -64,20 +64,20 @@ class StopRequest:
     def __exit__(self, *error):
         if self._before:
             for number, handler in self._before.items():
-                signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that Python did not install
+                signal.signal(number, handler or signal.SIG_DFL)  # None: the handler was not installed by Python
             signal.set_wakeup_fd(self._wakeup)
-            self._writer.close()  # which ends the thread
+            self._writer.close()  # ends the reading thread
 
     def _read(self, reader):
         with reader:
             while numbers := reader.recv(1):
                 name = self._names.get(numbers[0])
                 if name and self._signal:
-                    print(f"{name}: stopped at once", file=sys.stderr, flush=True)
+                    print(f"{name}: stopped immediately", file=sys.stderr, flush=True)
                     os._exit(128 + numbers[0])
                 if name:
                     self._signal = name
-                    message = "stopping after this step, with a checkpoint; a second signal stops at once"
+                    message = "stopping after this step, with a checkpoint; a second signal stops immediately"
                     print(f"{name}: {message}", file=sys.stderr, flush=True)
 
 
@@ -94,7 +94,7 @@ class StopOnRequest(RunCallback):
         self.request, self.checkpoints = request, checkpoints
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Called in the main thread, when the previous batches are done or dispatched.
+        # Called in the main thread, after the previous batches have finished or been sent to the device.
         if self.request.reason:
             if batch:
                 self.checkpoints.save_within_epoch(batch)
@@ -102,4 +102,4 @@ class StopOnRequest(RunCallback):
 
 
 def _ignore(number, frame):
-    """Does nothing: without a Python handler, the thread that reads the signals would not receive them."""
+    """Does nothing. Python writes a signal to the wakeup file descriptor only if the signal has a Python handler."""

@@ -1,4 +1,4 @@
-"""Optimizers that scale the step of every tensor by a norm: LAMB, Adafactor, StableAdamW."""
+"""Optimizers that scale the update of every tensor by a norm: LAMB, Adafactor and StableAdamW."""
 
 import keras
 from keras import ops
@@ -8,15 +8,15 @@ from .optimizers import LayerRates, known_share
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TransformerLamb(LayerRates, keras.optimizers.Lamb):
-    """LAMB as ALBERT and MobileBERT train with it: u = m / (sqrt(v) + epsilon) + decay * w, w -= rate * |w| / |u| * u.
+    """LAMB as used for ALBERT and MobileBERT: u = m / (sqrt(v) + epsilon) + decay * w, w -= rate * |w| / |u| * u.
 
-    Weight decay is part of the step whose norm is taken, as in the paper's Algorithm 2 (in Keras it is not), and
-    variables without decay, norms and biases, have the ratio 1. `bias_correction=False` follows the official code.
-    You et al. 2019, arXiv 1904.00962.
+    The norm |u| includes the weight decay, as in Algorithm 2 of the paper, but unlike in Keras. For variables without
+    weight decay (normalization parameters and biases), |w| / |u| is replaced by 1. You et al. 2019, arXiv 1904.00962.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.Lamb` and `LayerRates`.
-        bias_correction: correct the bias of both moments, as in the paper.
+        bias_correction: whether the bias of both moments is corrected, as in the paper. False follows the official
+            code.
     """
 
     def __init__(self, learning_rate=0.001, bias_correction=False, weight_decay=0.01, epsilon=1e-6, **options):
@@ -52,17 +52,17 @@ class TransformerLamb(LayerRates, keras.optimizers.Lamb):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
-    """Adafactor as T5 trains with it: no momentum, and second moments as an outer product of two vectors.
+    """Adafactor as used for T5: without momentum, and with second moments stored as an outer product of two vectors.
 
-    w -= rate * max(rms(w), 1e-3) * u / max(1, rms(u)) with u = gradient / sqrt(v), and moments whose decay is
-    1 - t^-0.8. Unlike in Keras, the rate is the schedule's at every step (there, at most t^-1/2), only tensors whose
-    two largest dimensions are at least `min_factored` are factored, and these keep no full-size v. Shazeer and Stern
-    2018, arXiv 1804.04235.
+    The update is w -= rate * max(rms(w), 1e-3) * u / max(1, rms(u)) with u = gradient / sqrt(v), where the decay of the
+    second moments v at step t is 1 - t^-0.8. There are three differences from Keras: the rate is not limited to t^-1/2
+    unless `relative_step` is set, only tensors whose two largest dimensions are at least `min_factored` are factored,
+    and no full-size v is allocated for factored tensors. Shazeer and Stern 2018, arXiv 1804.04235.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.Adafactor` and `LayerRates`.
-        min_factored: see above. T5: 128.
-        relative_step: cap the rate at t^-1/2.
+        min_factored: smallest size of the two largest dimensions of a tensor that is factored. T5 uses 128.
+        relative_step: whether the rate is limited to t^-1/2 at step t.
     """
 
     def __init__(self, learning_rate=0.01, min_factored=128, relative_step=False, **options):
@@ -73,7 +73,7 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
         if self.built:
             return
         self._look_at(variables)
-        keras.optimizers.Optimizer.build(self, variables)  # Adafactor's `build` would create a full-size v for each
+        keras.optimizers.Optimizer.build(self, variables)  # `Adafactor.build` allocates a full-size v for each
         self._axes = [self._factored_axes(variable.shape) for variable in variables]
         self._moments = []
         for variable, axes in zip(variables, self._axes, strict=True):
@@ -87,7 +87,7 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
             )
 
     def _factored_axes(self, shape):
-        """The two largest dimensions, or () for a tensor whose second moments are kept whole."""
+        """Returns the axes of the two largest dimensions, or () for a tensor that is not factored."""
         largest = sorted(sorted(range(len(shape)), key=lambda axis: shape[axis])[-2:])
         return tuple(largest) if len(shape) > 1 and min(shape[a] for a in largest) >= self.min_factored else ()
 
@@ -122,11 +122,12 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class StableAdamW(LayerRates, keras.optimizers.AdamW):
-    """AdamW that, instead of clipping, lowers the rate of tensors whose gradients outgrow their second moments.
+    """AdamW that lowers the rate of tensors with unusually large gradients, instead of clipping the gradients.
 
-    The rate is divided by max(1, rms(g / sqrt(v))), the betas include the bias correction, and the decay is a fraction
-    per step: it is multiplied by rate / peak, not by the rate. This is ModernBERT's optimizer; Wortsman et al. 2023,
-    arXiv 2304.13013.
+    The rate of each tensor is divided by max(1, rms(g / sqrt(v))) for gradients g and second moments v. The bias
+    correction is part of the betas. Weight decay is multiplied by rate / peak instead of by the rate, so `weight_decay`
+    is the fraction that a weight loses per step at the peak rate. This is the optimizer of ModernBERT (Wortsman et al.
+    2023, arXiv 2304.13013).
 
     Args:
         learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
@@ -139,8 +140,8 @@ class StableAdamW(LayerRates, keras.optimizers.AdamW):
         found = getattr(learning_rate, "peak", None) if is_schedule else learning_rate
         if peak is None and not isinstance(found, (int, float)):
             raise ValueError(
-                f"`peak` must be given for this schedule. Received: {type(learning_rate).__name__}. Pass peak=..., the "
-                "highest rate."
+                f"`peak` must be given, because the schedule {type(learning_rate).__name__} has no attribute `peak`. "
+                "Received: peak=None. Pass the highest rate of the schedule."
             )
         self.peak = float(found if peak is None else peak)
 

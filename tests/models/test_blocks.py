@@ -138,7 +138,7 @@ def test_without_blocks_it_is_an_error():
     for options in (dict(layer_decay=0.8), dict(unfreeze_every=2)):
         with pytest.raises(ValueError, match="need a backbone that declares its `blocks`. Received: .*token_embedding"):
             adamw(1e-3, **options).build(model.trainable_variables)
-        with pytest.raises(ValueError, match="Received: variables of no backbone. Use `rate_factors`"):
+        with pytest.raises(ValueError, match="Received: no variable of a backbone. Use `rate_factors`"):
             adamw(1e-3, **options).build([keras.Variable(np.ones(2))])
     adamw(1e-3, rate_factors={"word_vectors": 0.1}).build(model.trainable_variables)
 

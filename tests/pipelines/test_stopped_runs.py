@@ -91,7 +91,7 @@ def test_another_interval_after_a_stop_is_said(corpora, tmp_path, interrupt):
     with pytest.raises(RunStopped):
         pretrain(corpora[0], tmp_path, report_every=6, **options)
     undo()
-    with pytest.warns(UserWarning, match="stopped within an epoch, at step 5, and resumes with another interval"):
+    with pytest.warns(UserWarning, match="stopped in the middle of an epoch, at step 5, and resumes with a different"):
         pretrain(corpora[0], tmp_path, report_every=3, **options)
     assert [row["step"] for row in read_log(tmp_path)] == [6]
 

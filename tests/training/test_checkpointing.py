@@ -279,7 +279,7 @@ def test_full_disk_while_safetensors_writes(tiny, run, monkeypatch):
 def test_full_disk_is_known_before_training(tiny, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(checkpointing.shutil, "disk_usage", lambda folder: usage._replace(free=100))
-    with pytest.raises(OSError, match="too full for one checkpoint"):
+    with pytest.raises(OSError, match="too little space for a checkpoint"):
         tiny.train(fresh(tiny), 0, 4, [Checkpoints(tmp_path)])
 
 
@@ -299,7 +299,7 @@ def test_another_recipe(tiny, run):
     same = Checkpoints(folder, recipe={"data": {"rate": 0.15, "seed": 0}, "old": 1, "layers": (1, 2)})
     assert same.restore(fresh(tiny)) == 4
     other = Checkpoints(folder, recipe={"data": {"seed": 7, "rate": 0.15}, "layers": [1, 2], "new": 2})
-    with pytest.raises(ValueError, match="another recipe") as caught:
+    with pytest.raises(ValueError, match="a different recipe") as caught:
         other.restore(fresh(tiny))
     lines = [line for line in str(caught.value).splitlines() if line.startswith("  ")]
     assert lines == [
@@ -339,7 +339,7 @@ def test_another_model_or_optimizer(tiny, run):
 def test_refuses_to_start_over_in_a_used_folder(tiny, run):
     folder = run(8)
     before = files_in(folder)
-    with pytest.raises(ValueError, match="up to step 8, which this training would not continue"):
+    with pytest.raises(ValueError, match="up to step 8, but the model was not restored from them"):
         tiny.train(fresh(tiny), 0, 4, [Checkpoints(folder)])
     assert files_in(folder) == before
 

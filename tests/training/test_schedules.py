@@ -82,7 +82,7 @@ def test_accepts_numpy_counts():
         ((1e-4, 11, 10), "between 0 and `steps`"),
         ((1e-4, -1, 10), "between 0 and `steps`"),
         ((1e-4, 0, 0), "between 0 and `steps`"),
-        ((1e-4, 0.1, 10), "whole number"),
+        ((1e-4, 0.1, 10), "must be an integer"),
         ((0.0, 1, 10), "above 0"),
         ((1e-4, 1, 10, 0.0), "above 0"),
         ((1e-4, 1, 10, 1.0, "end"), "decay_from"),
@@ -111,7 +111,7 @@ def test_the_rate_of_the_transformer():
 @pytest.mark.parametrize("arguments", [(0,), (512, 0), (512, 0.5), (512, 10, 0.0)])
 @pytest.mark.one_backend
 def test_refuses_rates_that_are_none(arguments):
-    with pytest.raises(ValueError, match="at least 1|whole number"):
+    with pytest.raises(ValueError, match="at least 1|must be an integer"):
         InverseSquareRoot(*arguments)
 
 
@@ -139,5 +139,5 @@ def test_root_decay():
     restored = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(t5))
     assert isinstance(restored, RootDecay) and restored.get_config() == t5.get_config()
     for arguments in ((0.0, 10), (0.1, 0), (0.1, 1.5)):
-        with pytest.raises(ValueError, match="at least 1|whole number"):
+        with pytest.raises(ValueError, match="at least 1|must be an integer"):
             RootDecay(*arguments)

@@ -91,7 +91,7 @@ def test_the_decay_of_stable_adamw_is_a_share_a_step():
         apply(optimizer, held, [[0.0], [0.0]])
         assert numbers(held[0])[0] == pytest.approx(share, rel=1e-6)
     assert numbers(held[1])[0] == 1.0
-    with pytest.raises(ValueError, match="`peak` must be given for this schedule. Received: ExponentialDecay"):
+    with pytest.raises(ValueError, match="`peak` must be given, because the schedule ExponentialDecay has no"):
         StableAdamW(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5))
 
 
