@@ -139,7 +139,7 @@ def test_nan_stops_at_its_step(tiny, tmp_path, broken):
     checkpoints = Checkpoints(tmp_path)
     model = scheduled(tiny)
     with pytest.raises(
-        TrainingDiverged, match=rf"nan at step {broken + 1} of the run, `batches\[{broken}\]`"
+        TrainingDiverged, match=rf"nan at step {broken + 1} of the run, on `batches\[{broken}\]`"
     ) as caught:
         tiny.train(model, 0, 12, [checkpoints, StopOnNaN(checkpoints)], broken=broken)
     last = broken // 4 * 4
