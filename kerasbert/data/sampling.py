@@ -1,14 +1,14 @@
 """Random numbers that depend only on where they are used, not on what ran before.
 
 All numbers are derived from the raw bits of Philox, a counter-based generator. They are the same on every machine and
-with every version of numpy, and each can be computed without the ones before it.
+with every version of numpy, and each of them can be computed without computing those before it.
 """
 
 import numpy as np
 
-DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(
-    5
-)  # masks of a step or a row, orders of passes, plans, components of a mixture
+# Streams of random numbers: masks that are drawn for every step, masks that are drawn once for every row, the order of
+# the rows in a pass, plans, and the choice between the components of a mixture.
+DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(5)
 
 
 def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Philox:
@@ -20,10 +20,10 @@ def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Phil
 
 
 def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: int) -> np.ndarray:
-    """Random draws, uint32 (rows, draws), for `rows` rows of one step, starting at row `first`.
+    """Random integers for `rows` rows of one step, starting at row `first`: uint32 (rows, draws).
 
-    Row r is the same whatever `first` is: the Philox generator is keyed by (seed, step), and each row uses a separate
-    range of its counter.
+    A row gets the same numbers whichever row is the first: the generator is keyed by (seed, step), and every row uses a
+    separate range of its counter.
     """
     blocks = -(-draws // 8)  # one increment of the Philox counter gives 256 bits
     return (
@@ -40,7 +40,7 @@ def raw_bits(seed: int, stream: int, size: int, step: int = 0) -> np.ndarray:
 
 
 class Uniform:
-    """Uniform draws from [0, 1), made from raw bits of Philox so that they are the same with every version of numpy."""
+    """Draws from a uniform distribution, float64 in [0, 1). They do not depend on the version of numpy."""
 
     def __init__(self, seed: int, stream: int):
         self._philox = _philox(seed, 0, stream)
@@ -49,18 +49,26 @@ class Uniform:
         return (self._philox.random_raw(size) >> np.uint64(11)) * 2.0**-53
 
     def below(self, limit: np.ndarray) -> np.ndarray:
-        """Integers from [0, limit)."""
+        """Random integers, one in [0, limit) for each element of `limit`, int64."""
         return (self(len(limit)) * limit).astype(np.int64)
 
     def bits(self, size: int) -> np.ndarray:
+        """Random bits, uint8 (size,), each 0 or 1."""
         return np.unpackbits(self._philox.random_raw(-(-size // 64)).view(np.uint8))[:size]
 
 
 def shuffled(places: np.ndarray, size: int, seed: int, number: int) -> np.ndarray:
-    """Where permutation `number` of [0, size) moves `places`, computed for these positions only.
+    """Applies a random permutation of 0...size-1 to `places` without computing the permutation of the other positions.
 
-    A Feistel network over a grid of about sqrt(size) x sqrt(size) cells; positions that it maps beyond `size` are
-    mapped again. `shuffled(np.arange(n), n, ...)` is a permutation of 0...n-1.
+    The permutation is a Feistel network over a grid of about sqrt(size) x sqrt(size) cells. Positions that it maps to
+    `size` or beyond are mapped again. `shuffled(np.arange(n), n, ...)` is a permutation of 0...n-1.
+
+    Args:
+        places: positions in [0, size).
+        size: number of positions.
+        seed, number: the seed, and the number of the permutation: each pass over a corpus has a different one.
+
+    Returns: int64, in the shape of `places`.
     """
     width = int(np.ceil(np.sqrt(size)))
     height = -(-size // width)

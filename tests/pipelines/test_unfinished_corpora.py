@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kerasbert.data import Corpus, Tokenizer
-from kerasbert.data.corpus import corpus as corpora
+from kerasbert.data.corpus import writing
 from pipelines import prepare_corpus as module
 from pipelines.locks import locked
 from pipelines.prepare_corpus import prepare_corpus
@@ -36,14 +36,14 @@ def prepare(tmp_path):
 KILL = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
-from kerasbert.data.corpus import corpus
+from kerasbert.data.corpus import writing
 from pipelines import prepare_corpus as module
 
-calls, encoded = [], corpus._encoded_lines
+calls, encoded = [], writing._encoded_lines
 def dies(*arguments):
     calls.append(1)
     return encoded(*arguments) if len(calls) == 1 else os.kill(os.getpid(), signal.SIGKILL)
-corpus._encoded_lines = dies
+writing._encoded_lines = dies
 module.prepare_corpus([{folder!r} + "/text.txt"], {folder!r} + "/tokenizer", module.Path({folder!r}, "train"),
                       held_out=module.Path({folder!r}, "held_out"), held_out_every=3)
 """
@@ -72,7 +72,7 @@ def test_a_killed_preparation_is_done_again(tmp_path, prepare, capsys):
     assert "train: replacing a corpus that was never finished" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("place", [(corpora, "_encoded_lines"), (corpora, "write_text"), (module, "describe")])
+@pytest.mark.parametrize("place", [(writing, "_encoded_lines"), (writing, "write_text"), (module, "describe")])
 def test_wherever_it_ended(tmp_path, prepare, place, monkeypatch):
     """As a killed process: with nothing cleaned up."""
 

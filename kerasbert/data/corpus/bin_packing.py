@@ -1,4 +1,4 @@
-"""Packing: puts several short sequences in one row to reduce padding."""
+"""Packs several short sequences into one row, which reduces padding."""
 
 import numpy as np
 
@@ -6,26 +6,27 @@ from ..sampling import PLAN, raw_bits
 
 
 def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Packs sequences into rows by best-fit decreasing: longest first, each where it leaves the least space.
+    """Packs sequences into rows by best-fit decreasing: the longest first, each in the row where it leaves least space.
 
-    It works on the number of sequences of each length, not on single sequences, so millions are packed quickly.
-    Sequences of the same length are assigned to rows at random, determined by the seed.
+    The algorithm works on the number of sequences of each length, not on single sequences, so that it packs millions
+    quickly. The seed determines which of the sequences of the same length goes into which row.
 
     lengths 5 3 4 2 6, capacity 10 -> rows of lengths [6, 4] and [5, 3, 2]
 
     Args:
         lengths: int (n,), each from 1 to `capacity`.
         capacity: maximum number of tokens per row.
+        seed: seed of the random assignment.
         most: maximum number of sequences per row.
 
-    Returns: the indices of the sequences, row after row, int64 (n,); and where each row begins in that list, followed
-        by the end, int64 (rows + 1,).
+    Returns: the indices of the sequences, ordered by row, int64 (n,); and where each row begins in that array,
+        followed by its length, int64 (rows + 1,).
     """
     lengths = np.asarray(lengths)
     if len(lengths) and (lengths.min() < 1 or lengths.max() > capacity):
         raise ValueError(
             f"Sequences to be packed must have 1 to {capacity} tokens. Received: {lengths.min()} to {lengths.max()}. "
-            "Split longer ones, and leave empty ones out."
+            "Split longer sequences, and leave out empty ones."
         )
     counts = np.bincount(lengths, minlength=capacity + 1)
     by_length = _shuffled_by_length(lengths, capacity, seed)
@@ -45,7 +46,7 @@ def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = N
 
 def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int) -> np.ndarray:
     """Indices of the sequences, sorted by length, in random order within each length."""
-    # Each key holds the length, random bits and the index, because sorting plain integers is fastest.
+    # Each key is one integer with the length, random bits and the index, because integers are sorted fastest.
     number_bits = np.uint64(max(1, len(lengths)).bit_length())
     random_bits = np.uint64(64 - capacity.bit_length()) - number_bits
     keys = raw_bits(seed, PLAN, len(lengths)) >> (np.uint64(64) - random_bits)
@@ -57,39 +58,39 @@ def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int) -> np.nda
 
 
 def _best_fit(counts: np.ndarray, capacity: int, most: int) -> list[tuple[tuple[int, ...], int]]:
-    """The distinct contents of rows, as lengths, each with the number of rows that have them."""
-    open_rows: list[list] = [[] for _ in range(capacity + 1)]  # by the space that is left: [contents, rows]
+    """Returns (lengths of the sequences in a row, number of rows with these lengths) for every kind of row."""
+    open_rows: list[list] = [[] for _ in range(capacity + 1)]  # (contents, rows) by the space that is left
     has_rows = np.zeros(capacity + 1, dtype=bool)
     done = []
 
-    def put(contents: tuple[int, ...], rows: int, max_tokens: int) -> None:
-        if max_tokens == 0 or len(contents) == most:
+    def put(contents: tuple[int, ...], rows: int, space: int) -> None:
+        if space == 0 or len(contents) == most:
             done.append((contents, rows))
         else:
-            open_rows[max_tokens].append((contents, rows))
-            has_rows[max_tokens] = True
+            open_rows[space].append((contents, rows))
+            has_rows[space] = True
 
     for length in np.flatnonzero(counts)[::-1].tolist():
         left = int(counts[length])
         while left:
-            max_tokens = length + int(np.argmax(has_rows[length:]))
-            if has_rows[max_tokens]:
-                contents, rows = open_rows[max_tokens].pop()
-                has_rows[max_tokens] = bool(open_rows[max_tokens])
+            space = length + int(np.argmax(has_rows[length:]))
+            if has_rows[space]:
+                contents, rows = open_rows[space].pop()
+                has_rows[space] = bool(open_rows[space])
             else:
-                contents, rows, max_tokens = (), left, capacity
+                contents, rows, space = (), left, capacity
             # Each further sequence of this length leaves less space, so the same row remains the best fit.
-            each = min(max_tokens // length, most - len(contents))
+            each = min(space // length, most - len(contents))
             full = min(rows, left // each)
             rest = 0 if full == rows else min(each, left - full * each)
             if full:
-                put(contents + (length,) * each, full, max_tokens - each * length)
+                put(contents + (length,) * each, full, space - each * length)
             if rest:
-                put(contents + (length,) * rest, 1, max_tokens - rest * length)
+                put(contents + (length,) * rest, 1, space - rest * length)
             untouched = rows - full - (rest > 0)
             if untouched and contents:
-                open_rows[max_tokens].append((contents, untouched))
-                has_rows[max_tokens] = True
+                open_rows[space].append((contents, untouched))
+                has_rows[space] = True
             left -= full * each + rest
     for rows_with_space in open_rows:
         done += rows_with_space
@@ -97,7 +98,7 @@ def _best_fit(counts: np.ndarray, capacity: int, most: int) -> list[tuple[tuple[
 
 
 def lay_out(values: np.ndarray, sizes: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
-    """Splits a flat array of values into rows, padded with `fill` at the end.
+    """Splits a flat array of values into rows of the given sizes, padded with `fill` to `width`.
 
     values 1 2 3 4 5, sizes 2 3, width 4 -> [[1, 2, 0, 0], [3, 4, 5, 0]]
     """
@@ -107,16 +108,18 @@ def lay_out(values: np.ndarray, sizes: np.ndarray, width: int, fill: int = 0) ->
 
 
 def packed_keys(lengths: np.ndarray, row_sizes: np.ndarray, width: int, most: int, prefix: str = "") -> dict:
-    """ "sequence_ids", "position_ids" and "first_positions" of rows that hold several sequences.
+    """The keys "sequence_ids", "position_ids" and "first_positions" of a batch of packed rows.
 
     lengths 2 3 1, in rows of 2 and 1 sequences, width 6, most 2 ->
     sequence_ids [[1, 1, 2, 2, 2, 0], [1, 0, ...]], position_ids [[0, 1, 0, 1, 2, 0], [0, ...]],
     first_positions [[0, 2], [0, -1]]
 
     Args:
-        lengths: int (n,), number of tokens of each sequence, row after row.
+        lengths: int (n,), number of tokens of each sequence, ordered by row.
         row_sizes: int (rows,), number of sequences in each row.
-        most: number of slots per row in "first_positions".
+        width: number of tokens per row, including padding.
+        most: number of slots per row in "first_positions". Unused slots are -1.
+        prefix: put before each key, such as "decoder_".
     """
     ends = np.cumsum(lengths)
     rows = np.append(0, np.cumsum(row_sizes))

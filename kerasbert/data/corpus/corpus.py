@@ -1,36 +1,33 @@
-"""A corpus: documents as token ids in Megatron's `.bin` and `.idx`, memory-mapped, with its plans and its tokenizer.
+"""A corpus: the token ids of documents in memory-mapped Megatron files, with a tokenizer and plans.
 
-corpus.bin    token ids, sequence after sequence, uint16 or int32
-corpus.idx    lengths of the sequences (a sentence or paragraph each) and where documents begin
+corpus.bin    token ids of all sequences, one after another, uint16 or int32
+corpus.idx    length of each sequence (a sentence or paragraph) and where each document begins
 corpus.json   counts, sources, digest, and the tokenizer's hash, ids and templates; written last
-plans/        tables of rows, built on first use
-tokenizer.json and the other tokenizer files
+plans/        tables that say which tokens make up each row, built on first use
+tokenizer.json and the other files of the tokenizer
 """
 
-import contextlib
 import hashlib
 import json
-import os
 import tempfile
 import warnings
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ..text.documents import checked_documents, lines_of
-from ..text.files import write_text, written_whole
 from ..tokenizers.tokenizer import Tokenizer
-from .megatron import read_index, write_index
+from .megatron import read_index
+from .plans import joined_blocks, read_table, write_table
 from .record import COUNTS, check_ids, read_record
+from .statistics import count_tokens, entropy, smoothed_unigram_loss
+from .writing import write_corpus
 
-_BATCH_CHARACTERS = 1 << 18
-_CHECKED_AT_ONCE = 1 << 22  # bytes of the index, and of the tokens, that are checked on every open
+_CHECKED_ON_OPEN = 1 << 22  # bytes of the index, and of the tokens, up to which opening a corpus checks them
 
 
 class Corpus:
-    """Token ids of documents. Created by `Corpus.write`, `Corpus.open` or `Corpus.in_memory`.
+    """The token ids of a collection of documents, made by `Corpus.write`, `Corpus.open` or `Corpus.in_memory`.
 
     Attributes:
         tokens: all token ids, memory-mapped.
@@ -45,7 +42,7 @@ class Corpus:
         self.folder = prefix.parent
         self.tokenizer_info = info
         self.summary = summary
-        self._plans: dict | None = None  # of a corpus in memory
+        self._plans: dict | None = None  # the plans of a corpus in memory, by name and key
         self._tokenizer: Tokenizer | None = None
         index, binary = prefix.with_name(prefix.name + ".idx"), prefix.with_name(prefix.name + ".bin")
         self.lengths, pointers, self.document_starts, dtype = read_index(index)
@@ -53,7 +50,7 @@ class Corpus:
         if binary.stat().st_size != expected:
             raise ValueError(
                 f"{binary} must have {expected} bytes, according to {index.name}. Received: {binary.stat().st_size} "
-                "bytes. It is truncated or belongs to another index. Write the corpus again."
+                "bytes. The file is truncated, or belongs to another index. Write the corpus again."
             )
         self.tokens = np.asarray(np.memmap(binary, dtype=dtype, mode="r"))
         self._pointers = pointers
@@ -67,89 +64,54 @@ class Corpus:
                     f"{index} must agree with corpus.json. Received: {name}={count}, but corpus.json says {promised}. "
                     "The files belong to different corpora, or are damaged."
                 )
-        if index.stat().st_size <= _CHECKED_AT_ONCE:
+        if index.stat().st_size <= _CHECKED_ON_OPEN:
             self._check_index()
         if info:
             if info["vocabulary_size"] - 1 > np.iinfo(dtype).max:
                 raise ValueError(
-                    f"{index} must have a dtype for ids below {info['vocabulary_size']}. Received: {dtype}. The files "
-                    "belong to different corpora, or are damaged."
+                    f"{index} must have a dtype that holds ids up to {info['vocabulary_size'] - 1}. Received: {dtype}. "
+                    "The files belong to different corpora, or are damaged."
                 )
-            count = _CHECKED_AT_ONCE // 2 // dtype.itemsize  # tokens at each end; `verify` checks all
+            # The first and last tokens; `verify` checks all of them.
+            count = _CHECKED_ON_OPEN // 2 // dtype.itemsize
             check_ids(binary, self.tokens[:count], 0, info["vocabulary_size"])
             last = max(0, self.num_tokens - count)
             check_ids(binary, self.tokens[last:], last, info["vocabulary_size"])
 
-    # ------------------------------------------------------------------ construction
+    # === Construction ===
 
     @classmethod
     def write(
         cls, folder: str | Path, documents: Iterable[str], tokenizer: Tokenizer, sources: Iterable[str] = ()
     ) -> "Corpus":
-        """Tokenizes documents into a new corpus; memory use does not grow with the text.
+        """Tokenizes documents and writes them to disk as a new corpus, in constant memory.
 
-        Every non-empty line becomes a sequence, without special tokens; documents without tokens are left out. The
-        files appear in the folder only once all tokens are on disk, and an existing corpus is never overwritten.
+        Every non-empty line becomes a sequence without special tokens, and documents without tokens are left out. The
+        files appear in the folder only when all tokens are on disk, and an existing corpus is never overwritten.
+
+        Args:
+            folder: the folder of the corpus, which is created if needed.
+            documents: the texts. Lines are separated by newline characters.
+            tokenizer: the `Tokenizer`, which is saved with the corpus.
+            sources: names of the files that the documents come from, which corpus.json records.
 
         Raises:
-            FileExistsError: the folder already holds a corpus, or another tokenizer.
-            ValueError: no document had tokens.
+            FileExistsError: the folder already holds a corpus, or a different tokenizer.
+            ValueError: no document has any text.
         """
-        folder = Path(folder)
-        for name in ("corpus.json", "corpus.idx", "corpus.bin"):
-            if (folder / name).exists():
-                raise FileExistsError(f"{folder} already holds a corpus ({name}). Remove it, or choose another folder.")
-        if (folder / "tokenizer.json").exists() and Tokenizer.load(folder).hash != tokenizer.hash:
-            raise FileExistsError(f"{folder} holds another tokenizer. Choose another folder for the corpus.")
-        folder.mkdir(parents=True, exist_ok=True)
-        # Megatron's limit, below 2**16 to leave space for its extra tokens.
-        dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size < 65500 else np.int32)
-        counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
-        digest = hashlib.sha256()
-        lengths, document_starts = array("i"), array("q", [0])
-        with written_whole(folder / "corpus.idx") as index, written_whole(folder / "corpus.bin") as binary:
-            current = 0
-            for number, ids in _encoded(documents, tokenizer):
-                if not len(ids):
-                    continue
-                if number != current and lengths:
-                    document_starts.append(len(lengths))
-                current = number
-                data = ids.astype(dtype)
-                binary.write(data)
-                digest.update(data)
-                counts += np.bincount(ids, minlength=len(counts))
-                lengths.append(len(ids))
-            document_starts.append(len(lengths))
-            if not lengths:
-                raise ValueError("A corpus must have text. Received: no document with text. Check the source.")
-            write_index(index, lengths, document_starts, dtype)
-        tokenizer.save(folder)
-        with contextlib.suppress(ValueError):  # XLM's pieces mark where a word ends, not where it starts
-            np.save(folder / "word_starts.npy", tokenizer.word_starts)
-        summary = {
-            "num_tokens": int(counts.sum()),
-            "num_sequences": len(lengths),
-            "num_documents": len(document_starts) - 1,
-            "unknown_tokens": int(counts[tokenizer.unk_id]) if tokenizer.unk_id is not None else 0,
-            "unigram_entropy": _entropy(counts),
-            "sha256": digest.hexdigest(),
-            "sources": [str(source) for source in sources],
-            "tokenizer": tokenizer.info,
-        }
-        write_text(folder / "corpus.json", json.dumps(summary, indent=1))
+        write_corpus(Path(folder), documents, tokenizer, sources)
         return cls.open(folder)
 
     @classmethod
     def in_memory(cls, documents: Iterable[str], tokenizer: Tokenizer) -> "Corpus":
-        """Tokenizes documents into a corpus that is held in memory, as are its plans: for texts that fit into it.
+        """Tokenizes documents into a corpus that is held in memory, together with its plans.
 
         Raises:
-            ValueError: no document had tokens.
+            ValueError: no document has any text.
         """
         with tempfile.TemporaryDirectory() as folder:
             corpus = cls.write(folder, documents, tokenizer)
-            # Copies: a file that is still mapped could not be removed on Windows and on network disks.
+            # Copy the arrays, because Windows and network disks cannot delete a file that is still memory-mapped.
             corpus.tokens, corpus.lengths = np.array(corpus.tokens), np.array(corpus.lengths)
             corpus.document_starts, corpus._pointers = np.array(corpus.document_starts), np.array(corpus._pointers)
             corpus._tokenizer, corpus._plans = tokenizer, {}
@@ -157,14 +119,16 @@ class Corpus:
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: Tokenizer | None = None) -> "Corpus":
-        """Opens a corpus folder, or any pair of Megatron files, given the path of one of them.
+        """Opens a corpus folder, or a pair of Megatron files.
 
         Args:
-            tokenizer: the one that wrote the corpus, for files that do not record it. A corpus folder must match it.
+            path: the folder, or the path of the `.bin` or `.idx` file, with or without its suffix.
+            tokenizer: the tokenizer that wrote the files. Megatron files do not record it. A corpus folder does, and
+                raises an error if this is a different one.
 
         Raises:
             FileNotFoundError: there is no corpus at `path`.
-            ValueError: truncated or damaged files, or another tokenizer.
+            ValueError: a file is truncated or damaged, or the tokenizer is not the one that wrote the corpus.
         """
         path = Path(path)
         prefix = path / "corpus" if path.is_dir() else path.with_suffix("") if path.suffix in (".bin", ".idx") else path
@@ -176,7 +140,9 @@ class Corpus:
             try:
                 summary = read_record(path / "corpus.json")
             except FileNotFoundError:
-                raise FileNotFoundError(f"{path} has no corpus.json: the corpus is incomplete.") from None
+                raise FileNotFoundError(
+                    f"{path} has no corpus.json, so the corpus is incomplete. Write it again."
+                ) from None
             info = summary["tokenizer"]
         else:
             info = tokenizer.info if tokenizer else None
@@ -187,7 +153,7 @@ class Corpus:
             corpus._tokenizer = tokenizer
         return corpus
 
-    # ------------------------------------------------------------------ access
+    # === Access ===
 
     @property
     def facts(self) -> dict | None:
@@ -206,8 +172,8 @@ class Corpus:
         return self._tokenizer
 
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError unless the corpus was written by this tokenizer."""
-        # The stored hash may come from another version of `tokenizers`, so compare the stored tokenizer, too.
+        """Raises a ValueError if another tokenizer wrote the corpus."""
+        # Other versions of `tokenizers` can give another hash, so the hash of the stored tokenizer is accepted, too.
         if tokenizer.hash not in (self.tokenizer_hash, self.tokenizer().hash):
             raise ValueError(
                 f"The corpus in {self.folder} must be read with the tokenizer that wrote it "
@@ -222,42 +188,35 @@ class Corpus:
 
     @property
     def word_starts(self) -> np.ndarray:
-        """bool (vocabulary,): which tokens begin a word."""
+        """bool (vocabulary_size,), True for the tokens that begin a word."""
         path = self.folder / "word_starts.npy"
         return np.load(path) if self._tokenizer is None and path.is_file() else self.tokenizer().word_starts
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the tokens and the tokenizer."""
+        """A hash of 16 hexadecimal digits that identifies the tokens and the tokenizer."""
         parts = [self.summary.get("sha256"), self.tokenizer_hash, self.num_tokens, self.num_sequences]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def unigram_entropy(self) -> float:
         """Entropy of the token frequencies, in nats per token: the loss of the best unigram model."""
         if "unigram_entropy" not in self.summary:
-            self.summary["unigram_entropy"] = _entropy(self.counts())
+            self.summary["unigram_entropy"] = entropy(self.counts())
         return self.summary["unigram_entropy"]
 
     def unigram_loss(self, held_out: "Corpus") -> float:
-        """Loss on another corpus of a unigram model with the token frequencies of this one, in nats per token.
+        """Loss on another corpus of a unigram model of this corpus, in nats per token.
 
-        One is added to the count of every token in the vocabulary, so that no probability is zero.
+        The model uses add-one smoothing, so that no token of the vocabulary has probability zero.
         """
-        size = self.tokenizer_info["vocabulary_size"]
-        known, found = (np.pad(c, (0, size - len(c))) for c in (self.counts(), held_out.counts()))
-        return float(-(found * np.log((known + 1) / (known.sum() + size))).sum() / found.sum())
+        return smoothed_unigram_loss(self.counts(), held_out.counts(), self.tokenizer_info["vocabulary_size"])
 
     def counts(self) -> np.ndarray:
-        """How often each token id occurs, int64, up to the largest id that does."""
-        counts = np.zeros(1, dtype=np.int64)
-        for block in self._blocks():
-            found = np.bincount(block)
-            counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
-            counts[: len(found)] += found
-        return counts
+        """How often each token id occurs: int64 (n,), where n - 1 is the largest id that occurs."""
+        return count_tokens(self._blocks())
 
     def verify(self) -> None:
-        """Reads everything and checks that index and corpus.json are consistent and all tokens are in the vocabulary.
+        """Reads all files and checks that they agree with each other and that all tokens are in the vocabulary.
 
         Raises:
             ValueError: the corpus is damaged; the message states what is wrong and where.
@@ -276,14 +235,16 @@ class Corpus:
                 )
             start += len(block)
         if self.summary.get("sha256", digest.hexdigest()) != digest.hexdigest():
-            raise ValueError(f"{self.prefix}.bin is damaged: its digest differs from corpus.json. Write it again.")
+            raise ValueError(
+                f"{self.prefix}.bin is damaged: its digest differs from that in corpus.json. Write the corpus again."
+            )
         if not self.tokenizer_info or not self.summary:
             return
         counts, known, unknown = self.counts(), self.tokenizer().info, self.tokenizer_info.get("unk_id")
         found = {
             "unknown_tokens": int(counts[unknown]) if unknown is not None and unknown < len(counts) else 0,
-            "unigram_entropy": _entropy(counts),
-            # The hash may come from another version of `tokenizers`.
+            "unigram_entropy": entropy(counts),
+            # Without the hash, which depends on the version of `tokenizers`.
             "tokenizer": {name: known[name] for name in self.tokenizer_info if name in known and name != "hash"},
         }
         said = {**self.summary, "tokenizer": {name: self.tokenizer_info[name] for name in found["tokenizer"]}}
@@ -297,32 +258,29 @@ class Corpus:
                 )
 
     def plan(self, name: str, settings: dict, build: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
-        """A memory-mapped table of rows, built from blocks of lines on first use and stored with the corpus.
+        """A plan: a table that says which tokens make up each row, built on first use and stored with the corpus.
 
         Args:
-            name: human-readable part of the file name.
-            settings: everything that the plan depends on besides the corpus.
-            build: returns blocks of integers that all have the same number of columns.
+            name: first part of the file name.
+            settings: everything that the plan depends on besides the corpus, as a dict that JSON can represent.
+            build: a function that returns the entries of the plan, in blocks: integer arrays (entries, columns), all
+                with the same number of columns.
+
+        Returns: int32 (entries, columns), or int64 if the corpus has 2**31 tokens or more. Memory-mapped, unless the
+            corpus is in memory or the folder is read-only.
         """
         key = json.dumps([settings, self.fingerprint], sort_keys=True)
         dtype = np.dtype(np.int32 if self.num_tokens < 2**31 else np.int64)
         if self._plans is not None:
             if (name, key) not in self._plans:
-                self._plans[name, key] = np.concatenate([block.astype(dtype) for block in build()])
+                self._plans[name, key] = joined_blocks(build(), dtype)
             return self._plans[name, key]
         path = self.folder / "plans" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npy"
-        try:
-            return np.asarray(np.load(path, mmap_mode="r"))
-        except (FileNotFoundError, ValueError, EOFError):  # missing or truncated: build it again
-            pass
-        self.verify()
-        try:
-            path.parent.mkdir(exist_ok=True)
-            with written_whole(path) as file:
-                _write_table(file, build(), dtype)
-        except PermissionError:  # a read-only corpus of another user
-            return np.concatenate([block.astype(dtype) for block in build()])
-        return np.asarray(np.load(path, mmap_mode="r"))
+        table = read_table(path)
+        if table is None:
+            self.verify()
+            table = write_table(path, build, dtype)
+        return table
 
     def _blocks(self, size: int = 1 << 22) -> Iterator[np.ndarray]:
         return (self.tokens[start : start + size] for start in range(0, self.num_tokens, size))
@@ -339,42 +297,3 @@ class Corpus:
         for problem, found in problems.items():
             if found:
                 raise ValueError(f"{self.prefix}.idx is damaged: it has {problem}. Write the corpus again.")
-
-
-def _encoded(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[tuple[int, np.ndarray]]:
-    """The document index and the token ids of every line; many lines are tokenized at once."""
-    waiting: list[tuple[int, str]] = []
-    size = 0
-    for number, document in enumerate(checked_documents(documents)):
-        for line in lines_of(document):
-            waiting.append((number, line))
-            size += len(line)
-            if size >= _BATCH_CHARACTERS:
-                yield from _encoded_lines(waiting, tokenizer)
-                waiting, size = [], 0
-    yield from _encoded_lines(waiting, tokenizer)
-
-
-def _encoded_lines(lines: list[tuple[int, str]], tokenizer: Tokenizer) -> Iterator[tuple[int, np.ndarray]]:
-    ids = tokenizer.encode([line for _, line in lines], add_special_tokens=False, plain_text=True)
-    return zip((number for number, _ in lines), ids, strict=True)
-
-
-def _write_table(file, blocks: Iterable[np.ndarray], dtype: np.dtype) -> None:
-    """Writes an .npy file whose number of lines is known only at the end."""
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (0, 0)}
-    lines = columns = 0
-    for block in blocks:
-        if not columns:  # numpy leaves space in the header for the first axis to grow
-            columns = block.shape[1]
-            np.lib.format.write_array_header_1_0(file, {**header, "shape": (0, columns)})
-        file.write(np.ascontiguousarray(block, dtype=dtype))
-        lines += len(block)
-    file.seek(0)
-    np.lib.format.write_array_header_1_0(file, {**header, "shape": (lines, columns)})
-    file.seek(0, os.SEEK_END)
-
-
-def _entropy(counts: np.ndarray) -> float:
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())

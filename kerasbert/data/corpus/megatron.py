@@ -1,4 +1,4 @@
-"""The `.idx` file of Megatron's corpora, which datatrove, NeMo and MaxText read and write as well."""
+"""Reads and writes the `.idx` file of Megatron corpora, a format that datatrove, NeMo and MaxText use, too."""
 
 import struct
 from array import array
@@ -7,13 +7,20 @@ from pathlib import Path
 import numpy as np
 
 _MAGIC = b"MMIDIDX\x00\x00"
-_HEADER = struct.Struct("<9sQBQQ")  # magic, version 1, dtype code, sequences, entries of the document index
+_HEADER = struct.Struct("<9sQBQQ")  # magic number, version, dtype code, sequences, documents + 1
 _DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 _CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items()}
 
 
 def write_index(file, lengths: array, document_starts: array, dtype: np.dtype) -> None:
-    """Writes the lengths of sequences and where documents begin, the end last, for tokens of `dtype`."""
+    """Writes an index.
+
+    Args:
+        file: a binary file, open for writing.
+        lengths: number of tokens of each sequence, as an array of C ints.
+        document_starts: index of the first sequence of each document, followed by the number of sequences.
+        dtype: dtype of the tokens.
+    """
     sizes = np.frombuffer(lengths, dtype=np.int32).astype(np.int64) * dtype.itemsize
     file.write(_HEADER.pack(_MAGIC, 1, _CODES[dtype], len(lengths), len(document_starts)))
     file.write(np.frombuffer(lengths, dtype=np.int32).astype("<i4"))
@@ -22,9 +29,13 @@ def write_index(file, lengths: array, document_starts: array, dtype: np.dtype) -
 
 
 def read_index(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.dtype]:
-    """(lengths, byte offsets of sequences, document starts, dtype of the tokens) of an index, memory-mapped.
+    """Reads an index. The arrays are memory-mapped.
 
-    Raises: ValueError for a file that is not an index, or is damaged.
+    Returns: the length of each sequence in tokens, int32 (sequences,); its byte offset in the `.bin` file, int64
+        (sequences,); the index of the first sequence of each document, followed by the number of sequences, int64
+        (documents + 1,); and the dtype of the tokens.
+
+    Raises: ValueError if the file is not an index, or is damaged.
     """
     size = path.stat().st_size
     data = np.memmap(path, mode="r") if size else np.zeros(0, np.uint8)

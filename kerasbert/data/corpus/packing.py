@@ -1,6 +1,6 @@
-"""Plans: tables that define which tokens of a corpus make up which row, built once and memory-mapped.
+"""Computes plans: tables that say which tokens of a corpus make up each row.
 
-A plan has one line of integers per instance. No plan copies tokens: a line holds only starts and lengths.
+A plan has one entry (a few integers) per row. An entry holds starts and lengths, never copies of tokens.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,19 @@ import numpy as np
 
 from ..sampling import PLAN, Uniform
 
-LANES = 1 << 16  # documents that are split in parallel; determines memory use and the order of the draws
+LANES = 1 << 16  # number of documents that are split in parallel. It determines the memory use and the random draws.
 
 
 def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Contiguous chunks of `max_tokens` within documents; the last of each may be shorter: (n, 2) start, length.
+    """Splits every document into contiguous chunks of `max_tokens` tokens. The last chunk may be shorter.
 
-    documents [0, 5, 7], max_tokens 3 -> [[0, 3], [3, 2], [5, 2]]
+    document_starts [0, 5, 7], max_tokens 3 -> [[0, 3], [3, 2], [5, 2]]
 
     Args:
         document_starts: int64 (documents + 1,): where each begins, in tokens, followed by the end.
+        max_tokens: maximum number of tokens per chunk.
+
+    Returns: int64 (chunks, 2), start and length of each chunk in tokens.
     """
     lengths = np.diff(document_starts)
     chunks = -(-lengths // max_tokens)
@@ -30,14 +33,17 @@ def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
 
 
 def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | None = None) -> np.ndarray:
-    """Blocks of as many whole lines as fit: int64 (n, 2), first line and number of lines of each.
+    """Groups consecutive lines of text into blocks, each of as many whole lines as fit.
 
-    A line that exceeds the limit becomes a separate block. sizes 5 4 1 6 3, limit 10 -> [[0, 3], [3, 2]]
+    sizes 5 4 1 6 3, limit 10 -> [[0, 3], [3, 2]]
 
     Args:
         sizes: int (lines,): the size of each line.
-        limit: maximum sum of the sizes in a block.
-        document_ends: bool (lines,): whether the line ends a document. Such a line closes a block and belongs to none.
+        limit: maximum sum of the sizes in a block. A larger line becomes a block by itself.
+        document_ends: bool (lines,): True for lines that only mark the end of a document. Such a line ends a block and
+            is not part of it.
+
+    Returns: int64 (blocks, 2), the index of the first line and the number of lines of each block.
     """
     ends = np.append(0, np.cumsum(sizes))
     lines = np.arange(len(sizes))
@@ -61,18 +67,22 @@ def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | N
 
 
 def whole_sentences(sentence_starts: np.ndarray, document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Rows of as many whole sentences of one document as fit: (n, 2) start, length in tokens.
+    """Splits every document into rows of as many whole sentences as fit.
 
-    A single sentence that is too long is left out and ends the row before it (SpanBERT's rule).
-    sentences [0, 4, 7, 20, 25], one document, max_tokens 8 -> [[0, 7], [20, 5]]
+    A sentence longer than `max_tokens` is left out and ends the row before it, as in SpanBERT's code.
+
+    sentence_starts [0, 4, 7, 20, 25], one document, max_tokens 8 -> [[0, 7], [20, 5]]
 
     Args:
         sentence_starts: int64 (sentences + 1,): where each begins, in tokens, followed by the end.
         document_starts: int64 (documents + 1,): where each begins, in sentences, followed by the end.
+        max_tokens: maximum number of tokens per row.
+
+    Returns: int64 (rows, 2), start and length of each row in tokens.
     """
     here, end = document_starts[:-1], document_starts[1:]
     found = [np.zeros((0, 2), dtype=np.int64)]
-    while len(here):  # one row of every unfinished document
+    while len(here):  # the next row of every unfinished document
         stop = np.searchsorted(sentence_starts, sentence_starts[here] + max_tokens, side="right") - 1
         stop = np.minimum(stop, end)
         fits = stop > here
@@ -95,35 +105,36 @@ def segment_pairs(
     kind: Literal["next", "sentences", "order"] = "next",
     lone: Literal["random", "skip"] = "random",
 ) -> Iterator[np.ndarray]:
-    """Labelled pairs of segments, in blocks of lines ordered by pass and document.
+    """Plans labelled pairs of segments A and B, ordered by pass and document.
 
-    All documents of a block are split in parallel, one chunk each at a time (Devlin et al. 2018, appendix A.2, and the
-    reference code, whose rules are followed exactly). With "next", label 1 means that B is from another document;
-    "sentences" is the same for single sentences (RoBERTa's SENTENCE-PAIR); with "order", label 1 means that A and B are
-    swapped (Lan et al. 2019, section 3.1).
+    The rules are those of Devlin et al. 2018, appendix A.2, and of the reference code. Many documents are split in
+    parallel, one chunk of each at a time.
 
     Args:
         sentence_starts: int64 (sentences + 1,): where each begins, in tokens, followed by the end. None is empty.
         document_starts: int64 (documents + 1,): where each begins, in sentences, followed by the end. None is empty.
-        max_tokens: maximum number of tokens in both segments, without special tokens.
+        max_tokens: maximum number of tokens in both segments together, without special tokens.
         passes: how many times all documents are split, each time with different random draws.
-        short_rate: share of documents in a pass that are split to a random shorter length.
-        kind: kind of the pairs.
-        lone: with "order", whether a chunk of one sentence becomes a pair with a "random" B and label 1, as in ALBERT's
-            code, or is skipped ("skip").
+        seed: seed of the random draws.
+        short_rate: share of documents in each pass that are split into chunks of a random shorter length.
+        kind: "next" (label 1: B is from another document), "sentences" (the same with single sentences, as in RoBERTa's
+            SENTENCE-PAIR), or "order" (label 1: A and B are swapped; Lan et al. 2019, section 3.1). Label 0 always
+            means that B follows A.
+        lone: what "order" does with a chunk of one sentence. "random" pairs it with a random B and label 1, as in
+            ALBERT's code. "skip" leaves it out.
 
     Yields:
-        int64 (n, 6): start and length of A, start and length of B, label (0: B follows A), pass.
+        int64 (n, 6): start and length of A, start and length of B (all in tokens), label, and number of the pass.
     """
     draw = Uniform(seed, PLAN)
     documents = len(document_starts) - 1
     for first in range(0, passes * documents, LANES):
         lanes = np.arange(first, min(first + LANES, passes * documents))
-        plan = _cut_up(sentence_starts, document_starts, lanes, max_tokens, short_rate, draw, kind, lone)
+        plan = _untruncated_pairs(sentence_starts, document_starts, lanes, max_tokens, short_rate, draw, kind, lone)
         yield _truncated(plan, max_tokens, draw)
 
 
-def _cut_up(
+def _untruncated_pairs(
     sentences: np.ndarray,
     documents: np.ndarray,
     lanes: np.ndarray,
@@ -133,11 +144,14 @@ def _cut_up(
     kind: str = "next",
     lone: str = "random",
 ) -> np.ndarray:
-    """Lines of a block before truncation; one round of the loop makes one chunk of every unfinished document."""
+    """The entries of one block of the plan, before truncation.
+
+    Every iteration of the loop makes one pair for each document that is not finished.
+    """
     num_documents = len(documents) - 1
     document = lanes % num_documents
     here, end = documents[document], documents[document + 1]
-    # The short length applies to a whole document in a pass, not to a single chunk.
+    # A short length is drawn once for a document and pass, and applies to all its chunks.
     short = draw(len(lanes)) < (0 if kind == "sentences" else short_rate)
     target = np.where(short, 2 + draw.below(np.full(len(lanes), max_tokens - 1)), max_tokens)
     found = []
@@ -151,7 +165,7 @@ def _cut_up(
         random = (size == 1) if kind == "order" else (size == 1) | coin
 
         other = draw.below(np.full(len(lanes), num_documents))
-        for _ in range(9):  # ten attempts at another document
+        for _ in range(9):  # at most ten draws in all until the document differs
             same = np.flatnonzero(random & (other == document))
             if not len(same):
                 break
@@ -171,7 +185,7 @@ def _cut_up(
             lines[:, 4] |= swapped
             lines = lines[~random] if lone == "skip" else lines
         found.append(lines)
-        here = np.where(random, middle, stop)  # sentences that a random B replaced are used again
+        here = np.where(random, middle, stop)  # the next chunk begins with the sentences that a random B replaced
         going = here < end
         if not going.all():
             lanes, document, here, end, target = (v[going] for v in (lanes, document, here, end, target))
@@ -182,7 +196,10 @@ def _cut_up(
 
 
 def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
-    """Drops one token at a time from the longer segment (B on a tie), at a random end, until the pair fits."""
+    """Truncates pairs to `max_tokens` tokens.
+
+    Tokens are dropped one by one from the longer segment (B on a tie), each at a random end.
+    """
     drops_a, drops_b = truncation(plan[:, 1], plan[:, 3], max_tokens)
     drops = np.concatenate([drops_a, drops_b])
     ends = np.cumsum(drops)
@@ -196,12 +213,12 @@ def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
 
 
 def truncation(length_a: np.ndarray, length_b: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens each segment loses when the longer one (B on a tie) loses one at a time until both fit.
+    """How many tokens to drop from each segment, if tokens are dropped one by one from the longer one (B on a tie).
 
     lengths 5 and 9, max_tokens 8 -> 1 and 5
     """
     excess = np.maximum(0, length_a + length_b - max_tokens)
-    lead = np.minimum(excess, np.abs(length_a - length_b))  # until both are equal
-    rest = excess - lead  # then alternately, B first
+    lead = np.minimum(excess, np.abs(length_a - length_b))  # dropped before both have the same length
+    rest = excess - lead  # dropped alternately after that, from B first
     drops_a = np.where(length_a > length_b, lead, 0) + rest // 2
     return drops_a, excess - drops_a

@@ -12,7 +12,7 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 def read_record(path: Path) -> dict:
-    """The content of a corpus.json: counts, digest, sources and the tokenizer info.
+    """The content of a corpus.json: counts, SHA-256 digest, sources, and properties of the tokenizer.
 
     Raises:
         ValueError: the file is not JSON, or a value is missing, of the wrong type, or out of range.
@@ -29,7 +29,7 @@ def read_record(path: Path) -> dict:
 
 def _problem_of_record(record: object) -> str | None:
     if not isinstance(record, dict) or not isinstance(record.get("tokenizer"), dict):
-        return "it must be an object with the tokenizer info under 'tokenizer'"
+        return "it must be an object with the properties of the tokenizer under 'tokenizer'"
     for name in COUNTS:
         if not _is_count(record.get(name), 1):
             return f"{name!r} must be an integer of at least 1. Received: {record.get(name)!r}"
@@ -53,7 +53,7 @@ def _problem_of_tokenizer(info: dict) -> str | None:
     if not isinstance(info.get("hash"), str) or not _HASH.fullmatch(info["hash"]):
         return f"the tokenizer's 'hash' must be 64 hexadecimal digits. Received: {info.get('hash')!r:.80}"
     if info.get("padding_side") not in ("left", "right"):
-        return f"'padding_side' must be left or right. Received: {info.get('padding_side')!r:.80}"
+        return f"'padding_side' must be 'left' or 'right'. Received: {info.get('padding_side')!r:.80}"
     for name, value in info.items():
         if name.endswith("_id") and value is not None and not (_is_count(value, 0) and value < size):
             return f"{name!r} must be an id below {size}, or null. Received: {value!r:.80}"
@@ -68,7 +68,7 @@ def _problem_of_tokenizer(info: dict) -> str | None:
         )
         if not right or sorted(entry[0] for entry in template if isinstance(entry[0], str)) != parts:
             wanted = " and ".join(parts)
-            return f"the template {name!r} must have {wanted} and ids below {size}. Received: {template!r:.80}"
+            return f"the template {name!r} must consist of {wanted} and ids below {size}. Received: {template!r:.80}"
     return None
 
 

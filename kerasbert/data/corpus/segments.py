@@ -1,4 +1,4 @@
-"""Rows of one or two segments without a label, as in ELECTRA's builder (Clark et al. 2020, arXiv 2003.10555)."""
+"""Plans rows of one or two segments without a label, as ELECTRA's code does (Clark et al. 2020, arXiv 2003.10555)."""
 
 import numpy as np
 
@@ -16,10 +16,14 @@ def joined_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Plans examples of whole sentences from one document, each split into one or two segments.
 
-    An example takes sentences until it has `length` tokens (sometimes a random smaller number) or its document ends. A
-    sentence joins the first segment if that segment is empty, or stays below half of the example with the sentence, or,
-    while the second segment is empty and the first is below half, with probability 0.5. Otherwise it joins the second
-    segment. Tokens that do not fit are dropped and not used again.
+    An example takes sentences until it has its target length (`length`, or sometimes a random smaller number) or until
+    its document ends. A sentence joins the first segment if
+
+    - the first segment is empty, or
+    - the first segment with this sentence is shorter than half of the target length, or
+    - the first segment is shorter than that without it, the second is empty, and a coin flip says so.
+
+    Otherwise it joins the second segment. Tokens that do not fit are dropped and not used again.
 
     Args:
         sentences: int64 (sentences + 1,): where each begins, in tokens, followed by the end. No sentence is empty.
@@ -30,8 +34,8 @@ def joined_segments(
         short_rate: share of examples with a random target length of at least 5.
         single_rate: share of examples with only one segment.
 
-    Returns: spans, int64 (n, 2), start and length of contiguous tokens; and rows, int64 (m, 3), the index of the first
-        span of each row, and the number of spans in its first and in its second segment.
+    Returns: spans, int64 (n, 2), start and length of contiguous tokens; and rows, int64 (m, 3), for each row the index
+        of its first span, and the number of spans in its first and in its second segment.
     """
     draw = Uniform(seed, PLAN)
     first, stop, target = _examples(sentences, documents, length, short_rate, draw)
@@ -67,7 +71,7 @@ def joined_segments(
 
 
 def _examples(sentences: np.ndarray, documents: np.ndarray, length: int, short_rate: float, draw: Uniform) -> tuple:
-    """First sentence, end of the last sentence (exclusive) and target length of every example, in text order."""
+    """First sentence, last sentence + 1, and target length of every example, in the order of the text."""
     found = []
     here, end = documents[:-1], documents[1:]
     while len(here):  # the next example of every document

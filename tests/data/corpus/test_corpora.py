@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer
-from kerasbert.data.corpus import corpus as module
+from kerasbert.data.corpus import writing
 
 pytestmark = pytest.mark.one_backend
 
@@ -92,7 +92,7 @@ def test_names_of_special_tokens_in_text_stay_text(tmp_path, kind, request):
 
 
 def test_batches_of_lines_do_not_change_the_corpus(tmp_path, wordpiece, documents, corpus, monkeypatch):
-    monkeypatch.setattr(module, "_BATCH_CHARACTERS", 50)
+    monkeypatch.setattr(writing, "_BATCH_CHARACTERS", 50)
     small = Corpus.write(tmp_path, iter(documents), wordpiece)
     np.testing.assert_array_equal(small.tokens, corpus.tokens)
     assert (tmp_path / "corpus.idx").read_bytes() == (corpus.folder / "corpus.idx").read_bytes()
@@ -200,16 +200,16 @@ def test_tokens_are_verified(copy, wordpiece):
         ({"unigram_entropy": float("nan")}, "'unigram_entropy' must be a number"),
         ({"sha256": "x"}, "'sha256' must be 64 hexadecimal digits"),
         ({"sources": [1]}, "'sources' must be a list of names"),
-        ({"tokenizer": None}, "must be an object with the tokenizer info"),
+        ({"tokenizer": None}, "must be an object with the properties of the tokenizer"),
         ({"tokenizer.vocabulary_size": 0}, "'vocabulary_size' must be an integer of at least 1"),
-        ({"tokenizer.vocabulary_size": 100_000}, "a dtype for ids below 100000. Received: uint16"),
+        ({"tokenizer.vocabulary_size": 100_000}, "a dtype that holds ids up to 99999. Received: uint16"),
         ({"tokenizer.vocabulary_size": 60}, "must be an id below 60|ids below 60"),
         ({"tokenizer.pad_id": 2.5}, "'pad_id' must be an id below 200, or null. Received: 2.5"),
         ({"tokenizer.mask_id": 200}, "'mask_id' must be an id below 200"),
         ({"tokenizer.hash": 5}, "'hash' must be 64 hexadecimal digits"),
-        ({"tokenizer.padding_side": "up"}, "'padding_side' must be left or right"),
-        ({"tokenizer.single": [["B", 0]]}, "the template 'single' must have A and ids below 200"),
-        ({"tokenizer.pair": [["A", 0], [900, 0], ["B", 1]]}, "the template 'pair' must have A and B"),
+        ({"tokenizer.padding_side": "up"}, "'padding_side' must be 'left' or 'right'"),
+        ({"tokenizer.single": [["B", 0]]}, "the template 'single' must consist of A and ids below 200"),
+        ({"tokenizer.pair": [["A", 0], [900, 0], ["B", 1]]}, "the template 'pair' must consist of A and B"),
     ],
 )
 def test_what_corpus_json_says_is_checked_on_opening(copy, changes, message):

@@ -49,7 +49,7 @@ class Script:
 
 def cut_up(script, sentences, documents, max_tokens, lanes=(0,)):
     starts = np.concatenate([[0], np.cumsum(sentences)])
-    return packing._cut_up(starts, np.array(documents), np.array(lanes), max_tokens, 0.1, script)
+    return packing._untruncated_pairs(starts, np.array(documents), np.array(lanes), max_tokens, 0.1, script)
 
 
 FULL = 0.5  # no short target: at least the rate of 0.1
