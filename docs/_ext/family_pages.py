@@ -77,7 +77,6 @@ def sizes_table(name):
         "hidden_dim": "width",
         "num_heads": "heads",
         "feed_forward_dim": "feed-forward",
-        "max_length": "positions",
         "vocabulary_size": "vocabulary",
     }
     shown = {field: label for field, label in shown.items() if hasattr(backbone.family.config(), field)}
@@ -86,8 +85,8 @@ def sizes_table(name):
         config = backbone.family.config(**changes)
         key = parameters.key_of(backbone, size)
         total = counts[key] if key in counts else parameters.count(backbone, size)
-        rows.append((f"`{size}`", *(_number(getattr(config, field)) for field in shown), f"{total:,}"))
-    return markdown_table(("size", *shown.values(), "parameters"), rows)
+        rows.append((f"`{size}`", f"{total:,}", *(_number(getattr(config, field)) for field in shown)))
+    return markdown_table(("size", "parameters", *shown.values()), rows)
 
 
 def _number(value):

@@ -1,0 +1,64 @@
+"""The tables and pictures that the build writes into the pages of families, and its link check."""
+
+import importlib
+import json
+import sys
+
+import pytest
+
+from kerasbert.models import FAMILIES, Bert, Electra
+from tests.conftest import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
+docstrings = importlib.import_module("docstrings")
+parameters = importlib.import_module("parameters")
+
+pytestmark = pytest.mark.one_backend
+
+
+def test_every_size_has_been_counted():
+    """After a change of a size: python docs/_ext/parameters.py"""
+    ours = [cls for cls in dict.fromkeys(FAMILIES.values()) if cls.__module__.startswith("kerasbert.")]
+    wanted = {parameters.key_of(cls, size) for cls in ours for size in cls.family.sizes}
+    assert set(json.loads(parameters.FILE.read_text())) == wanted
+
+
+@pytest.mark.parametrize("backbone, size", [(Bert, "bert_tiny"), (Electra, "electra_small_generator")])
+def test_counts_are_those_of_built_models(backbone, size):
+    stored = parameters.known()[parameters.key_of(backbone, size)]
+    assert stored == backbone.from_preset(size, load_weights=False).count_params()
+
+
+def test_tables():
+    pytest.importorskip("sphinx")
+    pages = importlib.import_module("family_pages")
+    assert "| `bert_base` | 109,482,240 | 12 | 768 | 12 | 3,072 | 30,522 |" in pages.sizes_table("Bert")
+    assert "| `vocabulary_size` | `30_522` |" in pages.config_table("Bert")
+    assert "| `bert` | `MaskedLM with sentence_pair` | `BertForPreTraining` |" in pages.checkpoints_table("Bert")
+    assert "256 × 128 | 1,000,000 |" in pages.recipes_table(["bert"])
+    assert "[MASK]" in pages.objective_picture(["bert.base"])
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("`fit` needs x*y and a|b.", r"``fit`` needs x\*y and a\|b."),
+        ("Returns: float (b, s).\n    More of it.", "**Returns:** float (b, s). More of it."),
+        ("Args:\n    x: float (b, s),\n        padded.", "**Args:**\n\n``x``\n    float (b, s), padded."),
+    ],
+)
+def test_docstrings_become_markup(text, wanted):
+    assert "\n".join(docstrings.as_rst(text.split("\n"))).strip() == wanted
+
+
+def test_links_that_lead_nowhere_are_listed(tmp_path):
+    pytest.importorskip("sphinx")
+    spec = importlib.util.spec_from_file_location("docs_build", REPOSITORY / "docs" / "build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="b.html#there">1</a><a href="b.html#nowhere">2</a><a href="#top">3</a>'
+        '<a href="c.html">4</a><a href="https://arxiv.org/abs/1810.04805">5</a><a href="http://example.org">6</a>'
+    )
+    (tmp_path / "b.html").write_text('<p id="there"></p><a href="a.html">back</a>')
+    assert build.broken_links(tmp_path) == ["a.html: b.html#nowhere", "a.html: c.html", "a.html: http://example.org"]

@@ -1,0 +1,82 @@
+"""The pages of the documentation: one for every family, no snippet that nothing runs, commands that exist."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+
+from kerasbert.models import FAMILIES
+from tests.conftest import REPOSITORY
+from tests.test_words import BANNED
+
+pytestmark = pytest.mark.one_backend
+
+DOCS = REPOSITORY / "docs"
+PAGES = {path: path.read_text("utf-8") for path in sorted(DOCS.rglob("*.md")) if "notebooks" not in path.parts}
+FAMILY_PAGES = {path.stem: text for path, text in PAGES.items() if path.parent.name == "families"}
+OURS = [cls for cls in dict.fromkeys(FAMILIES.values()) if cls.__module__.startswith("kerasbert.")]
+# Pages whose Python is tested elsewhere: tests/extending/test_adding_a_family_page.py and tests/core/test_batch.py.
+TESTED = ("adding_a_family", "batches")
+
+
+@pytest.mark.parametrize("backbone", OURS, ids=lambda cls: cls.__name__)
+def test_every_family_has_its_page(backbone):
+    pages = "".join(FAMILY_PAGES.values())
+    for part in ("facts", "sizes", "checkpoints"):
+        assert f"```{{family}} {backbone.__name__}\n:show: {part}" in pages, part
+
+
+def test_every_recipe_module_is_listed_on_a_page():
+    found = re.findall(r":show: recipes\n:recipes: (.*)", "".join(FAMILY_PAGES.values()))
+    modules = {path.stem for path in (REPOSITORY / "pipelines" / "recipes").glob("*.py")}
+    assert modules - {"__init__", "recipe"} == {name for names in found for name in names.split()}
+
+
+def test_pages_of_families_have_the_same_sections():
+    wanted = ["What was new", "The block", "The objective on one sentence", "Our file", "What we measured"]
+    for name, text in FAMILY_PAGES.items():
+        if name != "index":
+            sections = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+            assert [section for section in sections if section in wanted] == wanted, name
+            words = len(text.partition("## What was new")[2].partition("\n## ")[0].split())
+            assert 140 <= words <= 330, f"{name}: {words} words"
+
+
+def test_python_is_executed_or_says_why_not():
+    """The build runs no plain fences; blocks with a caption are old code, or need a download."""
+    for path, text in PAGES.items():
+        if path.stem not in TESTED:
+            assert "```python" not in text, path.name
+            for caption in re.findall(r"```\{code-block\} python\n(.*)\n", text):
+                assert re.match(r":caption: (Before, with|With a model of the hub)", caption), f"{path.name}: {caption}"
+
+
+def test_commands_name_pipelines_and_options():
+    ran = 0
+    for path, text in PAGES.items():
+        for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
+            for command in block.replace("\\\n", " ").split("\n"):
+                if found := re.search(r"-m pipelines\.(\w+)(.*)", command):
+                    ran += 1
+                    function = getattr(importlib.import_module(f"pipelines.{found[1]}"), found[1])
+                    options = {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", found[2])}
+                    assert options <= set(inspect.signature(function).parameters), f"{path.name}: {command}"
+    assert ran >= 8
+
+
+def test_guides_execute_code_and_name_the_real_scale():
+    guides = {path.stem: text for path, text in PAGES.items() if path.parent.name == "guides" and path.stem != "index"}
+    assert len(guides) >= 14
+    for name, text in guides.items():
+        assert "```{code-cell} python" in text and "## At real scale" in text, name
+
+
+def test_no_banned_words():
+    found = [
+        f"{path.relative_to(DOCS)}: {match.group(0)!r}: write {instead}"
+        for path, text in PAGES.items()
+        for pattern, instead in BANNED.items()
+        if (match := re.search(pattern, text))
+    ]
+    assert not found, "\n".join(found)
