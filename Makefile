@@ -3,6 +3,7 @@
 # make test-all     all tests on PyTorch, and those that depend on the backend on JAX and TensorFlow, too
 # make test-data    comparisons on real data, in a folder next to the repository or in KERASBERT_DATA
 # make test-install the wheel in a fresh environment outside the repository: train, save, load, predict; every command
+# make docs         the pages in build/docs/html, their snippets and notebooks executed, their links checked
 # make lint         ruff: lint and format check
 # make bench        the benchmarks that take minutes; PEER_PYTHON is a Python with keras-hub installed
 # README.md lists the corresponding commands without make.
@@ -27,7 +28,7 @@ endif
 PACKAGE_jax := jax
 PACKAGE_torch := torch
 
-.PHONY: quickstart test test-all test-data test-install lint format bench clean
+.PHONY: quickstart test test-all test-data test-install docs lint format bench clean
 .SECONDARY:
 
 quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
@@ -44,6 +45,10 @@ test-data: $(VENV)/has-dev $(VENV)/has-$(TEST_BACKEND)
 
 test-install: $(VENV)/created
 	PYTHON=$(PYTHON) BACKEND=$(BACKEND) tests/install/run.sh
+
+# The pages run on PyTorch, or on the backend in KERAS_BACKEND; DOCS="guides/pretrain" executes these pages only.
+docs: $(VENV)/has-docs $(VENV)/has-$(TEST_BACKEND)
+	$(PYTHON) docs/build.py $(DOCS)
 
 lint: $(VENV)/has-dev
 	$(PYTHON) -m ruff check .
@@ -69,7 +74,7 @@ $(VENV)/has-jax $(VENV)/has-tensorflow $(VENV)/has-torch: $(VENV)/has-%: constra
 	@$(INSTALL) -c constraints.txt $(PACKAGE_$*) || $(INSTALL) -c constraints.txt $(PACKAGE_$*)
 	@touch $@
 
-$(VENV)/has-pipelines $(VENV)/has-dev: $(VENV)/has-%: pyproject.toml setup.py constraints.txt | $(VENV)/created
+$(VENV)/has-pipelines $(VENV)/has-dev $(VENV)/has-docs: $(VENV)/has-%: pyproject.toml setup.py constraints.txt | $(VENV)/created
 	@echo "installing kerasbert[$*] into $(VENV)"
 	@$(INSTALL) -c constraints.txt -e ".[$*]" || $(INSTALL) -c constraints.txt -e ".[$*]"
 	@touch $@

@@ -15,6 +15,20 @@ import numpy as np
 
 from .data.tasks.tagging import entities as entities_of
 
+__all__ = [
+    "accuracy",
+    "bleu",
+    "by_class",
+    "entities",
+    "f1",
+    "matthews",
+    "minimal_pairs",
+    "pearson",
+    "rouge",
+    "spearman",
+    "squad",
+]
+
 # === Labels and numbers ===
 
 

@@ -8,7 +8,6 @@ python -m pipelines.show predictions saved_models/quickstart "The cat sat on the
 python -m pipelines.show neighbours saved_models/quickstart bank --output neighbours.html
 """
 
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Literal
@@ -240,41 +239,14 @@ def _console():
     return Console(highlight=False, emoji=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Picture(Command):
-    """A command whose first arguments may come without their names.
-
-    Args:
-        places: names of these arguments in order; the last one gets all that are left.
-    """
-
-    places: tuple[str, ...] = ()
-
-    def parse(self, arguments: list[str], program: str) -> dict:
-        return super().parse(self.named(arguments), program)
-
-    def named(self, arguments: list[str]) -> list[str]:
-        """The arguments with the names of the first ones.
-
-        places recipe, sentence: bert.base "A text." --seed 1 -> --recipe bert.base --sentence "A text." --seed 1
-        """
-        options = (place for place, text in enumerate(arguments) if text == "-h" or text.startswith("--"))
-        count = next(options, len(arguments))
-        given, found = arguments[:count], []
-        for place, name in enumerate(self.places[: len(given)]):
-            last = place == len(self.places) - 1
-            found += [f"--{name}", *(given[place:] if last else given[place : place + 1])]
-        return found + arguments[count:]
-
-
 main = Commands(
     {
-        "corruption": Picture(corruption, places=("recipe", "sentence")),
-        "attention": Picture(attention, places=("model", "text")),
+        "corruption": Command(corruption, first=("recipe", "sentence")),
+        "attention": Command(attention, first=("model", "text")),
         "masks": Command(masks),
-        "curves": Picture(curves, places=("runs",)),
-        "predictions": Picture(predictions, places=("model", "texts")),
-        "neighbours": Picture(neighbours, places=("model", "word", "sentences")),
+        "curves": Command(curves, first=("runs",)),
+        "predictions": Command(predictions, first=("model", "texts")),
+        "neighbours": Command(neighbours, first=("model", "word", "sentences")),
     },
     summary="Draws pictures, in the terminal and as files.",
 )

@@ -96,6 +96,13 @@ def convert(app, what, name, obj, options, lines):
     lines[:] = as_rst(lines)
 
 
+def short_signature(app, what, name, obj, options, signature, returned):
+    """Writes names without their modules, and the defaults of dataclasses that are made anew as "..."."""
+    if signature:
+        signature = re.sub(r"~(?:\w+\.)+(\w+)", r"\1", signature.replace("<factory>", "..."))
+    return signature, returned
+
+
 def skip(app, what, name, obj, skipped, options):
     """Leaves out attributes: the docstrings that Sphinx finds for them are those of their types."""
     if (
@@ -109,5 +116,6 @@ def skip(app, what, name, obj, skipped, options):
 
 def setup(app):
     app.connect("autodoc-process-docstring", convert)
+    app.connect("autodoc-process-signature", short_signature)
     app.connect("autodoc-skip-member", skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -37,7 +37,7 @@ class AlbertConfig(Config):
     num_groups: int = 1  # groups of consecutive layers that share parameters; more than one only with sharing="all"
     num_inner_layers: int = 1  # each layer consists of this number of layers with different parameters
     num_heads: int = 12
-    hidden_dim: int = 768  # H
+    hidden_dim: int = 768  # H, width of the hidden states
     feed_forward_dim: int = 3_072
     max_length: int = 512  # number of position embeddings
     num_segments: int = 2

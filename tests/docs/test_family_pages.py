@@ -1,5 +1,6 @@
 """The tables and pictures that the build writes into the pages of families, and its link check."""
 
+import dataclasses
 import importlib
 import json
 import sys
@@ -11,15 +12,18 @@ from tests.conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
 docstrings = importlib.import_module("docstrings")
+links = importlib.import_module("links")
 parameters = importlib.import_module("parameters")
+tables = importlib.import_module("family_tables")
 
 pytestmark = pytest.mark.one_backend
+
+OURS = [cls for cls in dict.fromkeys(FAMILIES.values()) if cls.__module__.startswith("kerasbert.")]
 
 
 def test_every_size_has_been_counted():
     """After a change of a size: python docs/_ext/parameters.py"""
-    ours = [cls for cls in dict.fromkeys(FAMILIES.values()) if cls.__module__.startswith("kerasbert.")]
-    wanted = {parameters.key_of(cls, size) for cls in ours for size in cls.family.sizes}
+    wanted = {parameters.key_of(cls, size) for cls in OURS for size in cls.family.sizes}
     assert set(json.loads(parameters.FILE.read_text())) == wanted
 
 
@@ -30,13 +34,18 @@ def test_counts_are_those_of_built_models(backbone, size):
 
 
 def test_tables():
-    pytest.importorskip("sphinx")
-    pages = importlib.import_module("family_pages")
-    assert "| `bert_base` | 109,482,240 | 12 | 768 | 12 | 3,072 | 30,522 |" in pages.sizes_table("Bert")
-    assert "| `vocabulary_size` | `30_522` |" in pages.config_table("Bert")
-    assert "| `bert` | `MaskedLM with sentence_pair` | `BertForPreTraining` |" in pages.checkpoints_table("Bert")
-    assert "256 × 128 | 1,000,000 |" in pages.recipes_table(["bert"])
-    assert "[MASK]" in pages.objective_picture(["bert.base"])
+    assert "| `bert_base` | 109,482,240 | 12 | 768 | 12 | 3,072 | 30,522 |" in tables.sizes_table("Bert")
+    assert "| `vocabulary_size` | `30_522` | number of tokens |" in tables.config_table("Bert")
+    assert "| `bert` | `MaskedLM with sentence_pair` | `BertForPreTraining` |" in tables.checkpoints_table("Bert")
+    assert "256 × 128 | 1,000,000 |" in tables.recipes_table(["bert"])
+    assert "[MASK]" in tables.objective_picture(["bert.base"])
+
+
+@pytest.mark.parametrize("backbone", OURS, ids=lambda cls: cls.__name__)
+def test_every_field_of_a_config_has_a_meaning(backbone):
+    rows = [line.strip("| \n").split(" | ") for line in tables.config_table(backbone.__name__).splitlines()[2:]]
+    assert [row[0].strip("`") for row in rows] == [field.name for field in dataclasses.fields(backbone.family.config)]
+    assert all(len(row) >= 3 and len(row[2]) > 3 for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +61,9 @@ def test_docstrings_become_markup(text, wanted):
 
 
 def test_links_that_lead_nowhere_are_listed(tmp_path):
-    pytest.importorskip("sphinx")
-    spec = importlib.util.spec_from_file_location("docs_build", REPOSITORY / "docs" / "build.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="b.html#there">1</a><a href="b.html#nowhere">2</a><a href="#top">3</a>'
         '<a href="c.html">4</a><a href="https://arxiv.org/abs/1810.04805">5</a><a href="http://example.org">6</a>'
     )
     (tmp_path / "b.html").write_text('<p id="there"></p><a href="a.html">back</a>')
-    assert build.broken_links(tmp_path) == ["a.html: b.html#nowhere", "a.html: c.html", "a.html: http://example.org"]
+    assert links.broken_links(tmp_path) == ["a.html: b.html#nowhere", "a.html: c.html", "a.html: http://example.org"]

@@ -3,12 +3,17 @@
 import importlib
 import inspect
 import re
+import sys
 
 import pytest
 
+import kerasbert
+from kerasbert.command_line import NAMES
 from kerasbert.models import FAMILIES
 from tests.conftest import REPOSITORY
 from tests.test_words import BANNED
+
+sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
 
 pytestmark = pytest.mark.one_backend
 
@@ -80,3 +85,36 @@ def test_no_banned_words():
         if (match := re.search(pattern, text))
     ]
     assert not found, "\n".join(found)
+
+
+def public_modules():
+    return [name for name in kerasbert.__all__ if inspect.ismodule(getattr(kerasbert, name))]
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_every_public_name_is_on_a_page_of_the_api(name):
+    """Pages list the public names of a module that have docstrings, and constants one by one."""
+    page = PAGES[DOCS / "api" / f"{name}.md"]
+    module = getattr(kerasbert, name)
+    names = getattr(module, "__all__", None)
+    if names is None:  # what is public are methods of models
+        assert ".. automethod:: kerasbert." in page
+        return
+    assert f".. automodule:: kerasbert.{name}\n" in page
+    described = re.findall(r"^\.\. (?:auto\w+|py:data):: (\w+)$", page, flags=re.MULTILINE)
+    left_out = [name for names in re.findall(r":exclude-members: (.*)", page) for name in names.split(", ")]
+    for public in names:
+        value = getattr(module, public)
+        if public in left_out or not callable(value):
+            assert public in described, public
+        else:
+            assert inspect.getdoc(value), public
+
+
+def test_every_command_is_on_the_page_of_commands():
+    commands = importlib.import_module("commands")
+    text = commands.as_markdown()
+    assert commands.PLACE in PAGES[DOCS / "api" / "commands.md"]
+    assert ".. autofunction:: pipelines.pretrain.pretrain\n" in text
+    assert "#### `kerasbert show attention`" in text and ".. autofunction:: pipelines.show.attention\n" in text
+    assert all(f"### `kerasbert {name}`\n" in text for name in NAMES)

@@ -41,14 +41,14 @@ def model(tmp_path_factory):
 
 
 def test_first_arguments_need_no_names():
-    named = show.main.commands["corruption"].named
-    assert named(["bert.base", "A text.", "--seed", "1"]) == [
-        *("--recipe", "bert.base", "--sentence", "A text.", "--seed", "1"),
-    ]
-    assert named(["--recipe", "a", "b"]) == ["--recipe", "a", "b"] and named(["-h"]) == ["-h"]
-    assert show.main.commands["neighbours"].named(["m", "bank", "A.", "B."]) == [
-        *("--model", "m", "--word", "bank", "--sentences", "A.", "B."),
-    ]
+    def parsed(name, *arguments):
+        return show.main.commands[name].parse(list(arguments), f"kerasbert show {name}")
+
+    given = parsed("corruption", "bert.base", "A text.", "--seed", "1")
+    assert (given["recipe"], given["sentence"], given["seed"]) == ("bert.base", "A text.", 1)
+    assert parsed("corruption", "--recipe", "t5.base")["recipe"] == "t5.base"
+    given = parsed("neighbours", "m", "bank", "A.", "B.")
+    assert (given["model"], given["word"], given["sentences"]) == ("m", "bank", ("A.", "B."))
 
 
 def test_help_lists_the_pictures(run):
