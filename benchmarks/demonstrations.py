@@ -27,7 +27,15 @@ import numpy as np  # noqa: E402
 import tyro  # noqa: E402
 
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.data import Corpus, MaskedLMBatches, PermutationLMBatches, Seq2SeqBatches, Tokenizer, read_documents
+from kerasbert.data import (
+    Corpus,
+    MaskedLMBatches,
+    PermutationLMBatches,
+    Seq2SeqBatches,
+    Seq2SeqLayout,
+    Tokenizer,
+    read_documents,
+)
 from kerasbert.data.noise.permutations import order_ranks  # noqa: E402
 from kerasbert.models import T5, Bert, BertConfig, T5Config, XLNet, XLNetConfig  # noqa: E402
 from kerasbert.objectives import MaskedLM, PermutationLM, Seq2SeqLM  # noqa: E402
@@ -107,7 +115,7 @@ def blanks(data: Path, steps: int = 2_000, tests: int = 600) -> None:
         model.compile(adamw(3e-3, warmup=steps // 10, steps=steps, weight_decay=0.0))
         begin = time.process_time()
         sources, answers, _ = blanks_of(training, 32 * steps, told, seed=0)
-        batches = Seq2SeqBatches(sources, answers, tokenizer, length=48, target_length=20, steps=steps)
+        batches = Seq2SeqBatches(sources, answers, tokenizer, layout=Seq2SeqLayout(48, 20), steps=steps)
         history = model.fit(batches, callbacks=[Progress(quiet=True)], verbose=0)
         sources, _, counts = blanks_of(held_out, tests, told, seed=1)
         drawn = model.generate(sources, max_new_tokens=32, sample=True, top_p=0.9, batch_size=100)

@@ -20,7 +20,7 @@ import keras  # noqa: E402
 import tyro  # noqa: E402
 
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.data import Seq2SeqBatches, Tokenizer  # noqa: E402
+from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer  # noqa: E402
 from kerasbert.models import Transformer, TransformerConfig  # noqa: E402
 from kerasbert.objectives import Seq2SeqLM  # noqa: E402
 from kerasbert.training import Checkpoints, InverseSquareRoot, Progress, RunLog, adamw, read_log  # noqa: E402
@@ -83,8 +83,9 @@ def train(data: Path, minutes: float = 30.0) -> None:
     folder = folder_of(minutes)
     tokenizer = make_tokenizer(data)
     model = make_model(tokenizer)
-    batches = Seq2SeqBatches(*pairs(data, "train"), tokenizer, BATCH, num_buckets=BUCKETS, steps=STEPS)
-    held_out = Seq2SeqBatches(*pairs(data, "val"), tokenizer, BATCH, num_buckets=BUCKETS, shuffle=False)
+    layout = Seq2SeqLayout(num_buckets=BUCKETS)
+    batches = Seq2SeqBatches(*pairs(data, "train"), tokenizer, BATCH, layout, steps=STEPS)
+    held_out = Seq2SeqBatches(*pairs(data, "val"), tokenizer, BATCH, layout, seed=None)
     checkpoints = Checkpoints(folder, keep=KEPT, recipe={"config": CONFIG, "batches": batches.recipe()})
     deadline = Deadline(folder / "seconds.json", minutes)
     if deadline.spent >= deadline.limit:

@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 import tyro  # noqa: E402
 
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.data import Seq2SeqBatches  # noqa: E402
+from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout  # noqa: E402
 from kerasbert.models import Seq2SeqAttention, Seq2SeqAttentionConfig, Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM  # noqa: E402
 from kerasbert.training import Checkpoints, Progress, adamw  # noqa: E402
@@ -68,9 +68,8 @@ def make_batches(
     """A run over 20,000 strings and their answers."""
     sources = strings(20_000, 1, longest, seed)
     targets = [TASKS[task](source) for source in sources]
-    return Seq2SeqBatches(
-        sources, targets, batch_size=batch_size, num_buckets=buckets, end_id=END, steps=steps, seed=seed
-    )
+    layout = Seq2SeqLayout(num_buckets=buckets, end_id=END)
+    return Seq2SeqBatches(sources, targets, batch_size=batch_size, layout=layout, steps=steps, seed=seed)
 
 
 def accuracy(model: Seq2SeqLM, task: str, length: int, count: int = 100) -> dict:

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.data import Corpus, Seq2SeqBatches
+from kerasbert.data import Corpus, Seq2SeqBatches, Seq2SeqLayout
 
 
 class PairBatches(Seq2SeqBatches):
-    """`Seq2SeqBatches` of the documents of a corpus that have two lines, a source and its target; others are skipped.
+    """`Seq2SeqBatches` of the documents of a corpus that consist of two lines, a source and its target.
 
-    `kerasbert.data.parallel_documents` creates such documents from parallel files. Sources and targets end with the end
-    token; those that are too long are truncated before it.
+    `kerasbert.data.parallel_documents` creates such documents from parallel files. Other documents are skipped. The end
+    token is added to sources and targets, and sequences that are too long are truncated before it.
 
     Args:
         corpus: a `Corpus` with a tokenizer.
@@ -20,7 +20,7 @@ class PairBatches(Seq2SeqBatches):
         target_length: maximum number of tokens in a target. Default: `length`.
         num_buckets: maximum number of different batch shapes.
         full_width: pad rows to `length` and `target_length`, so that batches can be mixed with others.
-        **options: options of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
+        **options: arguments of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class PairBatches(Seq2SeqBatches):
         pairs = np.flatnonzero(np.diff(corpus.document_starts) == 2)
         if not len(pairs):
             raise ValueError(
-                "Pairs must be documents of two lines. Received: a corpus without any. Create them with "
-                "kerasbert.data.parallel_documents."
+                "The corpus must have documents of two lines, a source and its target. Received: a corpus without any. "
+                "Create them with kerasbert.data.parallel_documents."
             )
         info, first = corpus.tokenizer_info, corpus.document_starts[pairs]
         end_id = info["sep_id"] if info["eos_id"] is None else info["eos_id"]
@@ -47,17 +47,10 @@ class PairBatches(Seq2SeqBatches):
             for lines in (first, first + 1)
         ]
         sources = sides[0] if end_id is None else [np.append(row, np.int32(end_id)) for row in sides[0]]
-        super().__init__(
-            sources,
-            sides[1],
-            batch_size=batch_size,
-            length=length,
-            target_length=target_length or length,
-            num_buckets=1 if full_width else num_buckets,
-            start_id=info["pad_id"] or 0,
-            end_id=end_id,
-            **options,
+        layout = Seq2SeqLayout(
+            length, target_length or length, 1 if full_width else num_buckets, info["pad_id"] or 0, end_id
         )
+        super().__init__(sources, sides[1], batch_size=batch_size, layout=layout, **options)
         self.corpus, self.num_pairs = corpus, len(pairs)
         if full_width:
             self.shapes, self.length = [(length, target_length or length)], length + (target_length or length)

@@ -9,7 +9,7 @@ from .batches.mixtures import MixtureBatches, mixed_documents, mixing_rates
 from .batches.pair_rows import SegmentPairs, SentenceOrder, SentencePairs
 from .batches.permutation_lm import PermutationLMBatches
 from .batches.replaced_token import ReplacedTokenBatches, electra_noise
-from .batches.seq2seq import Seq2SeqBatches
+from .batches.seq2seq import Seq2SeqBatches, Seq2SeqLayout
 from .batches.skip_gram import SkipGramBatches
 from .batches.span_boundary import SpanMaskBatches
 from .batches.tasks import TaskBatches
@@ -45,6 +45,7 @@ __all__ = [
     "SentenceOrder",
     "SentencePairs",
     "Seq2SeqBatches",
+    "Seq2SeqLayout",
     "SkipGramBatches",
     "SpanMaskBatches",
     "SpanTargets",

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..data import Seq2SeqBatches
+from ..data import Seq2SeqBatches, Seq2SeqLayout
 from ..data.batches.seq2seq import source_ids
 from ..layers.masks import real_tokens
 from .next_token import NextToken
@@ -116,19 +116,16 @@ class Seq2SeqLM(NextToken):
             raise ValueError(
                 "Sequence-to-sequence modelling needs targets. Received: sources alone. To generate, use generate(x)."
             )
-        return Seq2SeqBatches(
-            x,
-            y,
-            self.require_tokenizer(),
-            batch_size=batch_size,
-            target_length=self.tokenizer.max_length,
+        tokenizer = self.require_tokenizer()
+        layout = Seq2SeqLayout(
+            target_length=tokenizer.max_length,
             num_buckets=min(4, 1 + len(x) // (16 * batch_size)) if shuffle else 1,
             start_id=self.backbone.config.decoder_start_id,
             end_id=next(iter(self.default_stop_ids()), None),
-            sample_weight=sample_weight,
-            epochs=epochs,
-            seed=seed,
-            shuffle=shuffle,
+        )
+        seed = seed if shuffle else None
+        return Seq2SeqBatches(
+            x, y, tokenizer, batch_size, layout, sample_weight=sample_weight, epochs=epochs, seed=seed
         )
 
     # === Checks and configuration ===

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 import kerasbert
-from kerasbert.data import Seq2SeqBatches, Tokenizer, encode_texts
+from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer, encode_texts
 from kerasbert.models import Backbone, EncoderDecoderBackbone
 from kerasbert.objectives import ReplacedTokenDetection
 
@@ -83,8 +83,8 @@ def attention_of(
             raise ValueError(
                 "An encoder-decoder needs a text for its decoder, too. Received: one text. Give it with --second."
             )
-        start = backbone.config.decoder_start_id
-        x, _, _ = Seq2SeqBatches([text], [second], tokenizer, batch_size=1, start_id=start)[0]
+        layout = Seq2SeqLayout(start_id=backbone.config.decoder_start_id)
+        x, _, _ = Seq2SeqBatches([text], [second], tokenizer, batch_size=1, layout=layout)[0]
         sides = {"encoder": x["token_ids"][0], "decoder": x["decoder_token_ids"][0]}
     else:
         x = encode_texts(tokenizer, [(text, second) if second else text], max_length=10**9)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kerasbert.backend import seed_everything
-from kerasbert.data import MixtureBatches, Seq2SeqBatches, TaskBatches
+from kerasbert.data import MixtureBatches, Seq2SeqBatches, Seq2SeqLayout, TaskBatches
 from kerasbert.data.batches.bucketing import BucketedBatches
 from kerasbert.models import Transformer, TransformerConfig
 from kerasbert.objectives import Seq2SeqLM
@@ -24,8 +24,9 @@ def sequences(lengths):
 PAIRS = sequences([2, 2, 3, 3, 5, 5, 8, 9] * 3), sequences([4, 4, 4, 4, 4, 6, 7, 7] * 3)
 
 
-def seq2seq(**options):
-    return Seq2SeqBatches(*PAIRS, batch_size=2, end_id=1, **options)
+def seq2seq(num_buckets=1, shuffle=True, length=None, **options):
+    layout = Seq2SeqLayout(length, num_buckets=num_buckets, end_id=1)
+    return Seq2SeqBatches(*PAIRS, batch_size=2, layout=layout, seed=0 if shuffle else None, **options)
 
 
 def bucketed(**options):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.data import Seq2SeqBatches, Tokenizer
+from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer
 from kerasbert.models import T5, Bert, BertConfig, T5Config
 from kerasbert.objectives import Seq2SeqLM
 from tests.models.reference import randomize, their_model, to_numpy
@@ -81,7 +81,7 @@ def test_a_model_that_knows_nothing_has_the_loss_of_the_vocabulary():
 def test_accumulated_parts_add_up_to_the_update():
     rng = np.random.default_rng(0)
     pairs = [[rng.integers(2, 61, n) for n in rng.integers(1, 9, 8)] for _ in range(2)]
-    options = dict(batch_size=8, end_id=1, shuffle=False)
+    options = dict(batch_size=8, layout=Seq2SeqLayout(end_id=1), seed=None)
     model = randomize(Seq2SeqLM(T5(T5Config(**TINY))))
     whole = loss_of(model, *Seq2SeqBatches(*pairs, **options)[0])["loss"]
     parts = Seq2SeqBatches(*pairs, **options, accumulation=4)
@@ -96,7 +96,7 @@ def test_a_reversal_is_learnt_and_generated():
     config = {**TINY, "vocabulary_size": 8, "num_heads": 4, "hidden_dim": 32, "head_dim": 16}
     model = Seq2SeqLM(T5(T5Config(**config)), z_loss=1e-4)
     model.compile(keras.optimizers.Adam(5e-3))
-    batches = Seq2SeqBatches(sources, targets, batch_size=40, end_id=1, epochs=40)
+    batches = Seq2SeqBatches(sources, targets, batch_size=40, layout=Seq2SeqLayout(end_id=1), epochs=40)
     history = model.fit(batches, steps_per_epoch=50, verbose=0).history
     assert history["loss"][-1] < 0.3 < 1.0 < history["loss"][0]
     answers = model.generate(sources[:20], max_new_tokens=8)

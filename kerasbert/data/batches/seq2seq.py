@@ -1,6 +1,8 @@
 """Batches of sources and targets, for encoder-decoders."""
 
+import dataclasses
 import hashlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,36 +14,56 @@ from ..tokenizers.tokenizer import Tokenizer
 from .batches import Batches
 
 
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqLayout:
+    """How sources and targets are put into rows.
+
+    Args:
+        length: maximum number of tokens in a source. Default: that of the longest, or the maximum length of the
+            tokenizer.
+        target_length: maximum number of tokens in a target with its end token. Default: that of the longest.
+        num_buckets: maximum number of different batch shapes.
+        start_id: token with which a decoder starts: the `decoder_start_id` of the model's config. Default: the
+            padding token of the tokenizer, or 0.
+        end_id: token with which a target ends, or None if targets get no end token. Default: the end (or separator)
+            token of the tokenizer.
+    """
+
+    length: int | None = None
+    target_length: int | None = None
+    num_buckets: int = 1
+    start_id: int | None = None
+    end_id: int | str | None = "default"
+
+    def __post_init__(self):
+        if self.num_buckets < 1:
+            raise ValueError(f"`num_buckets` must be at least 1. Received: {self.num_buckets}.")
+
+
 class Seq2SeqBatches(Batches):
-    """Sources with their targets, in rows of a few fixed widths; in a new order in every pass.
+    """Sources with their targets, in rows of a few fixed widths. Every pass has a different order.
 
     x: "token_ids" (b, s), "lengths" (b,), "decoder_token_ids" (b, t), the targets shifted right by one after the start
     token, "decoder_lengths" (b,). y: the targets (b, t), with weight 1 on their tokens, including the end token.
 
     source [5 6 1], target [7 8], start 0, end 1 -> reads [5 6 1] and [0 7 8], predicts [7 8 1]
 
-    Pairs of similar length form a bucket with separate widths, and a batch comes from one bucket; the last batch of a
-    bucket is filled up with padding rows of weight 0. A pass begins with a batch of the widest bucket and one of the
-    narrowest, so that running out of memory shows at once. Sequences that are too long lose their tail, but never their
-    end token.
+    Pairs of similar length form a bucket, each bucket has its own widths, and all rows of a batch come from one bucket.
+    The last batch of a bucket is filled up with padding rows of weight 0. A pass begins with a batch of the widest
+    bucket, so that a lack of memory shows at once, and one of the narrowest. Sequences that are too long are truncated
+    at the end, but keep their end token.
 
     Args:
         sources: texts, or lists of token ids, to which no special tokens are added.
-        targets: as many texts, or lists of token ids; the end token is added where it is not the last.
-        tokenizer: for texts. Sources get the special tokens of its template, targets only the end token.
+        targets: one text or list of token ids for each source. The end token is added unless it is already the last.
+        tokenizer: a `Tokenizer`, which texts require. It adds the special tokens of its template to sources, and only
+            the end token to targets.
         batch_size: rows per update.
-        length: maximum number of tokens in a source. Default: that of the longest, or the maximum length of the
-            tokenizer.
-        target_length: maximum number of tokens in a target with its end token. Default: that of the longest.
-        num_buckets: maximum number of different batch shapes.
-        start_id: token with which a decoder starts; the config's `decoder_start_id`. Default: the tokenizer's padding,
-            or 0.
-        end_id: token with which a target ends; None for no token. Default: the tokenizer's end (or separator) token.
-        sample_weight: one number per pair.
-        epochs: number of passes over the pairs, if `steps` is not given.
-        steps: number of updates in the run.
-        seed: determines the orders.
-        shuffle: False keeps the given order within each bucket.
+        layout: a `Seq2SeqLayout`: maximum lengths, number of buckets, and start and end tokens.
+        sample_weight: one number per pair. Default: 1.
+        epochs: number of passes over the pairs. Ignored if `steps` is given.
+        steps: number of updates in the run. Default: `epochs` passes.
+        seed: seed of the order of the pairs and of the batches. None keeps the given order within each bucket.
         accumulation: number of items per update.
     """
 
@@ -51,34 +73,32 @@ class Seq2SeqBatches(Batches):
         targets: Sequence,
         tokenizer: Tokenizer | None = None,
         batch_size: int = 32,
-        length: int | None = None,
-        target_length: int | None = None,
-        num_buckets: int = 1,
-        start_id: int | None = None,
-        end_id: int | str | None = "default",
+        layout: Seq2SeqLayout | None = None,
         sample_weight: Any = None,
         epochs: int = 1,
         steps: int | None = None,
-        seed: int = 0,
-        shuffle: bool = True,
+        seed: int | None = 0,
         accumulation: int = 1,
+        **settings,
     ):
+        self.shuffle = seed is not None
+        if settings:
+            layout, self.shuffle = self._replaced_settings(layout, settings)
+        layout = layout or Seq2SeqLayout()
         sources, targets = list(sources), list(targets)
         if len(sources) != len(targets) or not len(sources):
             raise ValueError(
-                f"There must be a target for each source, and at least one pair. Received: {len(sources)} sources, "
-                f"{len(targets)} targets."
+                "Every source must have a target, and there must be at least one pair. Received: "
+                f"{len(sources)} sources, {len(targets)} targets."
             )
-        if num_buckets < 1:
-            raise ValueError(f"`num_buckets` must be at least 1. Received: {num_buckets}.")
-        info = {} if tokenizer is None else tokenizer.info
+        info, end_id = {} if tokenizer is None else tokenizer.info, layout.end_id
         if end_id == "default":
             end_id = info.get("sep_id") if info.get("eos_id") is None else info["eos_id"]
         self.pad_id = info.get("pad_id") or 0
-        self.start_id = self.pad_id if start_id is None else start_id
-        self._sources = sources = _Sequences(source_ids(sources, tokenizer, length), length, end_id)
+        self.start_id = self.pad_id if layout.start_id is None else layout.start_id
+        self._sources = sources = _Sequences(source_ids(sources, tokenizer, layout.length), layout.length, end_id)
         targets = [_ended(row, end_id) for row in _target_ids(targets, tokenizer)]
-        self._targets = targets = _Sequences(targets, target_length, end_id)
+        self._targets = targets = _Sequences(targets, layout.target_length, end_id)
         weights = np.ones(len(sources.lengths)) if sample_weight is None else sample_weight
         self._weights = np.asarray(weights, dtype=np.float32)
         if self._weights.shape != sources.lengths.shape:
@@ -86,16 +106,35 @@ class Seq2SeqBatches(Batches):
                 f"`sample_weight` must have a number for each of the {len(sources.lengths)} pairs. Received: an array "
                 f"of shape {self._weights.shape}."
             )
-        self._buckets = _buckets(sources.lengths, targets.lengths, num_buckets)
+        self._buckets = _buckets(sources.lengths, targets.lengths, layout.num_buckets)
         widths = np.array([[side.lengths[pairs].max() for side in (sources, targets)] for pairs in self._buckets])
         self.shapes = [tuple(map(int, shape)) for shape in np.maximum.accumulate(widths)]
-        self.shuffle = shuffle
-        # For every batch of a pass: its bucket, and its number within the bucket.
+        # For every batch of a pass: its bucket, and its index within the bucket.
         batches = [-(-len(bucket) // max(1, batch_size)) for bucket in self._buckets]
         self._plan = np.array([(b, i) for b, count in enumerate(batches) for i in range(count)])
         self.steps_per_epoch = len(self._plan)
         self.length = round(float(np.mean([sum(self.shapes[bucket]) for bucket, _ in self._plan])))
-        super().__init__(batch_size, self.steps_per_epoch * epochs if steps is None else steps, seed, accumulation)
+        steps = self.steps_per_epoch * epochs if steps is None else steps
+        super().__init__(batch_size, steps, 0 if seed is None else seed, accumulation)
+
+    def _replaced_settings(self, layout: Seq2SeqLayout | None, settings: dict) -> tuple[Seq2SeqLayout | None, bool]:
+        """The layout and `shuffle` for the keywords of version 0.1, with a DeprecationWarning."""
+        names = {field.name for field in dataclasses.fields(Seq2SeqLayout)}
+        for name in settings:
+            if name != "shuffle" and name not in names:
+                raise TypeError(f"{type(self).__name__} has no argument {name!r}.")
+        warnings.warn(
+            f"{', '.join(sorted(settings))}: version 0.3 of {type(self).__name__} will only accept "
+            "`layout=Seq2SeqLayout(...)`, and `seed=None` instead of `shuffle=False`.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        shuffle = settings.pop("shuffle", self.shuffle)
+        if settings and layout is not None:
+            raise ValueError(
+                f"`layout` replaces {', '.join(sorted(settings))}. Received: both. Pass these values to Seq2SeqLayout."
+            )
+        return (Seq2SeqLayout(**settings) if settings else layout), shuffle
 
     def recipe(self) -> dict:
         return {
@@ -114,7 +153,7 @@ class Seq2SeqBatches(Batches):
         return sorted(first.values())
 
     def _place(self, update: int) -> tuple[int, int, int]:
-        """For an update: the number of its first permutation, its bucket, and its batch's number within the bucket."""
+        """For an update: the number of the first permutation of its pass, its bucket, and its index in the bucket."""
         number, step = divmod(update, self.steps_per_epoch)
         number *= 1 + len(self._buckets)  # permutations per pass: one of its batches, and one of each bucket's pairs
         if self.shuffle and self.steps_per_epoch > 2:
@@ -148,30 +187,33 @@ class Seq2SeqBatches(Batches):
 
 
 class _Sequences:
-    """Sequences of token ids, concatenated in one array.
+    """Sequences of token ids, stored in one array.
 
     Args:
-        rows: int32 arrays.
-        length: maximum length of a sequence; None for no limit.
-        end_id: the end token, which is kept when a sequence is cut.
+        rows: the sequences, int32 arrays.
+        length: maximum number of tokens in a sequence, or None for no limit.
+        end_id: the end token, which truncated sequences keep.
     """
 
     def __init__(self, rows: list, length: int | None, end_id: int | None):
         if length is not None:
             if length < 1:
-                raise ValueError(f"Lengths must be at least 1. Received: {length}.")
+                raise ValueError(f"`length` and `target_length` must be at least 1. Received: {length}.")
             rows = [_cut(row, length, end_id) for row in rows]
         self.lengths = np.array([len(row) for row in rows], dtype=np.int32)
         if not self.lengths.all():
             raise ValueError(
-                "Sources and targets must have at least one token. Received: an empty sequence, number "
+                "Every source and target must have at least one token. Received: an empty sequence, number "
                 f"{int(np.argmin(self.lengths))}."
             )
         self.tokens = np.concatenate(rows).astype(np.int32)
         self.starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
 
     def rows(self, numbers: np.ndarray, width: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-        """The given sequences, int32 (b, width), padded on the right, and their lengths (b,); -1 is a padding row."""
+        """The sequences with the given indices, int32 (b, width), padded on the right, and their lengths, int32 (b,).
+
+        The index -1 gives a padding row.
+        """
         lengths = np.where(numbers < 0, 0, self.lengths[numbers]).astype(np.int32)
         columns = np.arange(width)
         there = columns < lengths[:, None]
@@ -193,7 +235,7 @@ def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:
 
 
 def source_ids(sources: Sequence, tokenizer: Tokenizer | None, length: int | None = None) -> list:
-    """Token ids of every source. Texts that are too long are truncated, but keep the special tokens of the template."""
+    """Token ids of every source, int32 arrays. Texts are truncated to `length` tokens, with their special tokens."""
     if not len(sources) or not isinstance(sources[0], str):
         return [np.asarray(row, dtype=np.int32) for row in sources]
     encoded = encode_texts(_required(tokenizer), sources, length)
@@ -210,12 +252,17 @@ def _target_ids(targets: Sequence, tokenizer: Tokenizer | None) -> list:
 
 def _required(tokenizer: Tokenizer | None) -> Tokenizer:
     if tokenizer is None:
-        raise ValueError("Text needs a tokenizer. Received: texts without one. Pass a tokenizer, or token ids.")
+        raise ValueError("Texts need a tokenizer. Received: texts, and no tokenizer. Pass `tokenizer`, or token ids.")
     return tokenizer
 
 
 def _buckets(lengths: np.ndarray, target_lengths: np.ndarray, count: int) -> list[np.ndarray]:
-    """Splits the pairs into at most `count` parts of similar length (the longer side) and about as many tokens each."""
+    """Splits the pairs into at most `count` buckets with about the same number of tokens each.
+
+    The length of a pair is that of its longer side. The pairs of a bucket have similar lengths.
+
+    Returns: the indices of the pairs of each bucket, in ascending order.
+    """
     longest = np.maximum(lengths, target_lengths)
     order = np.argsort(longest, kind="stable")
     share = np.cumsum(longest[order]) / longest.sum()

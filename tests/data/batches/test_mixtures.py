@@ -11,6 +11,7 @@ from kerasbert.data import (
     MaskedLMBatches,
     MixtureBatches,
     Seq2SeqBatches,
+    Seq2SeqLayout,
     StreamBatches,
     Tokenizer,
     mixing_rates,
@@ -172,7 +173,7 @@ def test_text_to_text_tasks_beside_denoising(t5, tmp_path):
     corpus = Corpus.write(tmp_path / "t5", make_documents(1, 40), t5)
     targets = list("abcdefghij")
     sources = [f"copy {letter}" for letter in targets]
-    task = Seq2SeqBatches(sources, targets, t5, batch_size=4, length=40, target_length=40)
+    task = Seq2SeqBatches(sources, targets, t5, batch_size=4, layout=Seq2SeqLayout(40, 40))
     length, target_length = task.shapes[0]
     denoise = DenoisingBatches.from_settings(corpus, 4, length, target_length=target_length)
     mixture = MixtureBatches({"c4": denoise, "copy": task}, {"c4": 3, "copy": 1}, batch_size=8, steps=20)

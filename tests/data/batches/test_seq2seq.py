@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kerasbert.data import Seq2SeqBatches, Tokenizer
+from kerasbert.data import Seq2SeqBatches, Seq2SeqLayout, Tokenizer
 
 pytestmark = pytest.mark.one_backend
 
@@ -15,21 +15,24 @@ def pairs(count=23, seed=0):
 
 
 def test_the_documented_rows():
-    batches = Seq2SeqBatches([[5, 6, 1], [9]], [[7, 8], [3, 1]], batch_size=2, end_id=1, shuffle=False)
+    batches = Seq2SeqBatches(
+        [[5, 6, 1], [9]], [[7, 8], [3, 1]], batch_size=2, layout=Seq2SeqLayout(end_id=1), seed=None
+    )
     x, y, weights = batches[0]
     assert x["token_ids"].tolist() == [[5, 6, 1], [9, 0, 0]] and x["lengths"].tolist() == [3, 1]
     assert x["decoder_token_ids"].tolist() == [[0, 7, 8], [0, 3, 0]] and x["decoder_lengths"].tolist() == [3, 2]
     assert y.tolist() == [[7, 8, 1], [3, 1, 0]]
     assert weights.tolist() == [[1, 1, 1], [1, 1, 0]] and weights.dtype == np.float32
     assert {array.dtype for array in (*x.values(), y)} == {np.dtype("int32")}
-    plain = Seq2SeqBatches([[5, 6, 1]], [[7, 8]], batch_size=2, start_id=4)  # no end, and a row of padding
+    # No end token, and a row of padding.
+    plain = Seq2SeqBatches([[5, 6, 1]], [[7, 8]], batch_size=2, layout=Seq2SeqLayout(start_id=4))
     x, y, weights = plain[0]
     assert x["decoder_token_ids"].tolist() == [[4, 7], [0, 0]] and y.tolist() == [[7, 8], [0, 0]]
     assert x["lengths"].tolist() == [3, 0] and weights.tolist() == [[1, 1], [0, 0]]
 
 
 def test_nothing_to_say_is_the_end_alone():
-    batches = Seq2SeqBatches([[5], [6]], [[], [7]], batch_size=2, end_id=1, shuffle=False)
+    batches = Seq2SeqBatches([[5], [6]], [[], [7]], batch_size=2, layout=Seq2SeqLayout(end_id=1), seed=None)
     x, y, weights = batches[0]
     assert y.tolist() == [[1, 0], [7, 1]] and weights.tolist() == [[1, 0], [1, 1]]
     assert x["decoder_token_ids"].tolist() == [[0, 0], [0, 7]]
@@ -37,7 +40,7 @@ def test_nothing_to_say_is_the_end_alone():
 
 def test_a_cut_keeps_the_end():
     batches = Seq2SeqBatches(
-        [[5, 6, 7, 1], [5, 6, 7, 8]], [[7, 8, 9]] * 2, batch_size=2, length=3, target_length=2, end_id=1
+        [[5, 6, 7, 1], [5, 6, 7, 8]], [[7, 8, 9]] * 2, batch_size=2, layout=Seq2SeqLayout(3, 2, end_id=1)
     )
     x, y, _ = batches[0]
     assert sorted(x["token_ids"].tolist()) == [[5, 6, 1], [5, 6, 7]] and y.tolist() == [[7, 1]] * 2
@@ -46,7 +49,8 @@ def test_a_cut_keeps_the_end():
 @pytest.mark.parametrize("num_buckets", [1, 3])
 def test_every_pass_has_every_pair_once_in_a_few_shapes(num_buckets):
     sources, targets = pairs()
-    batches = Seq2SeqBatches(sources, targets, batch_size=4, end_id=1, epochs=2, num_buckets=num_buckets)
+    layout = Seq2SeqLayout(num_buckets=num_buckets, end_id=1)
+    batches = Seq2SeqBatches(sources, targets, batch_size=4, layout=layout, epochs=2)
     assert len(batches.shapes) == num_buckets and len(batches) == 2 * batches.steps_per_epoch
     passes = []
     for number in range(2):
@@ -71,7 +75,7 @@ def test_every_pass_has_every_pair_once_in_a_few_shapes(num_buckets):
 
 def test_steps_do_not_depend_on_what_ran_before_or_on_hosts():
     sources, targets = pairs()
-    batches = Seq2SeqBatches(sources, targets, batch_size=4, steps=30, num_buckets=2, seed=3)
+    batches = Seq2SeqBatches(sources, targets, batch_size=4, layout=Seq2SeqLayout(num_buckets=2), steps=30, seed=3)
     later = batches.starting_at(17)
     assert len(batches) == 30 and len(later) == 13
     for one, other in zip(later[2], batches[19], strict=True):
@@ -79,7 +83,7 @@ def test_steps_do_not_depend_on_what_ran_before_or_on_hosts():
             np.testing.assert_array_equal(one[key], other[key])
     halves = [batches.shard(i, 2)[5] for i in range(2)]
     np.testing.assert_array_equal(np.concatenate([half[1] for half in halves]), batches[5][1])
-    other = Seq2SeqBatches(sources, targets, batch_size=4, steps=30, num_buckets=2, seed=4)
+    other = Seq2SeqBatches(sources, targets, batch_size=4, layout=Seq2SeqLayout(num_buckets=2), steps=30, seed=4)
     assert any(not np.array_equal(other[i][1], batches[i][1]) for i in range(5))
     assert batches.recipe() != other.recipe() and batches.recipe()["shapes"] == [
         list(shape) for shape in batches.shapes
@@ -88,7 +92,7 @@ def test_steps_do_not_depend_on_what_ran_before_or_on_hosts():
 
 def test_accumulation_gives_the_same_rows_and_one_normalizer():
     sources, targets = pairs()
-    options = dict(batch_size=4, num_buckets=2)
+    options = dict(batch_size=4, layout=Seq2SeqLayout(num_buckets=2))
     whole = Seq2SeqBatches(sources, targets, **options)
     parts = Seq2SeqBatches(sources, targets, accumulation=2, **options)
     assert len(parts) == 2 * len(whole)
@@ -99,9 +103,7 @@ def test_accumulation_gives_the_same_rows_and_one_normalizer():
 
 def test_texts_and_weights():
     tokenizer = Tokenizer.train("unigram", ["one two three four five"] * 9, 18)
-    batches = Seq2SeqBatches(
-        ["one two", "three"], ["two", "four five"], tokenizer, 2, shuffle=False, sample_weight=[1, 3]
-    )
+    batches = Seq2SeqBatches(["one two", "three"], ["two", "four five"], tokenizer, 2, seed=None, sample_weight=[1, 3])
     x, y, weights = batches[0]
     end = tokenizer.eos_id if tokenizer.eos_id is not None else tokenizer.sep_id
     assert tokenizer.decode(x["token_ids"][0]) == "one two" and tokenizer.decode(y[1]) == "four five"
@@ -117,12 +119,41 @@ def test_texts_and_weights():
         (dict(sources=[], targets=[]), "0 sources"),
         (dict(sources=[[1], []], targets=[[1], [1]]), "an empty sequence, number 1"),
         (dict(sources=[[1]], targets=[[]]), "an empty sequence, number 0"),
-        (dict(sources=["a"], targets=["b"]), "Text needs a tokenizer"),
-        (dict(sources=[[1]], targets=[[1]], length=0), "at least 1. Received: 0"),
-        (dict(sources=[[1]], targets=[[1]], num_buckets=0), "`num_buckets`"),
+        (dict(sources=["a"], targets=["b"]), "Texts need a tokenizer"),
+        (dict(sources=[[1]], targets=[[1]], layout=Seq2SeqLayout(length=0)), "at least 1. Received: 0"),
         (dict(sources=[[1]], targets=[[1]], sample_weight=[1, 2]), r"shape \(2,\)"),
     ],
 )
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         Seq2SeqBatches(**arguments)
+    with pytest.raises(ValueError, match="`num_buckets` must be at least 1. Received: 0"):
+        Seq2SeqLayout(num_buckets=0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (dict(length=20, num_buckets=2), dict(layout=Seq2SeqLayout(20, num_buckets=2))),
+        (dict(target_length=3, start_id=4, end_id=1), dict(layout=Seq2SeqLayout(None, 3, start_id=4, end_id=1))),
+        (dict(shuffle=False, end_id=None), dict(layout=Seq2SeqLayout(end_id=None), seed=None)),
+        (dict(shuffle=True, num_buckets=3), dict(layout=Seq2SeqLayout(num_buckets=3))),
+    ],
+)
+def test_the_keywords_of_version_0_1_give_the_same_batches(old, new):
+    ours = Seq2SeqBatches(*pairs(), batch_size=4, steps=30, **new)
+    with pytest.warns(DeprecationWarning, match=next(iter(old))):
+        theirs = Seq2SeqBatches(*pairs(), batch_size=4, steps=30, **old)
+    assert ours.recipe() == theirs.recipe() and ours.shuffle == theirs.shuffle
+    for step in range(30):
+        (x, *rest), (expected, *others) = ours[step], theirs[step]
+        for one, other in zip([*x.values(), *rest], [*expected.values(), *others], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert x.keys() == expected.keys()
+
+
+def test_unknown_keywords_and_two_layouts():
+    with pytest.raises(TypeError, match="no argument 'lenght'"):
+        Seq2SeqBatches([[1]], [[1]], lenght=3)
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="`layout` replaces length"):
+        Seq2SeqBatches([[1]], [[1]], layout=Seq2SeqLayout(3), length=3)
