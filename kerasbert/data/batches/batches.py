@@ -13,17 +13,18 @@ from ..sampling import shuffled
 class Batches:
     """The steps of a run, with random access: `batches[step]` -> (x, y, sample_weight).
 
-    One item is one call of the model. With `accumulation=k` an update takes k items: item i holds the rows of
-    micro-batch i % k of update i // k, and `batch_size` counts the rows of the whole update, so that the run is the
-    same for every k. Its x then has "loss_normalizer": the total weight of the update divided by its number of rows.
+    A step is one call of the model. With `accumulation=k`, k steps make up one update of the weights: step i has the
+    rows of micro-batch i % k of update i // k. `batch_size` counts the rows of the whole update, so that the run has
+    the same rows for every k. The x then has "loss_normalizer": the total weight of the update divided by its number of
+    rows.
 
-    Subclasses implement `_rows(update, first, last)`: rows [first, last) of an update.
+    Subclasses implement `_rows(update, first, last)`, which returns the rows [first, last) of an update.
 
     Args:
         batch_size: rows per update.
         updates: number of updates in the run.
-        seed: determines everything that is random; at least 0.
-        accumulation: number of items per update.
+        seed: seed of all random choices, at least 0.
+        accumulation: number of steps per update.
     """
 
     length: int
@@ -58,7 +59,7 @@ class Batches:
         first = micro * (self.batch_size // self.accumulation) + self._part * self.rows
         if self.accumulation == 1:
             return self._rows(update, first, first + self.rows)
-        latest = self._latest  # read once: other threads may ask for other updates
+        latest = self._latest  # read only once, because other threads may set it
         if latest[0] != update:  # the items of an update are consecutive
             latest = self._latest = (update, self._rows(update, 0, self.batch_size))
         x, y, weight = latest[1]
@@ -67,7 +68,7 @@ class Batches:
         return {**x, "loss_normalizer": normalizer}, y, weight
 
     def _counted(self, step: int) -> int:
-        """The number of a step in this run; negative ones count from the end."""
+        """The index of a step in this run, at least 0. Negative indices count from the end, as in a list."""
         step = operator.index(step)
         if not -len(self) <= step < len(self):
             raise IndexError(f"Step {step} is outside this run of {len(self)} steps.")
@@ -78,16 +79,16 @@ class Batches:
 
     @property
     def rows(self) -> int:
-        """Number of rows in one item."""
+        """Number of rows in one step."""
         return self.batch_size // self.accumulation // self._parts
 
     @property
     def tokens_per_step(self) -> int:
-        """Token slots of one item, including padding."""
+        """Number of tokens in one step, including padding."""
         return self.rows * self.length
 
     def starting_at(self, step: int) -> "Batches":
-        """The rest of the run from `step` on; step 0 of the result is that step."""
+        """The rest of the run, beginning with `step`, which is step 0 of the result."""
         if not 0 <= step <= len(self):
             raise ValueError(f"`step` must be within the run of {len(self)} steps. Received: {step}.")
         rest = copy.copy(self)
@@ -95,11 +96,11 @@ class Batches:
         return rest
 
     def shape_steps(self) -> list[int]:
-        """Steps whose batches together have every shape of the run; here the first two."""
+        """Steps that together have every batch shape of the run. By default, the first two steps."""
         return list(range(min(2, len(self))))
 
     def shard(self, index: int, count: int) -> "Batches":
-        """One host's part: rows [index, index + 1) / count of every item."""
+        """The rows of one of `count` hosts: of every step, the part with this index out of `count` equal parts."""
         if not 0 <= index < count or self.rows % count:
             raise ValueError(
                 f"`count` must divide the {self.rows} rows of a step, and `index` must be below `count`. Received: "
@@ -110,7 +111,10 @@ class Batches:
         return part
 
     def recipe(self) -> dict:
-        """The settings that determine every row of every step, JSON-serialisable; the length of the run is excluded."""
+        """The settings that determine the rows of every step, as a dict that JSON can represent.
+
+        It is stored with a run, and does not contain the number of steps.
+        """
         return {
             "batches": type(self).__name__,
             "batch_size": self.batch_size,
@@ -124,18 +128,18 @@ class Batches:
 
 
 class ExampleBatches(Batches):
-    """In-memory arrays in batches, for fine-tuning; in a new order in every pass.
+    """Batches of examples from arrays in memory, for fine-tuning. Every pass has a different order.
 
     The last batch of a pass is filled up with padding rows of weight 0.
 
     Args:
         x: dict of arrays, or one array, with examples along the first axis.
-        y: targets, or a dict of them, or None.
-        sample_weight: with the structure of y, or one array for all targets. Default: 1 for every example.
+        y: an array of targets, a dict of such arrays, or None.
+        sample_weight: weights in the structure of y, or one array for all targets. Default: 1 for every example.
         batch_size: rows per step.
         epochs: number of passes over the examples.
-        seed: determines the orders.
-        shuffle: False keeps the given order.
+        seed: seed of the order.
+        shuffle: whether to shuffle the examples. False keeps the given order.
     """
 
     def __init__(
@@ -152,7 +156,7 @@ class ExampleBatches(Batches):
         sizes = {len(array) for part in (self.x, self.y) for array in _leaves(part)}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(
-                f"All arrays must have the same number of examples, at least one. Received: {sorted(sizes)}."
+                f"All arrays must have the same number of examples, at least one. Received: arrays of {sorted(sizes)}."
             )
         self.num_examples = sizes.pop()
         if sample_weight is None:
@@ -161,7 +165,11 @@ class ExampleBatches(Batches):
             sample_weight = dict.fromkeys(self.y, sample_weight)
         self.sample_weight = _map(lambda w: np.asarray(w, dtype=np.float32), sample_weight)
         if {len(array) for array in _leaves(self.sample_weight)} != {self.num_examples}:
-            raise ValueError(f"`sample_weight` must have a weight for each of the {self.num_examples} examples.")
+            received = sorted({len(array) for array in _leaves(self.sample_weight)})
+            raise ValueError(
+                f"`sample_weight` must have a weight for each of the {self.num_examples} examples. Received: "
+                f"{received}."
+            )
         first = self.x["token_ids"] if isinstance(self.x, dict) and "token_ids" in self.x else next(_leaves(self.x))
         self.length = first.shape[-1] if first.ndim > 1 else 1
         self.shuffle = shuffle
@@ -180,7 +188,7 @@ class ExampleBatches(Batches):
         return self._taken(chosen, len(places))
 
     def _taken(self, examples: np.ndarray, rows: int) -> tuple:
-        """x, y and weights of the given examples, filled up to `rows` rows."""
+        """The x, y and weights of the examples with these indices, filled up with padding rows to `rows` rows."""
 
         def pick(array: np.ndarray, name: str) -> np.ndarray:
             return _filled(array[examples], rows, name)
@@ -189,7 +197,7 @@ class ExampleBatches(Batches):
 
 
 def _filled(array: np.ndarray, rows: int, name: str) -> np.ndarray:
-    """Adds padding rows: -1 where that means an unused slot, otherwise 0."""
+    """Adds padding rows of zeros, or of -1 for keys in which -1 means an unused slot."""
     if len(array) == rows:
         return array
     value = -1 if name in ("masked_positions", "span_left", "span_right", "span_offset") else 0
@@ -202,7 +210,7 @@ def _map(function: Callable, structure: Any) -> Any:
 
 
 def _map_named(function: Callable, structure: Any) -> Any:
-    """Applies a function to the arrays of a dict with their keys, or to one array with the key ""; None stays None."""
+    """Applies `function(array, key)` to all arrays of a dict, or to a single array with the key "". None stays None."""
     if structure is None:
         return None
     if isinstance(structure, dict):

@@ -9,12 +9,11 @@ from .passes import PassBatches, tokenizer_info_of
 
 
 class CausalLMBatches(PassBatches):
-    """Contiguous chunks of all text; the target of each token is the next token.
+    """Contiguous chunks of the whole text, in which the target of each token is the next token.
 
     x: "token_ids" (b, s), and "language_ids" (b, s) if a language is given. y: the next tokens (b, s), with weight 1
-        where
-    there is one. Documents are concatenated, each followed by the tokenizer's end (or separator) token, if it has one;
-    all rows but the last are full.
+    where there is one. Documents are concatenated, each followed by the tokenizer's end (or separator) token, if it has
+    one. All rows but the last are full.
 
     documents [5 6] and [7 8 9], end 2, length 3 -> rows [5 6 2] and [7 8 9], targets [6 2 7] and [8 9 2]
 
@@ -25,12 +24,12 @@ class CausalLMBatches(PassBatches):
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
         length: tokens per row.
-        seed: determines the orders.
-        steps: number of updates in the run. Default: one pass over the text, each row once, with the last batch filled
-            up with padding rows of weight 0.
-        accumulation: number of items per update.
-        lines: put the end token after every line, not after every document.
-        language: language id, for XLM.
+        seed: seed of the order of the rows.
+        steps: number of updates in the run. Default: one pass over the text, with padding rows of weight 0 at the end
+            of the last batch.
+        accumulation: number of steps per update.
+        lines: whether the end token follows every line instead of every document.
+        language: language id of all tokens, for XLM.
     """
 
     def __init__(
@@ -67,23 +66,22 @@ class CausalLMBatches(PassBatches):
 
 
 class StreamBatches(Batches):
-    """Parallel streams of text for a model with a memory: a row continues where it ended in the previous step.
+    """Parallel streams of text for a model with a memory: each row continues where it ended in the previous step.
 
-    x: "token_ids" (b, s); "stream_start" (b,), True where a row has no past. y: the next tokens (b, s), with weight 1
-        where
-    there is one. Documents are concatenated, as in `CausalLMBatches`; the stream is cut into as many columns of equal
-    length as there are rows, and step n reads segment n of all of them (Dai et al. 2019, 1901.02860).
+    x: "token_ids" (b, s), and "stream_start" (b,), True for rows that do not continue. y: the next tokens (b, s), with
+    weight 1 where there is one. Documents are concatenated as in `CausalLMBatches`. The text is divided into as many
+    columns of equal length as there are rows, and step n reads segment n of every column (Dai et al. 2019, 1901.02860).
 
     stream 1 2 3 4 5 6 7, 2 rows, length 2 -> [1 2] [4 5], targets [2 3] [5 6]; [3 4] [6 7], targets [4 .] [7 .]
 
-    Every token but the first is a target once per pass; the next pass starts again, with "stream_start" True.
+    Every token but the first is a target once per pass. At the start of every pass, "stream_start" is True.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: number of parallel streams.
         length: tokens per segment.
         steps: number of updates in the run. Default: one pass over the text.
-        lines: put the end token after every line, not after every document.
+        lines: whether the end token follows every line instead of every document.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, length: int, steps: int | None = None, lines: bool = False):
@@ -113,11 +111,16 @@ def _checked_stream(corpus: Corpus, length: int, lines: bool) -> TokenStream:
         raise ValueError(f"`length` must be at least 1. Received: {length}.")
     stream = TokenStream(corpus, info["eos_id"] if info["eos_id"] is not None else info["sep_id"], lines)
     if len(stream) < 2:
-        raise ValueError("A corpus needs at least two tokens: one to predict from and one to predict. Received: fewer.")
+        raise ValueError("A corpus needs at least two tokens, one to read and one to predict. Received: fewer.")
     return stream
 
 
 def _aligned(stream: TokenStream, columns: np.ndarray, there: np.ndarray, pad_id: int | None) -> tuple:
-    """Tokens (b, s), the next ones and their weights, at positions (b, s + 1) of the stream, where `there` is True."""
+    """The tokens, the next tokens and the weights, each (b, s).
+
+    Args:
+        columns: int (b, s + 1), positions in the stream.
+        there: bool (b, s + 1), False at positions without a token.
+    """
     tokens = np.where(there, stream[np.where(there, columns, 0)], np.int32(pad_id or 0))
     return tokens[:, :-1], np.where(there[:, 1:], tokens[:, 1:], np.int32(0)), there[:, 1:].astype(np.float32)

@@ -1,4 +1,4 @@
-"""Batches for denoising with an encoder-decoder, or with a language model that reads inputs and targets in one row."""
+"""Batches for denoising, for encoder-decoders and for language models that have inputs and targets in one row."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,11 +22,12 @@ class DenoisingLayout:
 
     Args:
         kind: "encoder_decoder", or "prefix" or "causal" for one row.
-        target_length: tokens of a target with its end token, for "encoder_decoder". Default: the largest possible
-            number, with a margin where the number is random. Longer sequences lose their tail, never their end token;
-            packed rows lose nothing.
+        target_length: width of the targets, including the end token, for "encoder_decoder". Default: the maximum length
+            of a target, or an estimate of it if the length is random. Longer targets are truncated, but keep their end
+            token. Packed targets are never truncated.
         start_id: token with which a decoder starts. Default: the padding token, as in T5.
-        targets_only: False gives weight 1 to inputs, too ("prefix" and "causal"). Default: False only with "causal".
+        targets_only: for "prefix" and "causal": whether only targets have weight 1, and inputs have weight 0. Default:
+            True for "prefix", False for "causal".
     """
 
     kind: str = "encoder_decoder"
@@ -40,36 +41,37 @@ class DenoisingLayout:
 
 
 class DenoisingBatches(SettingsBatches, PassBatches):
-    """Corrupted text and its targets, for the unsupervised objectives of T5.
+    """Batches of corrupted text and its targets, for the unsupervised objectives of T5.
 
-    "encoder_decoder": x has "token_ids" (b, s), the inputs with an end token, "lengths" (b,), "decoder_token_ids" (b,
-    t), the targets with an end token, shifted right by one after the start token, "decoder_lengths" (b,); y: the
-    targets (b, t), with weight 1 on their tokens. "prefix" and "causal" have inputs and targets in one row of
-    "token_ids" (b, s), shifted right by one, with "lengths"; y (b, s) is the row without the shift. With "prefix",
-    "prefix_mask" (b, s) is True where the inputs are read, and weights are 1 on targets; with "causal" they are 1 on
-    all tokens. Packed rows have "sequence_ids" and "position_ids" (and their "decoder_" counterparts) instead of the
-    lengths.
+    Layout "encoder_decoder": x has "token_ids" (b, s), the inputs with an end token; "lengths" (b,);
+    "decoder_token_ids" (b, t), the targets with an end token, shifted right by one after the start token; and
+    "decoder_lengths" (b,). y: the targets (b, t), with weight 1 on their tokens.
+
+    Layouts "prefix" and "causal": x has "token_ids" (b, s), inputs and targets in one row, shifted right by one after
+    the start token; and "lengths" (b,). y: the same row (b, s) without the shift. "prefix" also has "prefix_mask" (b,
+    s), True at inputs, and weight 1 on targets only. With "causal", all tokens have weight 1.
+
+    Packed rows have "sequence_ids" and "position_ids" (and their "decoder_" counterparts) instead of the lengths.
 
     inputs 9 4 6 1, targets 3 9 1, start 0, "prefix" -> reads 0 9 4 6 1 3 9, predicts 9 4 6 1 3 9 1
 
-    Text is cut into pieces of a fixed length, except for the last piece of every `group` of documents. A run makes
-    passes over the corpus, each in a different order, and noise is drawn again in every step. Paper: Raffel et al.
-    2019, 1910.10683, section 3.3.
+    Every `group` of documents is concatenated and split into pieces of the same length, of which the last may be
+    shorter. A run makes passes over the corpus, each in a different order, and every step draws new noise. Paper:
+    Raffel et al. 2019, 1910.10683, section 3.3.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
-        length: tokens per row: of the inputs with their end token, or of inputs and targets in one row. It determines
-            how much text fits.
+        length: tokens per row: of the inputs with their end token, or of inputs and targets if they are in one row.
         noise: a `Denoising`, or the name of its objective: "random_spans", "replace_spans", "drop_tokens", "bert",
-            "mass", "deshuffling", "prefix_lm" or "lm" (which has no inputs, so it needs layout="causal").
-        seed: determines order and noise.
-        steps: number of updates in the run. Default: one pass over the text, each row once.
+            "mass", "deshuffling", "prefix_lm" or "lm". "lm" has no inputs, and requires layout="causal".
+        seed: seed of the order of the rows and of the noise.
+        steps: number of updates in the run. Default: one pass over the text.
         layout: "encoder_decoder", "prefix" or "causal", or a `DenoisingLayout`.
-        packed: put as many pieces into a row as fit; they do not attend to each other.
-        group: number of documents that are concatenated before they are cut into pieces. Default: 128, as in T5's code,
-            and 1 for "prefix_lm" and "deshuffling".
-        accumulation: number of items per update.
+        packed: whether to put as many pieces into a row as fit. They do not attend to each other.
+        group: number of documents that are concatenated before they are split into pieces. Default: 128, as in T5's
+            code, and 1 for "prefix_lm" and "deshuffling".
+        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -101,23 +103,27 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         self._start_id = self._pad if layout.start_id is None else layout.start_id
         self._end_id = info["eos_id"] if info["eos_id"] is not None else info["sep_id"]
         if self._end_id is None:
-            raise ValueError("Denoising needs a tokenizer with an end (or separator) token.")
+            raise ValueError(
+                "Denoising needs a tokenizer with an end (or separator) token. Received: one with neither."
+            )
         self.noise = noise.for_corpus(corpus)
         self.max_tokens = self._max_tokens()
         inputs, targets, both = (int(sizes[0]) for sizes in self._sizes(np.array([self.max_tokens])))
         if self.max_tokens < 2 or (kind == "encoder_decoder" and inputs < 2):
-            raise ValueError(f"`length` must leave space for text besides the end tokens. Received: {length}.")
+            raise ValueError(
+                f"`length` must leave space for at least two tokens of text besides the end tokens. Received: {length}."
+            )
         spans = int(noise_counts(np.array([self.max_tokens]), noise.rate, noise.mean_span)[1][0])
         if self.objective == "random_spans" and spans > len(self.noise.sentinels):
             raise ValueError(
-                f"There must be a sentinel for every span. Received: {len(self.noise.sentinels)} sentinels for "
+                f"Every span needs a sentinel. Received: {len(self.noise.sentinels)} sentinels for "
                 f"{spans} spans in {self.max_tokens} tokens. Use longer spans, a lower rate, or shorter rows."
             )
         self._make_plan(seed)
         widest, target_length = self._widest_target(targets), layout.target_length
         if target_length is not None and (kind != "encoder_decoder" or target_length < (widest if packed else 2)):
             raise ValueError(
-                f'`target_length` must be at least {widest if packed else 2} and needs layout="encoder_decoder". '
+                f'`target_length` must be at least {widest if packed else 2}, and requires layout="encoder_decoder". '
                 f"Received: target_length={target_length}, layout={kind!r}, packed={packed}."
             )
         self.target_length = widest if target_length is None else target_length
@@ -136,9 +142,10 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         start_id: int | None = None,
         targets_only: bool | None = None,
     ) -> dict:
-        """The arguments that stand for the settings of a recipe.
+        """Converts the settings of a recipe to constructor arguments.
 
         Args:
+            length: not used.
             objective, rate, mean_span, roll, sentinels: as in `Denoising`.
             layout, target_length, start_id, targets_only: as in `DenoisingLayout`.
         """
@@ -147,7 +154,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
 
     @property
     def tokens_per_step(self) -> int:
-        """Token slots of one item, for inputs and targets, including padding."""
+        """Number of tokens of inputs and targets in one step, including padding."""
         return self.rows * (self.length + (self.target_length if self.layout == "encoder_decoder" else 0))
 
     def recipe(self) -> dict:
@@ -169,15 +176,22 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         if group is not None and group < 1:
             raise ValueError(f"`group` must be at least 1. Received: {group}.")
         if not noise.has_inputs and kind != "causal":
-            raise ValueError('"lm" has no inputs. Use layout="causal", or objective="prefix_lm".')
+            raise ValueError(
+                f'The objective "lm" has no inputs, so it requires layout="causal". Received: layout={kind!r}. Use '
+                '"causal", or the objective "prefix_lm".'
+            )
         if packed and noise.objective == "replace_spans":
             raise ValueError(
-                'Packing needs to know the lengths of corrupted pieces in advance, but those of "replace_spans" are '
-                'random. Use objective="random_spans" or packed=False.'
+                'Packing requires the lengths of corrupted pieces in advance, but those of "replace_spans" are random. '
+                'Received: packed=True. Use objective="random_spans", or packed=False.'
             )
 
     def _sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Maximum tokens in inputs, in targets and in both, with end tokens, for pieces of the given lengths."""
+        """The maximum number of tokens, with end tokens, in the inputs, the targets, and both, for pieces of text.
+
+        Args:
+            lengths: number of tokens of each piece.
+        """
         inputs, targets, both = self.noise.most(lengths)
         ends = int(self.noise.has_inputs)
         return inputs + ends, targets + 1, both + 1 + ends
@@ -189,7 +203,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
                 return self.length - 1
             noise = self.noise
             max_tokens = span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
-            # The reference formula ignores that short pieces have at least one span, too.
+            # The formula of the reference code ignores that even a short piece has at least one span.
             fits = self._sizes(np.arange(1, max_tokens + 1))[0] <= self.length
             return max_tokens if fits.all() else int(np.argmin(fits))
         sizes = np.arange(1, max(2, self.length))
@@ -208,12 +222,13 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         self._pieces = corpus.plan(f"pieces_{self.max_tokens}", settings, build)
         if not len(self._pieces):
             raise ValueError(
-                "A prefix and its continuation need two tokens. Received: a corpus with only one in every document."
+                "A prefix and its continuation need at least two tokens. Received: a corpus with one token in every "
+                "document."
             )
         if not self.packed:
             self._plan, self._order = np.arange(len(self._pieces)), None
             return
-        # For an encoder-decoder, rows are packed by their inputs, and targets get the width that they need.
+        # For an encoder-decoder, the inputs are packed, and the targets are as wide as the widest row requires.
         sizes = self._sizes(self._pieces[:, 1])[0 if self.layout == "encoder_decoder" else 2]
         self._order, starts = pack(sizes, self.length, seed)
         self._plan = np.stack([starts[:-1], np.diff(starts)], axis=1)
@@ -255,7 +270,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         return token_ids, pieces[:, 1].astype(np.int64)
 
     def _ended(self, rows: tuple, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows followed by the end token, truncated so that it fits."""
+        """Appends the end token to each row, after truncating rows that leave no space for it."""
         token_ids, lengths = rows
         lengths = np.minimum(lengths, width - 1)
         ended = np.zeros((len(token_ids), width), dtype=np.int32)
@@ -284,7 +299,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         if not self.noise.has_inputs:
             first_lengths = np.zeros_like(first_lengths)
         second, second_lengths = self._ended(targets, targets[0].shape[1] + 1)
-        if not self.packed:  # where the number of tokens is random, inputs and targets may exceed the row
+        if not self.packed:  # inputs and targets of random length may exceed the row
             second_lengths = np.minimum(second_lengths, self.length - first_lengths)
             second[np.arange(len(second)), second_lengths - 1] = self._end_id
         both = np.concatenate([first, second], axis=1)
@@ -310,7 +325,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
 
 
 def _shifted_right(flat: np.ndarray, lengths: np.ndarray, start: int) -> np.ndarray:
-    """Shifts every sequence of a flat array right by one, after the start token.
+    """Shifts every sequence of a flat array right by one and puts the start token first.
 
     3 8 1 9 1, lengths 3 2, start 0 -> 0 3 8 0 9
     """
@@ -321,7 +336,7 @@ def _shifted_right(flat: np.ndarray, lengths: np.ndarray, start: int) -> np.ndar
 
 
 def _sums(lengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Number of tokens in each row, summed over its sequences.
+    """The number of tokens in each row: the sum of the lengths of its sequences.
 
     lengths 3 2 4, counts 2 0 1 -> 5 0 4
     """

@@ -39,21 +39,24 @@ ROWS = {
 
 
 def find_rows(rows: str | Callable) -> Callable:
-    """The layout of a name in `ROWS`, as a function of `(corpus, length, seed)`; other objects are returned as is."""
+    """The layout with a name in `ROWS`: a function of (corpus, length, seed). A function is returned unchanged."""
     if callable(rows):
         return rows
     if rows not in ROWS:
-        raise ValueError(f"`rows` must be one of {', '.join(ROWS)}, or a layout. Received: {rows!r}.")
+        raise ValueError(
+            f"`rows` must be one of {', '.join(ROWS)}, or a layout such as SegmentPairs(). Received: {rows!r}."
+        )
     return ROWS[rows]
 
 
 class MaskedLMBatches(SettingsBatches, PassBatches):
-    """Rows for masked language modelling, with or without pairs of segments.
+    """Batches for masked language modelling, with or without sentence pairs.
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
-    "segment_ids" (b, s) with pairs, and "language_ids" (b, s) if a language is given; packed rows have "sequence_ids",
+    "segment_ids" (b, s) with pairs, and "language_ids" (b, s) if a language is given. Packed rows have "sequence_ids",
     "position_ids" and "first_positions" instead of the lengths. y: the original tokens (b, p), with weight 1 in used
-    slots. With pairs y and weights are dicts of "tokens" and "sentence_pair" (b,), 0 = B follows A.
+    slots. With labelled pairs, y and the weights are dicts of "tokens" and "sentence_pair" (b,), whose label 0 means
+    that B follows A.
 
     A run makes passes over the corpus, each in a different order. Papers: Devlin et al. 2018, 1810.04805; Liu et al.
     2019, 1907.11692 (whole lines); Lan et al. 2019, 1909.11942 (n-grams, sentence order); Lample & Conneau 2019,
@@ -63,19 +66,26 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
         length: tokens per row, including special tokens and padding.
-        seed: determines pairs, order and masks.
-        steps: number of updates in the run. Default: one pass over the text, each row once, with the last batch filled
-            up with padding rows of weight 0.
-        rows: what a row is: "chunks" of documents; "known_chunks", those that DistilBERT's code keeps: neither short
-            nor half unknown; as many whole "sentences" of a document as fit; pairs with label 1 for a random B
-            ("segment_pairs", and of single sentences "sentence_pairs") or for A and B exchanged ("sentence_order"),
-            whose options `SegmentPairs`, `SentencePairs` and `SentenceOrder` take; one or two "segments" without a
-            label, as in ELECTRA's code; as many whole lines as fit, each followed by the end token, across documents
-            or not ("full_sentences", "doc_sentences"); a "stream" of all lines; or several chunks per row ("packed").
+        seed: seed of the pairs, of the order of the rows, and of the masks.
+        steps: number of updates in the run. Default: one pass over the text, with padding rows of weight 0 at the end
+            of the last batch.
+        rows: name of the row layout, or the layout itself, such as `SegmentPairs(passes=4)`:
+
+            - "chunks": contiguous chunks of documents.
+            - "known_chunks": the same without short chunks and chunks of mostly unknown tokens, as in DistilBERT's
+              code.
+            - "sentences": as many whole sentences of one document as fit.
+            - "segment_pairs", "sentence_pairs", "sentence_order": labelled pairs, as in `SegmentPairs()`,
+              `SentencePairs()` and `SentenceOrder()`.
+            - "segments": one or two segments without a label, as in ELECTRA's code.
+            - "full_sentences", "doc_sentences": as many whole lines as fit, each followed by the end token, across
+              documents or within one document.
+            - "stream": contiguous chunks of the whole text, with an end token after every line.
+            - "packed": several chunks per row.
         noise: the masking rule: `Tokens` (the default), `WholeWords`, `NGrams`, `Spans`, `RareTokens`, or any `Noise`.
-        static_masks: number of different masks of a row, which come back in turn; 0 draws masks again in every step.
-        language: language id, for XLM.
-        accumulation: number of items per update.
+        static_masks: number of different masks per row, which are used in turn. 0: new masks in every step.
+        language: language id of all tokens, for XLM.
+        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -129,13 +139,16 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
         rare_exponent: float | None = None,
         shares: tuple[float, float] = (0.8, 0.1),
     ) -> dict:
-        """The arguments that stand for the settings of a recipe.
+        """Converts the settings of a recipe to constructor arguments.
 
         Args:
-            rows: the name of the rows; with `sentence_pairs` the default is "segment_pairs".
+            length: tokens per row.
+            rows: name of the row layout. Default: "segment_pairs" if `sentence_pairs`, otherwise "chunks".
+            sentence_pairs: whether the default layout has labelled pairs.
             short_sequence_rate, lone_sentences: as in `SegmentPairs` and `SentenceOrder`.
-            static_masks: whether each row has `dupe_factor` masks that come back in turn.
-            dupe_factor: also the number of passes with different pairs.
+            static_masks: whether each row has `dupe_factor` masks that are used in turn, instead of new ones every
+                time.
+            dupe_factor: number of static masks per row, and number of passes with different pairs.
             mask_rate, max_predictions, whole_words, rule, ngrams, rare_exponent, shares: as in `masking_rule`.
         """
         rows = rows or ("segment_pairs" if sentence_pairs else "chunks")

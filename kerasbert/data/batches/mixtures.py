@@ -1,4 +1,4 @@
-"""Mixtures: batches from several tasks or languages, with mixing rates as in the papers."""
+"""Mixtures of batches from several tasks or languages, with the mixing rates of the papers."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,43 +10,47 @@ from ..sampling import MIXTURE, raw_bits
 from .batches import Batches
 from .passes import PassBatches
 
-_BLOCK = 256  # updates whose parts are shuffled together
+_BLOCK = 256  # with by="batches", the order of the parts is drawn for this many updates at a time
 
 
 def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | None = None) -> np.ndarray:
-    """Shares in proportion to min(size, limit) ** exponent.
+    """Shares of the parts of a mixture, proportional to min(size, limit) ** exponent.
 
-    The exponent of mBERT is 0.7, that of XLM 0.5, that of XLM-R and mT5 0.3; T5's temperature T is the exponent 1 / T,
-    and its examples-proportional mixing is exponent 1 with a limit. Exponent 0 makes all shares equal.
+    The exponent is 0.7 in mBERT, 0.5 in XLM, and 0.3 in XLM-R and mT5. T5's temperature T corresponds to the exponent
+    1 / T, and its examples-proportional mixing to the exponent 1 with a limit. With exponent 0, all shares are equal.
 
     sizes 900 90 10, exponent 0.7 -> 0.8049 0.1606 0.0345
     sizes 1,000,000 100,000 1,000, limit 65,536 -> 0.4962 0.4962 0.0076
 
+    Returns: float64 (n,), with sum 1.
+
     Raises:
-        ValueError: if there are no sizes, or one is not above 0.
+        ValueError: there are no sizes, or one of them is not positive.
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     if not len(sizes) or not (sizes > 0).all() or not np.isfinite(sizes).all():
-        raise ValueError(f"Every part of a mixture must have a size above 0. Received: {sizes.tolist()}.")
+        raise ValueError(f"Every part of a mixture must have a positive, finite size. Received: {sizes.tolist()}.")
     if not 0 <= exponent < np.inf or (limit is not None and not limit > 0):
-        raise ValueError(f"`exponent` must be at least 0 and `limit` above 0. Received: {exponent}, {limit}.")
+        raise ValueError(f"`exponent` must be at least 0, and `limit` must be positive. Received: {exponent}, {limit}.")
     weights = np.minimum(sizes, np.inf if limit is None else limit)
     weights = (weights / weights.max()) ** exponent
     return weights / weights.sum()
 
 
 def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, float], characters: int) -> Iterator[str]:
-    """Documents from several languages in given shares of the text, to train a vocabulary on.
+    """Yields documents from several languages, mixed in given shares, to train a vocabulary on.
 
-    The next document always comes from the source that is furthest below its share; a source that ends starts again.
+    The next document always comes from the source that is furthest below its share. A source that ends starts again.
 
     Args:
-        sources: documents by name, as lists or other iterables that can be iterated more than once.
-        rates: share of each source (see `mixing_rates`, with the exponent used in training).
-        characters: amount of text.
+        sources: the documents of each source, by name, as lists or other iterables that can be iterated more than once.
+        rates: share of each source, by name: `mixing_rates` with the exponent that is used in training.
+        characters: total number of characters.
     """
     if not sources or set(sources) != set(rates) or not all(rate > 0 for rate in rates.values()):
-        raise ValueError(f"`rates` must give every source a number above 0. Received: {dict(rates)} for {[*sources]}.")
+        raise ValueError(
+            f"`rates` must have a positive number for every source. Received: {dict(rates)} for {[*sources]}."
+        )
     running = {name: iter(documents) for name, documents in sources.items()}
     done, at_start = dict.fromkeys(sources, 0), dict.fromkeys(sources, 0)
     while sum(done.values()) < characters:
@@ -56,29 +60,31 @@ def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, fl
             running[name] = iter(sources[name])
             document = next(running[name], None)
             if document is None or done[name] == at_start[name]:  # no documents, or only empty ones
-                raise ValueError(f"Every source must have documents on every iteration. Received: none from {name!r}.")
+                raise ValueError(
+                    f"Every source must yield text whenever it is iterated. Received: no text from {name!r}."
+                )
             at_start[name] = done[name]
         done[name] += len(document)
         yield document
 
 
 class MixtureBatches(Batches):
-    """Rows of several `Batches`, mixed with a given share of each part.
+    """Mixes the rows of several `Batches`, the parts, in given shares.
 
-    After every update, or with by="batches" after every block of updates, each part has contributed its share up to
-    rounding; the order is random. Each part makes separate passes over its text.
+    After every update (with by="batches", after every 256 updates), the numbers of rows from the parts so far have the
+    given shares, up to rounding. The order is random. Each part makes passes over its own text.
 
     Args:
-        parts: by name. Their `batch_size`, steps and accumulation are ignored; where a pass of a part that is not from
-            a `Corpus` ends, its padding rows are included.
-        rates: share of each part, by name; they need not add up to 1 (see `mixing_rates`). Default: in proportion to
-            the rows of one pass.
+        parts: the `Batches`, by name. Their `batch_size`, steps and accumulation are ignored. Parts that do not read a
+            `Corpus` contribute the padding rows at the end of their passes, too.
+        rates: share of each part, by name. They need not add up to 1 (see `mixing_rates`). Default: proportional to the
+            number of rows in one pass.
         batch_size: rows per update.
         steps: number of updates in the run.
-        seed: determines the order.
-        by: "rows" mixes within a batch, which requires all parts to have the same keys and shapes; "batches" takes each
-            update from one part, as in XLM.
-        accumulation: number of items per update.
+        seed: seed of the order.
+        by: "rows" mixes the parts within each batch, and requires that they have the same keys and shapes. "batches"
+            takes all rows of an update from one part, as in XLM.
+        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -99,7 +105,7 @@ class MixtureBatches(Batches):
             rates = {name: part.num_rows for name, part in parts.items()}
         if set(rates) != set(parts) or not all(rate > 0 for rate in rates.values()):
             raise ValueError(
-                f"`rates` must give every part a number above 0. Received: {dict(rates)} for the parts "
+                f"`rates` must have a positive number for every part. Received: {dict(rates)} for the parts "
                 f"{', '.join(parts)}. Leave out parts that should not be used."
             )
         self.parts = {n: part.endless() if isinstance(part, PassBatches) else part for n, part in parts.items()}
@@ -113,7 +119,7 @@ class MixtureBatches(Batches):
 
     @property
     def tokens_per_step(self) -> int:
-        """Token slots of one item, including padding: the mean over the parts."""
+        """Mean number of tokens in one step, including padding."""
         each = [part.tokens_per_step / part.rows for part in self.parts.values()]
         return round(self.rows * float(self._shares @ each))
 
@@ -133,7 +139,7 @@ class MixtureBatches(Batches):
         return sorted(first.values())
 
     def part_of(self, step: int) -> list[str]:
-        """Names of the parts from which the rows of a step come."""
+        """The name of the part that each row of a step comes from."""
         names = list(self.parts)
         update, micro = divmod(self._start + step, self.accumulation)
         first = micro * (self.batch_size // self.accumulation) + self._part * self.rows
@@ -160,24 +166,27 @@ class MixtureBatches(Batches):
 
     @property
     def _period(self) -> int:
-        """Number of updates after which every part has been used, with by="batches"."""
+        """A number of updates in which every part is used at least once, with by="batches"."""
         return _BLOCK + math.ceil(1 / float(self._shares.min()))
 
     def _turn(self, update: int) -> tuple[str, int]:
-        """The part that an update uses, and the number of updates of that part before it."""
+        """The name of the part that an update uses, and how many updates before it use the same part."""
         block, place = divmod(update, _BLOCK)
         counts, order = self._drawn(block, _BLOCK)
         number = order[place]
         return list(self.parts)[number], int(counts[number] + np.count_nonzero(order[:place] == number))
 
     def _drawn(self, block: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Number of rows (updates) of each part before a block, and the parts of those in the block, in order."""
+        """Assigns the rows (or updates) of a block to the parts.
+
+        Returns: the number of rows of each part before the block, and the index of the part of each row in the block.
+        """
         before, after = self._quotas(block * size), self._quotas((block + 1) * size)
         order = np.repeat(np.arange(len(before)), after - before)
         return before, order[np.argsort(raw_bits(self.seed, MIXTURE, size, step=block), kind="stable")]
 
     def _quotas(self, count: int) -> np.ndarray:
-        """Number of the first `count` rows that belong to each part, by Webster's method: no quota ever shrinks."""
+        """How many of the first `count` rows belong to each part, by Webster's method, which never decreases a quota."""
         quotas = np.floor(self._shares * count + 0.5).astype(np.int64)
         while (excess := quotas.sum() - count) != 0:
             times = (quotas + (0.5 if excess < 0 else -0.5)) / self._shares
@@ -193,8 +202,8 @@ class MixtureBatches(Batches):
         for name, shape in shapes.items():
             if "x.stream_start" in shape:
                 raise ValueError(
-                    "Rows of a stream must continue from step to step, which those of a mixture do not. Received: "
-                    f"{name!r}, whose rows are for a memory. Write all the text into one corpus."
+                    "Rows for a model with a memory must continue from step to step, which those of a mixture do not. "
+                    f"Received: the part {name!r}, which has such rows. Write all the text into one corpus."
                 )
             if self.by == "rows" and shape != shapes[first]:
                 different = sorted(key for key in {*shape, *shapes[first]} if shape.get(key) != shapes[first].get(key))
@@ -206,7 +215,7 @@ class MixtureBatches(Batches):
 
 
 def _running(part: Batches, start: int, stop: int) -> tuple:
-    """Rows [start, stop) of a part, counted from the start of its run."""
+    """Rows [start, stop) of a part, counted from the beginning of its run across all updates."""
     if isinstance(part, PassBatches):
         return part._rows(0, start, stop)
     batch, place = None, start
@@ -221,7 +230,7 @@ def _running(part: Batches, start: int, stop: int) -> tuple:
 
 
 def _parts(batch: tuple) -> list[tuple[str, np.ndarray]]:
-    """The arrays of a batch with their names."""
+    """The arrays of a batch as (name, array), with names such as "x.token_ids" and "y"."""
     found = []
     for name, value in zip(("x", "y", "weights"), batch, strict=True):
         found += [(f"{name}.{key}", v) for key, v in value.items()] if isinstance(value, dict) else [(name, value)]

@@ -1,4 +1,4 @@
-"""Rows of pairs of segments with a label: next-sentence prediction and sentence order."""
+"""Row layouts of labelled pairs of segments, for next-sentence prediction and sentence-order prediction."""
 
 import dataclasses
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from .rows import ChunkRows
 
 
 class PairRows(ChunkRows):
-    """Pairs of segments with a label, in the template for two texts."""
+    """Rows of labelled pairs of segments, in the tokenizer's template for two texts (see `SegmentPairs`)."""
 
     labelled = True
     texts = ("pair", 2)
@@ -23,16 +23,19 @@ class PairRows(ChunkRows):
         self, corpus: Corpus, length: int, seed: int = 0, passes: int = 10, short_rate: float = 0.1, lone: str = "skip"
     ):
         super().__init__(corpus, length)
-        documents = np.unique(corpus.document_starts)  # corpora from other writers may have documents without sentences
+        # Without empty documents, which Megatron files from other programs may have.
+        documents = np.unique(corpus.document_starts)
         if np.diff(documents).max() < 2:
             raise ValueError(
-                "Pairs need documents of at least two sentences, one per line. Received: a corpus with only one in "
+                "Pairs need documents of at least two sentences, one per line. Received: a corpus with one sentence in "
                 "each document. Put a line break after each sentence, and write the corpus again."
             )
         if self.kind != "order" and len(documents) < 3:
             raise ValueError(
-                "A random second segment must come from another document. Received: only one document, in the corpus "
-                f"{corpus.folder}. Separate documents by a blank line, or use sentence order or rows without pairs."
+                "A random second segment must come from another document, so a corpus needs at least two. Received: "
+                "one "
+                f"document in {corpus.folder}. Separate documents by a blank line, or use sentence order or rows "
+                "without pairs."
             )
 
         def build() -> Iterator[np.ndarray]:
@@ -52,13 +55,13 @@ class PairRows(ChunkRows):
 
 
 class SentencePairRows(PairRows):
-    """Pairs of single sentences."""
+    """Rows of labelled pairs of single sentences (see `SentencePairs`)."""
 
     kind = "sentences"
 
 
 class SentenceOrderRows(PairRows):
-    """Pairs of consecutive segments, half of them exchanged."""
+    """Rows of consecutive segments, half of them in reverse order (see `SentenceOrder`)."""
 
     kind = "order"
 
@@ -68,8 +71,8 @@ class SegmentPairs:
     """BERT's pairs of segments with a label: 0 if B follows A, 1 if B is from another document.
 
     Args:
-        passes: number of passes with different pairs.
-        short_sequence_rate: share of documents that are cut into shorter pairs.
+        passes: number of passes with different pairs, after which the same pairs are used again.
+        short_sequence_rate: share of documents in each pass that are split into shorter pairs.
     """
 
     passes: int = 10
@@ -79,7 +82,8 @@ class SegmentPairs:
     def __post_init__(self):
         if self.passes < 1 or not 0 <= self.short_sequence_rate <= 1:
             raise ValueError(
-                "`passes` (`dupe_factor`) must be at least 1, and `short_sequence_rate` from 0 to 1. Received: "
+                "`passes` (`dupe_factor`) must be at least 1, and `short_sequence_rate` must be between 0 and 1. "
+                "Received: "
                 f"{self.passes}, {self.short_sequence_rate}."
             )
 
@@ -88,17 +92,18 @@ class SegmentPairs:
 
 
 class SentencePairs(SegmentPairs):
-    """Pairs of single sentences with the labels of `SegmentPairs`."""
+    """RoBERTa's pairs of single sentences, with the arguments and labels of `SegmentPairs`."""
 
     layout = SentencePairRows
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceOrder(SegmentPairs):
-    """ALBERT's pairs of consecutive segments; with label 1, A and B are exchanged.
+    """ALBERT's pairs of consecutive segments with a label: 0 for the original order, 1 if A and B are swapped.
 
     Args:
-        lone_sentences: what becomes of a chunk of one sentence: "skip" drops it, and "random" makes a pair with a
+        passes, short_sequence_rate: as in `SegmentPairs`.
+        lone_sentences: what happens to a chunk of a single sentence. "skip" leaves it out, and "random" pairs it with a
             random B and label 1, as in ALBERT's code.
     """
 

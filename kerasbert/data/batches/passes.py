@@ -11,17 +11,17 @@ from .batches import Batches
 
 
 class PassBatches(Batches):
-    """Rows of a plan, each once per pass, in a different order in every pass.
+    """Batches in which every pass has each row of a plan once, in a different order.
 
-    Subclasses implement `_rows(update, first, last)` and call `_places` to get the lines of their plan for these rows.
+    Subclasses implement `_rows(update, first, last)`, and call `_places` for the indices of these rows in their plan.
 
     Args:
         batch_size: rows per update.
-        bounds: int (passes + 1,): where each distinct pass begins in the plan, followed by the end.
-        seed: determines the orders.
-        steps: number of updates in the run. Default: one pass, each row once, with the last batch filled up with
-            padding rows.
-        accumulation: number of items per update.
+        bounds: int (passes + 1,): where each pass with different rows begins in the plan, followed by the length of the
+            plan.
+        seed: seed of the order of the rows.
+        steps: number of updates in the run. Default: one pass, with padding rows at the end of the last batch.
+        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class PassBatches(Batches):
         return int(self._bounds[1])
 
     def endless(self) -> "PassBatches":
-        """The same rows without an end, for a mixture."""
+        """The same batches, but with further passes instead of padding rows after the last row. For mixtures."""
         other = copy.copy(self)
         other._last_row = None
         return other
 
     def _places(self, update: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Plan lines of rows [first, last) of an update, -1 after the run's end; and the numbers of their passes."""
+        """For the rows [first, last) of an update: their indices in the plan (-1 after the run's end), and their passes."""
         bounds = self._bounds
         rows = update * self.batch_size + np.arange(first, last)
         cycle, place = np.divmod(rows, bounds[-1])
@@ -65,7 +65,7 @@ class PassBatches(Batches):
 
 
 def tokenizer_info_of(corpus: Corpus, *roles: str) -> dict:
-    """The tokenizer info of a corpus; raises an error if the tokenizer lacks a token for one of the roles."""
+    """The `tokenizer_info` of a corpus. Raises a ValueError if the tokenizer has no token for one of the roles."""
     if not isinstance(corpus, Corpus):
         raise ValueError(
             f"`corpus` must be a Corpus. Received: {type(corpus).__name__}. Use Corpus.open(folder), or "
@@ -73,7 +73,8 @@ def tokenizer_info_of(corpus: Corpus, *roles: str) -> dict:
         )
     if corpus.tokenizer_info is None:
         raise ValueError(
-            "The corpus must know its tokenizer. Received: one without. Open it with Corpus.open(path, tokenizer=...)."
+            "The corpus must know its tokenizer. Received: a corpus without one. Open it with Corpus.open(path, "
+            "tokenizer=...)."
         )
     missing = [role for role in roles if corpus.tokenizer_info[f"{role}_id"] is None]
     if missing:

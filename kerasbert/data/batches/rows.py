@@ -1,7 +1,7 @@
-"""Row layouts: chunks, whole lines, a stream, or several sequences per row; `pair_rows` has those of pairs.
+"""Row layouts: chunks, whole lines, a stream, or several sequences per row. Those of pairs are in `pair_rows`.
 
-Each layout has a plan, and `bounds` with the start of each distinct pass in it; it fills rows from lines of the plan. A
-layout of your own is a class that is called with `(corpus, length, seed)` and has the attributes of `ChunkRows`.
+A layout has a plan with one entry per row, and fills rows with the tokens that the entries name. To add a layout, write
+a class that is called with `(corpus, length, seed)` and has the attributes and methods of `ChunkRows`.
 """
 
 import functools
@@ -17,14 +17,15 @@ from ..tasks.examples import fill_rows
 
 
 class ChunkRows:
-    """Base class of rows in the tokenizer's template for single texts or pairs.
+    """Base class of layouts that put text into the tokenizer's template for single texts or pairs.
 
     Attributes:
-        labelled: whether rows have a label for a sentence pair, which `labels(lines)` returns.
-        template: [(token id, or "A" or "B" for text, and its segment)] of a row; () for rows without special tokens.
+        labelled: whether rows have a sentence-pair label, which `labels(lines)` then returns.
+        template: the layout of a row as a list of (item, segment id), where an item is the id of a special token, or
+            "A" or "B" for a text. () for rows without special tokens.
         max_tokens: maximum number of tokens of text per row.
-        plan: array with one line per row.
-        bounds: where each distinct pass begins in the plan, followed by the end.
+        plan: integers (entries, columns), one entry per row.
+        bounds: where each pass with different rows begins in the plan, followed by its length.
     """
 
     labelled = False
@@ -45,7 +46,7 @@ class ChunkRows:
 
     @property
     def document_starts(self) -> np.ndarray:
-        """Where each document begins, in tokens, followed by the end."""
+        """int64 (documents + 1,): where each document begins, in tokens, followed by the end."""
         return np.append(self.corpus.sequence_starts, self.corpus.num_tokens)[self.corpus.document_starts]
 
     def make_plan(self, name: str, settings: dict, build) -> None:
@@ -53,15 +54,22 @@ class ChunkRows:
         self.bounds = (0, len(self.plan))
 
     def places(self, lines: np.ndarray, real: np.ndarray) -> np.ndarray | None:
-        """Positions of the tokens in `corpus.tokens`, int (b, s), -1 elsewhere; None if a row is not one piece of it.
+        """The position in `corpus.tokens` of every token of some rows, which is -1 for special tokens and padding.
 
         Args:
+            lines: int (b,), indices into the plan.
             real: bool (b, s), False at padding.
+
+        Returns: int (b, s), or None for layouts whose rows are not contiguous in the corpus.
         """
         return None
 
     def fill(self, lines: np.ndarray) -> dict:
-        """x for the given lines of the plan; -1 is a padding row."""
+        """The x of a batch.
+
+        Args:
+            lines: int (b,), for each row the index of its entry in the plan; -1 gives a padding row.
+        """
         plan, tokens = np.asarray(self.plan[np.maximum(lines, 0)]), self.corpus.tokens
         columns = ((0, 1), (2, 3))[: self.texts[1]]
         rows = [
@@ -72,7 +80,7 @@ class ChunkRows:
 
 
 class SingleChunkRows(ChunkRows):
-    """Base class of rows that are one piece of the corpus."""
+    """Base class of layouts whose rows are contiguous in the corpus."""
 
     def places(self, lines: np.ndarray, real: np.ndarray) -> np.ndarray:
         plan = np.asarray(self.plan[np.maximum(lines, 0)])
@@ -83,7 +91,7 @@ class SingleChunkRows(ChunkRows):
 
 
 class DocumentRows(SingleChunkRows):
-    """Contiguous chunks of documents."""
+    """Rows that are contiguous chunks of documents."""
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
@@ -91,7 +99,7 @@ class DocumentRows(SingleChunkRows):
 
 
 class SentenceRows(SingleChunkRows):
-    """As many whole sentences of one document as fit; longer sentences are left out."""
+    """Rows of as many whole sentences of one document as fit. Sentences longer than a row are left out."""
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
@@ -99,15 +107,16 @@ class SentenceRows(SingleChunkRows):
         self.make_plan("sentences", {}, lambda: [whole_sentences(sentences, corpus.document_starts, self.max_tokens)])
         if not len(self.plan):
             raise ValueError(
-                f"Rows must hold whole sentences. Received: length={length}, and a corpus with only longer ones. "
+                f"A row must have space for a whole sentence. Received: length={length}, and only longer sentences. "
                 'Use a larger length, rows="chunks", or a corpus with shorter lines.'
             )
 
 
 class KnownRows(SingleChunkRows):
-    """The chunks of `DocumentRows`, except those of up to 11 tokens and those with at least half unknown tokens.
+    """The rows of `DocumentRows` without short ones and those with many unknown tokens, as in DistilBERT's code.
 
-    Special tokens are counted. The rule is from DistilBERT's code.
+    Rows of at most 11 tokens, and rows in which at least half of the tokens are unknown, are left out. Special tokens
+    are counted.
     """
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
@@ -124,7 +133,7 @@ class KnownRows(SingleChunkRows):
 
 
 class SegmentRows(ChunkRows):
-    """Whole sentences of a document in one or two segments, without a label; text that does not fit is cut off."""
+    """Rows of whole sentences of a document in one or two segments, without a label (see `joined_segments`)."""
 
     texts = ("pair", 2)
 
@@ -157,7 +166,7 @@ class SegmentRows(ChunkRows):
 
 
 class FullSentenceRows(ChunkRows):
-    """As many whole lines as fit, across documents, each followed by the end token, with one more after each document.
+    """Rows of as many whole lines as fit, across documents. An end token follows every line and every document.
 
     <s> line </s> line </s> </s> line </s>. A line longer than a row is split into several lines.
     """
@@ -169,7 +178,10 @@ class FullSentenceRows(ChunkRows):
         place = [item for item, _ in self.template].index("A")
         self._lead = [item for item, _ in self.template[:place]]
         if len(self.template) != place + 2:
-            raise ValueError("Rows of whole lines need a tokenizer whose rows end with one special token.")
+            raise ValueError(
+                "Rows of whole lines need a tokenizer whose template for single texts ends with one special token. "
+                f"Received: the template {self.template}."
+            )
         self._end = self.template[-1][0]
         limit = length - len(self._lead)
         self._lines = corpus.plan(f"lines_{length}", {"lines": limit - 1}, lambda: [self._cut_lines(limit - 1)])
@@ -183,12 +195,12 @@ class FullSentenceRows(ChunkRows):
         self.make_plan(name, {"limit": limit, "within_documents": self.within_documents}, build)
 
     def _cut_lines(self, longest: int) -> np.ndarray:
-        """Start and length of every line, and a line of length 0 after each document."""
+        """Start and length of every line in tokens, with a line of length 0 after each document: int64 (lines, 2)."""
         corpus = self.corpus
         pieces = document_chunks(np.append(corpus.sequence_starts, corpus.num_tokens), longest)
         ends = np.unique(self.document_starts)[1:]
         lines = np.concatenate([pieces, np.stack([ends, np.zeros_like(ends)], axis=1)])
-        # A separator is sorted before the piece that begins at the same position.
+        # The empty line at the end of a document is sorted before the line that begins at the same position.
         return lines[np.lexsort((lines[:, 1], lines[:, 0]))]
 
     def fill(self, lines: np.ndarray) -> dict:
@@ -215,13 +227,13 @@ class FullSentenceRows(ChunkRows):
 
 
 class DocSentenceRows(FullSentenceRows):
-    """Like `FullSentenceRows`, but a row ends with its document."""
+    """Like `FullSentenceRows`, but every row is from one document."""
 
     within_documents = True
 
 
 class StreamRows(ChunkRows):
-    """Contiguous chunks of all text with the end token after every line; no template."""
+    """Rows that are contiguous chunks of the whole text, with the end token after every line and without a template."""
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         if length < 2:
@@ -240,9 +252,10 @@ class StreamRows(ChunkRows):
 
 
 class PackedRows(ChunkRows):
-    """Chunks of documents, each in its template, several per row: little padding, and no attention between chunks.
+    """Rows of several chunks of documents, each in its own template, which reduces padding.
 
-    "sequence_ids", "position_ids" and "first_positions" show where each chunk begins.
+    Chunks do not attend to each other: "sequence_ids" tells them apart. "position_ids" and "first_positions" give
+    the positions within the chunks and the starts of the chunks.
     """
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
@@ -279,7 +292,7 @@ class PackedRows(ChunkRows):
 
 
 def real_tokens(x: dict) -> np.ndarray:
-    """bool (b, s): True at the tokens of a batch that are not padding."""
+    """Which tokens of a batch are not padding: bool (b, s)."""
     if "lengths" in x:
         return np.arange(x["token_ids"].shape[1], dtype=np.int32) < x["lengths"][:, None]
     return x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0

@@ -1,21 +1,26 @@
-"""Batches by settings that can be written into a recipe, in place of objects."""
+"""Makes batches from plain settings, which a recipe can store as JSON, instead of objects."""
 
 import inspect
 import warnings
 
 
 class SettingsBatches:
-    """Base class of batches that take objects, such as `noise=`, and can be made from plain settings, too.
+    """Base class of batches that take objects such as `noise=`, and that plain settings can describe, too.
 
-    A subclass has a static method `arguments(length, **settings)`, which returns the arguments that the settings stand
-    for. Until version 0.3, `__init__` accepts the settings as well, with a DeprecationWarning.
+    A subclass has a static method `arguments(length, **settings)`, which converts settings to constructor arguments.
+    Until version 0.3, `__init__` accepts the settings as well, with a DeprecationWarning.
     """
 
-    settings: dict | None = None  # those that the batches were made from, with their defaults
+    settings: dict | None = None  # the settings of `from_settings`, with the defaults of those that were not given
 
     @classmethod
     def from_settings(cls, corpus, batch_size: int, length: int, **settings):
-        """The batches by the settings of a recipe: arguments of the class or of its `arguments`."""
+        """Makes batches from the settings of a recipe.
+
+        Args:
+            corpus, batch_size, length: as in the class.
+            **settings: arguments of the class, and of its method `arguments`.
+        """
         known = inspect.signature(cls.arguments).parameters
         named = {name: settings.pop(name) for name in list(settings) if name in known}
         batches = cls(corpus, batch_size, length, **settings, **cls.arguments(length, **named))
@@ -24,22 +29,23 @@ class SettingsBatches:
 
     @classmethod
     def _with_defaults(cls, settings: dict) -> dict:
-        """Settings with the defaults of those that are missing, JSON-serialisable."""
+        """The settings and the defaults of missing ones, as a dict that JSON can represent."""
         defaults = {name: parameter.default for name, parameter in inspect.signature(cls.arguments).parameters.items()}
         del defaults["length"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in {**defaults, **settings}.items()}
 
     def replaced_settings(self, length: int, settings: dict) -> dict:
-        """The arguments for the settings of version 0.1 among the arguments of `__init__`, with a warning."""
+        """Converts settings, which `__init__` accepted in version 0.1, to its arguments, with a DeprecationWarning."""
         known = inspect.signature(self.arguments).parameters
         unknown = [name for name in settings if name not in known and name != "noise"]
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}.")
         if settings.pop("noise", None) is not None:
-            raise ValueError(f"A `noise` replaces {', '.join(sorted(settings))}. Received: both. Use `noise` alone.")
+            raise ValueError(f"`noise` replaces {', '.join(sorted(settings))}. Received: both. Pass only `noise`.")
         warnings.warn(
-            f"{', '.join(sorted(settings))}: in version 0.3 {type(self).__name__} will take objects instead, such as "
-            f"`noise=`. Use {type(self).__name__}.from_settings(...) for plain settings.",
+            f"{', '.join(sorted(settings))}: version 0.3 of {type(self).__name__} will only accept objects such as "
+            "`noise=`. "
+            f"For plain settings, use {type(self).__name__}.from_settings(...).",
             DeprecationWarning,
             stacklevel=3,
         )

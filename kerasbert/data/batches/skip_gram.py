@@ -1,4 +1,4 @@
-"""Batches of words with nearby words and random words, for skip-gram with negative sampling."""
+"""Batches for skip-gram with negative sampling: words, each with a nearby word and random words."""
 
 import numpy as np
 
@@ -8,28 +8,28 @@ from .batches import Batches
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float | None, rule: str = "paper") -> np.ndarray:
-    """Probability of keeping an occurrence of each word; most occurrences of frequent words are dropped.
+    """The probability of keeping an occurrence of each word, which is low for frequent words (subsampling).
 
     share 1e-3 of the text, threshold 1e-5, "paper" -> 0.1; share 0.01, threshold 1e-3, "code" -> 0.4162
 
     Args:
         counts: count of every word.
-        threshold: t; None keeps all occurrences.
-        rule: "paper" is sqrt(t / share) (Mikolov et al. 2013, section 2.3), "code" adds t / share, as the word2vec tool
-            does.
+        threshold: t in the formulas below, or None to keep all occurrences.
+        rule: "paper" for sqrt(t / share), where share is the relative frequency of the word (Mikolov et al. 2013,
+            section 2.3), or "code" for sqrt(t / share) + t / share, as in the word2vec tool.
     """
     if threshold is None:
         return np.ones(len(counts))
     if not threshold > 0 or rule not in ("paper", "code"):
         raise ValueError(
-            f'`threshold` must be above 0, and `rule` must be "paper" or "code". Received: {threshold}, {rule!r}.'
+            f'`threshold` must be positive, and `rule` must be "paper" or "code". Received: {threshold}, {rule!r}.'
         )
     ratios = threshold * counts.sum() / np.maximum(counts, 1)
     return np.minimum(np.sqrt(ratios) + (ratios if rule == "code" else 0), 1.0)
 
 
 def noise_probabilities(counts: np.ndarray, power: float = 0.75) -> np.ndarray:
-    """Probability of drawing each word as a negative: proportional to its count to the power of 3/4.
+    """The probability of drawing each word as a negative example, proportional to count ** power.
 
     counts 16, 1 -> 0.8889, 0.1111
     """
@@ -38,15 +38,15 @@ def noise_probabilities(counts: np.ndarray, power: float = 0.75) -> np.ndarray:
 
 
 class SkipGramBatches(Batches):
-    """Pairs of a word and a nearby word, each with negatives: words drawn at random.
+    """Pairs of a word and a nearby word, each with random words as negative examples.
 
-    x: "token_ids" (b, 1), "context_ids" (b, 1 + negatives), the nearby word first. y: int32 (b, 1 + negatives), 1 for
-        the
-    nearby word. Weights are 1, and 0 for negatives that equal the nearby word.
+    x: "token_ids" (b, 1), and "context_ids" (b, 1 + negatives), the nearby word first. y: int32 (b, 1 + negatives), 1
+    for the nearby word and 0 for negative examples. Weights are 1, except for negative examples that equal the nearby
+    word, whose weight is 0.
 
-    Every pass drops occurrences of frequent words at random before it forms windows, so windows reach across dropped
-    words. A separate window is drawn for each word, from 1 to `window` words on both sides, within its line. Rows are
-    all pairs of a pass in random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
+    Every pass first drops occurrences of frequent words at random, so that windows reach across dropped words. The size
+    of the window is drawn for each word, from 1 to `window` words on both sides, and a window never crosses lines. The
+    rows of a pass are all its pairs, in random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
 
     line [5 6 7], window 1, nothing dropped -> pairs 5 6, 6 5, 6 7, 7 6
 
@@ -54,11 +54,12 @@ class SkipGramBatches(Batches):
         corpus: a `Corpus`.
         batch_size: pairs per update.
         window: maximum number of words on each side.
-        negatives: random words per pair: 5 to 20 for small corpora, 2 to 5 for large ones.
+        negatives: number of negative examples per pair. The paper uses 5 to 20 for small corpora, 2 to 5 for large
+            ones.
         threshold: as in `keep_probabilities`. The paper uses 1e-5, the tool 1e-3.
         rule: as in `keep_probabilities`.
         power: as in `noise_probabilities`.
-        seed: determines everything that is random.
+        seed: seed of all random choices.
         steps: number of updates in the run. Default: one pass.
     """
 
@@ -86,11 +87,12 @@ class SkipGramBatches(Batches):
         self._lines = np.repeat(np.arange(corpus.num_sequences), corpus.lengths)
         self._computed: dict = {}
         self.seed = seed
-        self._first_pairs = [0]  # where each pass begins, in pairs of the run
+        self._first_pairs = [0]  # index of the first pair of each pass in the run
         pairs = self._first_pair(1)
         if pairs == 0:
             raise ValueError(
-                "A corpus needs lines with at least two words that are kept. Received: none. Use a larger `threshold`."
+                "Pairs need a line with at least two words that are kept. Received: no such line. Use a larger "
+                "`threshold`."
             )
         self._end = pairs if steps is None else None
         super().__init__(batch_size, -(-pairs // max(1, batch_size)) if steps is None else steps, seed)
@@ -119,7 +121,7 @@ class SkipGramBatches(Batches):
         return x, y, np.concatenate([there[:, None], weights], axis=1).astype(np.float32)
 
     def _passes(self, places: np.ndarray) -> np.ndarray:
-        """The pass to which each pair of the run belongs."""
+        """The number of the pass that each pair of the run belongs to."""
         while self._end is None and self._first_pairs[-1] <= places.max(initial=0):
             self._first_pair(len(self._first_pairs))
         return np.searchsorted(self._first_pairs, places, side="right") - 1
@@ -132,7 +134,7 @@ class SkipGramBatches(Batches):
         return self._first_pairs[number]
 
     def _pass(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For one pass: the tokens that are kept, each one's number of left neighbours, and the pairs before each."""
+        """For one pass: the kept tokens, and for each of them the number of nearby words on its left and of pairs before it."""
         if number not in self._computed:
             draws = row_draws(self.seed, number, PLAN, 0, self.corpus.num_tokens, 2)[:, :2]
             kept = draws[:, 0] < self._keep[self.corpus.tokens] * 2.0**32

@@ -11,7 +11,7 @@ from .masked_lm import MaskedLMBatches
 
 
 class SpanMaskBatches(MaskedLMBatches):
-    """Rows with masked spans: whole sentences of one document, no pairs (Joshi et al. 2019, arXiv 1907.10529).
+    """Batches with masked spans, for the span boundary objective (Joshi et al. 2019, arXiv 1907.10529).
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
     and "span_left", "span_right", "span_offset" (b, p), -1 where there is no boundary term. y and weights: dicts of
@@ -19,10 +19,10 @@ class SpanMaskBatches(MaskedLMBatches):
 
     Args:
         corpus, batch_size, length, seed, steps, accumulation: as in `MaskedLMBatches`.
-        rows: as in `MaskedLMBatches`, for rows without a label. SpanBERT's are whole "sentences" of one document.
+        rows: as in `MaskedLMBatches`, except layouts with labelled pairs. Default: "sentences", as in SpanBERT.
         noise: the masking rule. Default: `Spans()`.
-        boundary: False leaves out the boundary terms; y and weights are then single arrays, for `MaskedLM`.
-        max_targets: maximum number of tokens of a span that have a boundary term.
+        boundary: whether there are boundary terms. Without them, y and the weights are single arrays, for `MaskedLM`.
+        max_targets: maximum number of tokens per span that have a boundary term.
     """
 
     def __init__(
@@ -46,7 +46,10 @@ class SpanMaskBatches(MaskedLMBatches):
         self.boundary, self.max_targets = boundary, max_targets
         super().__init__(corpus, batch_size, length, seed, steps, rows, noise, accumulation=accumulation)
         if self.sentence_pairs:
-            raise ValueError("Masked spans have no label for a pair. Received: rows of labelled pairs.")
+            raise ValueError(
+                "Batches of masked spans have no sentence-pair label. Received: a layout of labelled pairs. Use "
+                "another `rows`."
+            )
 
     @staticmethod
     def default_noise(length: int) -> Noise:
@@ -63,10 +66,11 @@ class SpanMaskBatches(MaskedLMBatches):
         phrases: np.ndarray | None = None,
         phrase_share: float = 0.5,
     ) -> dict:
-        """The arguments that stand for the settings of a recipe.
+        """Converts the settings of a recipe to constructor arguments.
 
         Args:
-            whole_sentences: rows of "sentences"; otherwise "chunks".
+            length: not used.
+            whole_sentences: whether rows are "sentences" instead of "chunks".
             scheme, mask_rate, geometric, longest, phrases, phrase_share: as in `Spans.of_scheme`.
         """
         noise = Spans.of_scheme(scheme, geometric, longest, rate=mask_rate, phrases=phrases, phrase_share=phrase_share)
@@ -82,7 +86,7 @@ class SpanMaskBatches(MaskedLMBatches):
 
     def _maskable_rows(self, x: dict, lines: np.ndarray) -> MaskableRows:
         rows = super()._maskable_rows(x, lines)
-        rows.text  # noqa: B018  (found now, before tokens are replaced)
+        rows.text  # noqa: B018  (computes the cached property before tokens are replaced)
         return rows
 
     def _with_targets(self, x: dict, targets: np.ndarray, weights: np.ndarray, lines: np.ndarray, rows) -> tuple:
