@@ -12,7 +12,7 @@ from kerasbert.checkpoints.presets import find_folder, load_tokenizer
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 from kerasbert.data import Tokenizer
-from kerasbert.data.noise.denoising import span_corruption_lengths
+from kerasbert.data.noise.span_corruption import span_corruption_lengths
 from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM
 

@@ -16,7 +16,7 @@ from kerasbert.data import (
     WholeWords,
     WindowNGrams,
 )
-from kerasbert.data.noise.denoising import noise_counts
+from kerasbert.data.noise.span_corruption import noise_counts
 
 from ..recipes.recipe import Recipe
 

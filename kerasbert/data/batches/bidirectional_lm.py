@@ -1,4 +1,4 @@
-"""Batches for bidirectional language models: words as the ids of their bytes, and targets on both sides."""
+"""Batches for bidirectional language models, whose targets are the next and the previous token (ELMo)."""
 
 from collections.abc import Sequence
 
@@ -8,21 +8,23 @@ from ..corpus.corpus import Corpus
 from .causal_lm import CausalLMBatches
 
 SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, FILLER = 256, 257, 258, 259, 260
-SLOTS = 50  # per word, including its start and end marks
+SLOTS = 50  # ids per word, including its start and end marks
 
 
 def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None, marks: bool = False) -> dict:
-    """int32 "character_ids" (b, s, 50) and "lengths" (b,) of sentences of words; 0 where there is no word.
+    """Represents the words of sentences by the ids of their bytes, as ELMo does.
 
-    A word consists of its UTF-8 bytes, at most 48, between two marks, followed by filler; all ids are shifted by one,
-    as 0 is padding.
+    A word is represented by its first 48 UTF-8 bytes between a start and an end mark, followed by filler up to 50 ids.
+    All ids are shifted by one, because 0 is padding.
 
     "cat" -> 259 100 98 117 260 261 261 ...
 
     Args:
         sentences: lists of words.
-        length: number of words to which sentences are cut. Default: that of the longest.
-        marks: add the words that mark the start and the end of a sentence to each.
+        length: maximum number of words. Longer sentences are truncated. Default: the length of the longest sentence.
+        marks: whether to add a word that marks the start of the sentence, and one that marks its end.
+
+    Returns: a dict of "character_ids", int32 (b, s, 50), 0 where there is no word, and "lengths", int32 (b,).
     """
     rows = [[_slots(list(word.encode("utf-8"))) for word in sentence] for sentence in sentences]
     if marks:
@@ -36,12 +38,16 @@ def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None,
 
 
 def bidirectional_targets(token_ids, lengths):
-    """(y, weights) for `BidirectionalLM`, for rows padded on the right; no targets lie beyond the ends of a row.
+    """Targets for `BidirectionalLM`: for each token the next one ("forward") and the previous one ("backward").
 
     row 5 6 7 -> forward 6 7 ., backward . 5 6
 
     Args:
-        token_ids: int32 (b, s). lengths: int32 (b,).
+        token_ids: int32 (b, s), padded on the right.
+        lengths: int32 (b,), number of tokens in each row.
+
+    Returns: y and weights, dicts of "forward" and "backward", int32 and float32 (b, s). At the ends of a row, where
+        there is no next or previous token, the weight is 0.
     """
     token_ids, columns = np.asarray(token_ids, "int32"), np.arange(np.shape(token_ids)[1])
     lengths = np.asarray(lengths)[:, None]
@@ -53,11 +59,11 @@ def bidirectional_targets(token_ids, lengths):
 
 
 class BidirectionalLMBatches(CausalLMBatches):
-    """Contiguous chunks of all text; the targets of each token are the next token and the previous one.
+    """Contiguous chunks of the whole text, in which the targets of each token are the next and the previous token.
 
     x: "token_ids" (b, s), "lengths" (b,), and with `characters` "character_ids" (b, s, 50). y and weights: dicts of
-    "forward" and "backward" (b, s). The first token of a row has no previous token; the next token of the last one is
-    the first of the next row. Rows are those of `CausalLMBatches`; no state is carried from one to the next.
+    "forward" and "backward" (b, s). The rows are those of `CausalLMBatches`. The next token of the last token of a row
+    is the first token of the following row, while the first token of a row has no previous token.
 
     rows [5 6 2] [7 8 9], end 2 -> forward [6 2 7] [8 9 2], backward [. 5 6] [. 7 8]
 
@@ -65,7 +71,8 @@ class BidirectionalLMBatches(CausalLMBatches):
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
         length: tokens per row.
-        characters: also return the bytes of every token, with the end token as the mark of a sentence's end.
+        characters: whether x has the bytes of every token (see `character_ids`). The end token then becomes the mark of
+            the end of a sentence.
         **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
     """
 

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, in a few fixed widths: little padding, and few programs to compile."""
+"""Batches of rows of similar length in a few fixed widths, which limits both padding and the programs to compile."""
 
 import collections
 import copy
@@ -12,17 +12,17 @@ import numpy as np
 from ..sampling import shuffled
 from .batches import ExampleBatches
 
-WIDTHS = (16, 32, 64, 128, 256, 512)  # wider rows use multiples of the last one
+WIDTHS = (16, 32, 64, 128, 256, 512)  # the width of longer rows is a multiple of the last one
 FINE_WIDTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 MOST_WIDTHS = 12  # maximum number of widths in a training run
-PADDING = 0.12  # more widths are added only while more than this share of slots is padding
-# Widths for prediction: whatever the texts, a model compiles no more programs than these.
+PADDING = 0.12  # share of padding that is accepted; only if there is more of it, further widths are added
+# Widths for prediction. There are few, because a model compiles a program for each width that occurs.
 PREDICTED_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-TEXT = 64  # nominal tokens per text: all batches have about batch_size * TEXT tokens
+TEXT = 64  # tokens of a typical text: batches for prediction have about batch_size * TEXT tokens
 
 
 def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = WIDTHS) -> int:
-    """The width of the bucket for rows of `length` tokens: the smallest of `widths` that fits, and at most `limit`.
+    """The width of the bucket for rows of `length` tokens: the smallest of `widths` that fits, but at most `limit`.
 
     70 -> 128, or 100 with a limit of 100
     """
@@ -33,10 +33,11 @@ def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = 
 def batches_by_length(
     lengths: np.ndarray, batch_size: int, limit: int | None = None, exact: bool = False
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Groups examples into batches: (examples, number of rows, width), with the longest examples first.
+    """Groups examples of similar length into batches, the longest first.
 
-    All batches have about as many tokens, so wide ones have fewer rows. Only the last batch has padding rows, up to a
-    power of two. One of the `FINE_WIDTHS` is used only if it has enough examples for at least one batch.
+    All batches have about the same number of tokens, so wide batches have fewer rows. Only the last batch has padding
+    rows, which fill it up to a power of two. A width that is only in `FINE_WIDTHS` is used if there are examples for at
+    least one full batch of that width.
 
     lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
 
@@ -44,7 +45,9 @@ def batches_by_length(
         lengths: int (n,), tokens of each example.
         batch_size: number of rows in a batch of width `TEXT`.
         limit: maximum width of a row, unless an example is longer.
-        exact: every batch is as wide as its longest example.
+        exact: whether every batch is exactly as wide as its longest example.
+
+    Yields: (indices of the examples, number of rows, width) of each batch.
     """
     order = np.argsort(-lengths, kind="stable")
     fine, counts = np.unique([bucket_width(int(n), limit, FINE_WIDTHS) for n in lengths], return_counts=True)
@@ -62,7 +65,7 @@ def batches_by_length(
 
 
 def row_lengths(x: dict) -> np.ndarray:
-    """Number of tokens in every row, int32 (n,); for a row of choices, that of the longest choice."""
+    """Number of tokens in every row, int32 (n,). For multiple choice, it is that of the longest choice."""
     if "lengths" in x:
         lengths = np.asarray(x["lengths"])
     elif "padding_mask" in x:
@@ -80,7 +83,7 @@ def token_count(x: dict) -> int:
 
 
 def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
-    """Cuts the last axis of an array, or fills it with zeros, so that it has `width` columns."""
+    """Truncates the last axis of an array, or pads it with zeros, to `width` columns (on the left side if `left`)."""
     missing = width - array.shape[-1]
     if missing <= 0:
         return array[..., -width:] if left else array[..., :width]
@@ -88,7 +91,7 @@ def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
 
 
 def fine_width(length: int, limit: int | None = None) -> int:
-    """The width of a row for `length` tokens: even, at most about one sixteenth longer, and at most `limit`.
+    """The width for rows of `length` tokens: even, up to about one sixteenth larger than `length`, but at most `limit`.
 
     13 -> 14, 33 -> 34, 70 -> 72, 201 -> 208
     """
@@ -98,15 +101,16 @@ def fine_width(length: int, limit: int | None = None) -> int:
 
 
 def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int]:
-    """The width of each batch in a run with repeated passes: few different widths, with little padding.
+    """Selects the width of each batch for training, as few different widths as possible with little padding.
 
-    Uses the fewest widths, up to `most`, with which at most `PADDING` of the slots are padding; if that is impossible,
-    the fewest that need hardly more slots than `most` widths do.
+    It selects the fewest widths, up to `most`, with which the share of padding is at most `PADDING`. If that is
+    impossible, it selects the fewest with which the number of tokens, including padding, is at most 4% above that of
+    `most` widths.
 
     Args:
         needed: the minimum width of each batch, in descending order.
         most: maximum number of different widths.
-        tokens: mean number of tokens in a batch, without padding, divided by its rows.
+        tokens: mean number of tokens per row, without padding.
     """
     plans = _cheapest_plans(needed, most)
     bound = max(tokens * len(needed) / (1 - PADDING), 1.04 * min(total for total, _ in plans))
@@ -114,11 +118,11 @@ def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int
 
 
 def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int] = ()) -> list[int]:
-    """The width of each batch in a single pass: the fewest slots, including the cost of compiling new programs.
+    """Selects the width of each batch for prediction, so that computing and compiling take the least time.
 
     Args:
         needed: the minimum width of each batch, in descending order.
-        cost: cost of a new program, in slots of a row.
+        cost: cost of compiling a program, in columns of a batch.
         compiled: widths whose programs are already compiled.
     """
     return min(_cheapest_plans(needed, len(needed), cost, frozenset(compiled)))[1]
@@ -127,15 +131,18 @@ def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int
 def _cheapest_plans(
     needed: Sequence[int], most: int, cost: float = 0.0, compiled: Collection[int] = ()
 ) -> list[tuple[float, list[int]]]:
-    """(slots of a row plus costs, width of each batch) of the cheapest plan with 1, 2, ... `most` different widths.
+    """The cheapest assignments of widths to batches, with 1, 2, ... `most` different widths.
 
-    The width of a group of consecutive batches is that of the first one, or a larger one that is already compiled.
+    Consecutive batches form groups with one width: that of the first batch, or a larger width that is already compiled.
+
+    Returns: for each number of widths, the cost (the sum of the widths, plus `cost` for every width that is not
+        compiled) and the width of each batch.
     """
     groups = sorted(collections.Counter(needed).items(), reverse=True)
     ends = [0, *itertools.accumulate(count for _, count in groups)]
 
     def part(begin: int, end: int) -> tuple[float, int]:
-        """The cheapest (cost, width) of groups [begin, end)."""
+        """The lowest (cost, width) for one width for the groups [begin, end)."""
         count, width = ends[end] - ends[begin], groups[begin][0]
         free = [(width * count, width) for width in compiled if width > groups[begin][0]]
         return min([(width * count + (0.0 if width in compiled else cost), width), *free])
@@ -154,23 +161,23 @@ def _cheapest_plans(
 
 
 class BucketedBatches(ExampleBatches):
-    """In-memory arrays in batches of similar length, each cut to one of a few widths; in a new order in every pass.
+    """Batches of examples of similar length from arrays in memory, in a few widths. Every pass has a different order.
 
-    The examples are sorted by length and cut into batches; neighbouring batches share a width, so that there are few
-    programs to compile and little padding (see `training_widths`). In every pass the examples of one width are shuffled
-    among its batches. Only the last batch of the narrowest width has padding rows. The widest and the narrowest batch
-    are the first two of a pass, so that running out of memory shows at once.
+    The examples are sorted by length and divided into batches. Several consecutive batches have the same width, so that
+    there are few programs to compile and little padding (see `training_widths`). In every pass, the examples of each
+    width are shuffled among its batches. Only the last batch of the narrowest width has padding rows. A pass begins
+    with the widest batch, so that a lack of memory shows at once, and the narrowest one.
 
     Args:
-        x: dict of arrays with "token_ids" (n, s) or (n, c, s), and "lengths" or "padding_mask"; all but "lengths" have
-            one column per token.
-        y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. Without `shuffle` narrow batches
-            come first, and examples of one width keep their order.
+        x: dict of arrays with "token_ids" (n, s) or (n, c, s), and "lengths" or "padding_mask". All keys but "lengths"
+            have one column per token.
+        y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. Without `shuffle`, narrow batches
+            come first, and examples of the same width keep their order.
         limit: maximum width of a row, unless an example is longer.
-        tagged: y and the weights have one column per token as well, and are cut with x.
-        steps_per_width: bounds the number of widths, each of which requires compiling a program. With `shuffle`, the
-            average width has at least this many steps per pass; without it, this is the cost of compiling a program,
-            in steps of width `TEXT`. Default: 2.
+        tagged: whether y and the weights have one column per token, too, and get the same width as x.
+        steps_per_width: limits the number of widths, each of which requires compiling a program. With `shuffle`, it is
+            the minimum of the average number of steps per width and pass. Without, it is the cost of compiling a
+            program, in steps of width 64. Default: 2.
     """
 
     def __init__(
@@ -195,12 +202,12 @@ class BucketedBatches(ExampleBatches):
         self._plan_buckets()
 
     def _plan_buckets(self, multiple: int = 1, cost: float | None = None, compiled: Iterable[int] = ()) -> None:
-        """Assigns a width to each example; the number of steps per pass becomes a multiple of `multiple`."""
+        """Assigns examples to batches and widths. The number of steps per pass becomes a multiple of `multiple`."""
         order = np.argsort(-self._lengths, kind="stable")
         steps = -(-len(order) // self.batch_size)
         more = -steps % multiple
         places = [*range(0, len(order), self.batch_size)]
-        if more and steps + more <= len(order):  # the last batches are smaller
+        if more and steps + more <= len(order):  # make the last batches smaller
             cut = next(cut for cut in range(steps - 1, -1, -1) if len(order) - places[cut] >= steps - cut + more)
             parts = np.linspace(places[cut], len(order), steps - cut + more + 1).astype(int)
             places = [*places[:cut], *parts[:-1].tolist()]
@@ -224,16 +231,16 @@ class BucketedBatches(ExampleBatches):
         self._items = epochs * self.steps_per_epoch
 
     def in_multiples_of(self, number: int) -> "BucketedBatches":
-        """The same run with passes of a multiple of `number` steps, by making the narrowest batches smaller."""
+        """The same run with smaller narrow batches, so that the number of steps per pass is a multiple of `number`."""
         found = copy.copy(self)
         found._plan_buckets(number)
         return found
 
     def for_prediction(self, cost: float, compiled: Iterable[int] = ()) -> "BucketedBatches":
-        """The same examples in the widths that are fastest for a model; only without `shuffle`.
+        """The same examples in the widths with which a model predicts fastest. Only without `shuffle`.
 
         Args:
-            cost: cost of compiling a program, in slots.
+            cost: cost of compiling a program, as the number of tokens that a compiled program processes in that time.
             compiled: widths whose programs are already compiled for the model.
         """
         found = copy.copy(self)
@@ -253,7 +260,7 @@ class BucketedBatches(ExampleBatches):
 
     def _pass(self, number: int) -> tuple[list[np.ndarray], list[int]]:
         """The examples and the width of every step of a pass."""
-        plan = self._plan  # read once: other threads may ask for other passes
+        plan = self._plan  # read only once, because other threads may set it
         if plan[0] == number:
             return plan[1:]
         batches, widths = [], []
@@ -281,14 +288,14 @@ class BucketedBatches(ExampleBatches):
 
     def shape_steps(self) -> list[int]:
         first: dict[int, int] = {}
-        # Two passes: a run that begins within a pass may meet some widths only in the later part of the next one.
+        # Two passes, because a run that begins within a pass may reach some widths only late in the next one.
         for step in range(min(len(self), 2 * self.steps_per_epoch * self.accumulation)):
             number, place = divmod((self._start + step) // self.accumulation, self.steps_per_epoch)
             first.setdefault(self._pass(number)[1][place], step)
         return sorted(first.values())
 
     def parts(self) -> Iterator[tuple["BucketedBatches", np.ndarray]]:
-        """The batches of one width at a time, with the examples in their rows. Only without `shuffle`."""
+        """Yields the batches of each width, with the indices of their examples. Only without `shuffle`."""
         batches, widths = self._pass(0)
         for width in sorted(set(widths)):
             steps = [step for step, w in enumerate(widths) if w == width]

@@ -8,7 +8,8 @@ import numpy as np
 from ..corpus.bin_packing import lay_out, pack, packed_keys
 from ..corpus.corpus import Corpus
 from ..corpus.packing import document_chunks
-from ..noise.denoising import Denoising, noise_counts, span_corruption_lengths
+from ..noise.denoising import Denoising
+from ..noise.span_corruption import noise_counts, span_corruption_lengths
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
 from .settings import SettingsBatches

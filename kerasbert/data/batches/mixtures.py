@@ -186,7 +186,7 @@ class MixtureBatches(Batches):
         return before, order[np.argsort(raw_bits(self.seed, MIXTURE, size, step=block), kind="stable")]
 
     def _quotas(self, count: int) -> np.ndarray:
-        """How many of the first `count` rows belong to each part, by Webster's method, which never decreases a quota."""
+        """How many of the first `count` rows belong to each part, by Webster's method. Quotas never shrink."""
         quotas = np.floor(self._shares * count + 0.5).astype(np.int64)
         while (excess := quotas.sum() - count) != 0:
             times = (quotas + (0.5 if excess < 0 else -0.5)) / self._shares

@@ -48,7 +48,7 @@ class PassBatches(Batches):
         return other
 
     def _places(self, update: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """For the rows [first, last) of an update: their indices in the plan (-1 after the run's end), and their passes."""
+        """The index in the plan (-1 after the end of the run), and the pass, of the rows [first, last) of an update."""
         bounds = self._bounds
         rows = update * self.batch_size + np.arange(first, last)
         cycle, place = np.divmod(rows, bounds[-1])

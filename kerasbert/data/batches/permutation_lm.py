@@ -14,35 +14,40 @@ from .settings import SettingsBatches
 
 
 class PermutationLMBatches(SettingsBatches, Batches):
-    """Rows for XLNet: text that goes into the memory, then a pair of segments, each part in a separate random order.
+    """Batches for XLNet: rows of text for the memory, followed by a pair of segments.
 
-    A row is [text of `reuse_length`] [A SEP B SEP CLS], without padding. No token is masked in "token_ids" (b, s);
-    "query_ranks" and "key_ranks" (b, s) determine who attends to whom: the first part never to the second, the second
-    to all of the first. "segment_ids" (b, s) are 0 for text, A and its SEP, 1 for B and its SEP, 2 for CLS.
-    "masked_positions" (b, p) are the positions to predict, ascending, -1 in unused slots, y the tokens there, with
-    weight 1 in used slots.
+    A row is [`reuse_length` tokens of text] [A SEP B SEP CLS], without padding. Each of the two parts has its own
+    random order. x has
 
-    The text is cut into as many equal columns as there are rows, and row r of every step continues in column r,
-    `reuse_length` further (so A becomes text of the next step). "stream_start" (b,) is True where the column begins, in
-    every pass. Half of all B follow A, the others are from anywhere in the column, and both are extended to whole
-    sentences before they are truncated on the right. Papers: Yang et al. 2019, 1906.08237, sections 2.3 to 2.5, and the
-    official code.
+    - "token_ids" (b, s), in which no token is masked.
+    - "query_ranks", "key_ranks" (b, s), which determine the attention mask (see `order_ranks`). The first part does not
+      attend to the second, and the second attends to all of the first.
+    - "segment_ids" (b, s): 0 for the text, A and its SEP, 1 for B and its SEP, 2 for CLS.
+    - "masked_positions" (b, p): the positions to predict, ascending, -1 in unused slots.
+    - "stream_start" (b,): True in the first step of every pass.
+    - "backward" (b,), with `bidirectional_data`: True for rows that are read from right to left.
+
+    y: the tokens to predict (b, p), with weight 1 in used slots.
+
+    The text is divided into as many columns of equal length as there are rows. In every step, row r continues in column
+    r, `reuse_length` tokens after its previous start, so that A becomes text of the next row. Half of all B follow A.
+    The others are from a random place in the column. Both segments are extended to whole sentences, and then truncated
+    on the right. Papers: Yang et al. 2019, 1906.08237, sections 2.3 to 2.5, and the official code.
 
     Args:
-        corpus: a `Corpus` that knows its tokenizer, which has tokens for cls and sep; if it has a token "<eod>", this
+        corpus: a `Corpus` whose tokenizer has tokens for cls and sep. If it also has a token "<eod>", that token
             follows every document.
-        batch_size: rows per step; must be even with `bidirectional_data`.
+        batch_size: rows per update. It must be even with `bidirectional_data`.
         length: tokens per row.
-        seed: determines pairs, targets and orders.
-        steps: number of steps in the run. Default: one pass over the columns.
-        reuse_length: tokens of the first part; default: half of `length`. 0: no first part and no memory, so no
-            "stream_start"; rows then follow each other in their column without overlap.
-        bidirectional_data: the second half of the rows reads the columns of the first half from right to left, which
-            "backward" (b,) tells the backbone.
-        noise: the spans to predict; default: `SpanTargets()`. Its `max_predictions` is split equally between both
-            parts of a row.
-        permutation_size: tokens are permuted within chunks of this size; default: within the whole part.
-        accumulation: number of items per update; must be 1 with a memory.
+        seed: seed of the pairs, of the targets, and of the orders.
+        steps: number of updates in the run. Default: one pass over the columns.
+        reuse_length: number of tokens in the first part. Default: half of `length`. With 0, there is no first part and
+            no "stream_start", for a model without a memory, and the rows of a column do not overlap.
+        bidirectional_data: whether the second half of the rows reads the columns of the first half from right to left.
+        noise: selects the tokens to predict. Default: `SpanTargets()`. Its `max_predictions` is divided equally between
+            the two parts of a row.
+        permutation_size: size of the chunks within which tokens are permuted. Default: the whole part.
+        accumulation: number of steps per update. It must be 1 unless `reuse_length` is 0.
     """
 
     def __init__(
@@ -66,21 +71,23 @@ class PermutationLMBatches(SettingsBatches, Batches):
         reuse = length // 2 if reuse_length is None else reuse_length
         if reuse < 0 or length - reuse < 5:
             raise ValueError(
-                "A row needs space for two segments and three special tokens after `reuse_length`. Received: "
-                f"length={length}, reuse_length={reuse}. Leave at least 5 tokens, and do not use a negative value."
+                "`length` must leave space for two segments and three special tokens after `reuse_length`, which must "
+                "not "
+                f"be negative. Received: length={length}, reuse_length={reuse}. Use a length of at least "
+                f"{max(reuse, 0) + 5}."
             )
         if permutation_size is not None and (
             permutation_size < 1 or reuse % permutation_size or length % permutation_size
         ):
             raise ValueError(
-                "`permutation_size` must divide both parts of a row. Received: "
+                "`permutation_size` must divide the number of tokens in both parts of a row. Received: "
                 f"{permutation_size} for {reuse} and {length - reuse} tokens."
             )
         if bidirectional_data and batch_size % 2:
-            raise ValueError(f"With bidirectional_data, `batch_size` must be even. Received: {batch_size}.")
+            raise ValueError(f"`batch_size` must be even with bidirectional_data. Received: {batch_size}.")
         if accumulation > 1 and reuse:
             raise ValueError(
-                "Rows of a stream must continue from step to step, so an update must be one step. Received: "
+                "Rows for a model with a memory continue from step to step, so an update must be one step. Received: "
                 f"accumulation={accumulation} with reuse_length={reuse}. Use accumulation=1 or reuse_length=0."
             )
         self.corpus, self.length, self.reuse_length = corpus, length, reuse
@@ -92,13 +99,14 @@ class PermutationLMBatches(SettingsBatches, Batches):
         self._word_starts = corpus.word_starts
 
         self._columns = batch_size // 2 if bidirectional_data else batch_size
-        self._size = len(self._stream) // max(1, self._columns)  # tokens of a column
-        self._max_tokens = length - reuse - 3  # tokens of A and B
+        self._size = len(self._stream) // max(1, self._columns)  # tokens per column
+        self._max_tokens = length - reuse - 3  # tokens in A and B together
         self.steps_per_pass = -(-(self._size - reuse - self._max_tokens) // (reuse or self._max_tokens))
         if self.steps_per_pass < 1:
             raise ValueError(
-                f"Each of the {self._columns} columns needs more than the {reuse + self._max_tokens} tokens of a row. "
-                f"Received: a corpus of {len(self._stream)} tokens. Use fewer rows, or shorter ones."
+                f"The text is divided into {self._columns} columns, each of which needs more than the "
+                f"{reuse + self._max_tokens} tokens of a row. Received: a corpus of {len(self._stream)} tokens. Use a "
+                "smaller `batch_size`, or a smaller `length`."
             )
         second = self.max_predictions // 2 if reuse else self.max_predictions
         self._blocks = [
@@ -116,7 +124,13 @@ class PermutationLMBatches(SettingsBatches, Batches):
         max_span: int = 5,
         whole_words: bool = False,
     ) -> dict:
-        """The arguments that stand for the settings of a recipe, which are those of `SpanTargets`."""
+        """Converts the settings of a recipe to constructor arguments.
+
+        Args:
+            length: not used.
+            partial_prediction, max_predictions, max_span, whole_words: `partial`, `max_predictions`, `longest` and
+                `whole_words` of `SpanTargets`.
+        """
         return {"noise": SpanTargets(partial_prediction, max_span, whole_words, max_predictions)}
 
     def recipe(self) -> dict:
@@ -160,13 +174,13 @@ class PermutationLMBatches(SettingsBatches, Batches):
         targets = np.empty(tokens.shape, dtype=bool)
         for (part, goal), raw in zip(self._blocks, draws[1:], strict=True):
             starts = self._word_starts[tokens[:, part]]
-            starts[backward] = starts[backward, ::-1]  # word starts follow the reading order
+            starts[backward] = starts[backward, ::-1]  # in reading order
             hidden = self.noise(starts, goal, raw)
             hidden[backward] = hidden[backward, ::-1]
             size = part.stop - part.start
             order = random_order(size, self.permutation_size or size, raw[:, self.noise.num_draws(size, goal) :])
             queries, keys = order_ranks(hidden, ~text[:, part], order)
-            # Ranks lie above those of the previous part: its tokens see none of this part, which sees all of them.
+            # Ranks of the second part are larger, so that it attends to all of the first, which does not attend to it.
             base = part.start + (part.start > 0)
             x["query_ranks"][:, part], x["key_ranks"][:, part] = queries + base, keys + base
             targets[:, part] = hidden & text[:, part]
@@ -180,7 +194,17 @@ class PermutationLMBatches(SettingsBatches, Batches):
         return x, y, used.astype(np.float32)
 
     def _layout(self, column: np.ndarray, backward: np.ndarray, begin: int, draws: np.ndarray) -> tuple:
-        """Positions of a row's tokens in the stream in reading order, -1 at special tokens; and the length of A."""
+        """Selects A and B for every row.
+
+        Args:
+            column: int (b,), the column of each row.
+            backward: bool (b,), whether the row is read from right to left.
+            begin: where the rows begin in their columns.
+            draws: uint32 (b, 3).
+
+        Returns: the position of every token in the stream, in reading order, -1 at special tokens, int (b, s); and the
+            number of tokens in A, int (b,).
+        """
         total, size, max_tokens = len(self._stream), self._size, self._max_tokens
         start = np.where(backward, total - (column + 1) * size, column * size)
         stop, a = start + size, start + begin + self.reuse_length
@@ -214,7 +238,7 @@ class PermutationLMBatches(SettingsBatches, Batches):
         return places, length_a
 
     def _bounds(self, backward: bool) -> np.ndarray:
-        """Where sentences begin in the stream when read in the given direction, followed by the end of the stream."""
+        """Where each sentence begins in the stream, in one reading direction, followed by the end of the stream."""
         return len(self._stream) - self._sentences[::-1] if backward else self._sentences
 
     def _at(self, backward: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -222,9 +246,9 @@ class PermutationLMBatches(SettingsBatches, Batches):
 
 
 def _sentence_bounds(corpus: Corpus, stream: TokenStream) -> np.ndarray:
-    """Where sentences begin in the stream, followed by its end, int64 (sentences + 1,).
+    """Where each sentence begins in the stream, followed by the end of the stream: int64 (sentences + 1,).
 
-    In the stream, documents may be followed by an end token.
+    The end tokens after documents shift these positions relative to `corpus.sequence_starts`.
     """
     documents = np.searchsorted(corpus.document_starts, np.arange(corpus.num_sequences), side="right") - 1
     ends = stream.starts[documents] - corpus.sequence_starts[corpus.document_starts[documents]]
@@ -232,5 +256,5 @@ def _sentence_bounds(corpus: Corpus, stream: TokenStream) -> np.ndarray:
 
 
 def _below(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Random integers in [0, limit), 0 where that range is empty."""
+    """Random integers in [0, limit), or 0 where the limit is 0."""
     return (draws.astype(np.int64) * np.asarray(limits, dtype=np.int64)) >> 32

@@ -8,26 +8,30 @@ from .masked_lm import MaskedLMBatches
 
 
 class ReplacedTokenBatches(MaskedLMBatches):
-    """Rows whose masked slots are filled by a generator, as in ELECTRA (Clark et al. 2020, arXiv 2003.10555).
+    """Batches in which a generator replaces the masked tokens, as in ELECTRA (Clark et al. 2020, arXiv 2003.10555).
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots.
     y: "tokens", the original tokens (b, p). Weights: "tokens", 1 in used slots; "replaced" (b, s), 1 at real tokens.
 
     Args:
         corpus, batch_size, length, seed, steps, rows, static_masks, language, accumulation: as in `MaskedLMBatches`,
-            for rows without a label.
-        noise: the masking rule, which shows the mask or the token itself, so that the sum of its `shares` is 1.
-            Default: `electra_noise(length)`.
+            except layouts with labelled pairs.
+        noise: the masking rule, without random tokens: the sum of its `shares` must be 1. Default:
+            `electra_noise(length)`.
     """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         if self.sentence_pairs:
-            raise ValueError("Replaced token detection has no second target. Received: rows of labelled pairs.")
+            raise ValueError(
+                "Replaced token detection has no sentence-pair label. Received: a layout of labelled pairs. Use "
+                "another `rows`."
+            )
         if sum(self.noise.shares) < 1 - 1e-9:
             raise ValueError(
-                "Slots show the mask or their token, so the sum of the `shares` of the noise must be 1. Received: "
-                f"{self.noise.shares}. Use shares=(0.85, 0.15), for example."
+                "The generator chooses the random tokens, so the `shares` of masked and of kept tokens must add up to "
+                "1. "
+                f"Received: {self.noise.shares}. Use shares=(0.85, 0.15), for example."
             )
 
     @staticmethod
@@ -53,21 +57,26 @@ class ReplacedTokenBatches(MaskedLMBatches):
         rare_exponent: float | None = None,
         shares: tuple[float, float] = (0.8, 0.1),
     ) -> dict:
-        """The arguments that stand for the settings of a recipe.
+        """Converts the settings of a recipe to constructor arguments.
 
         Args:
             mask_rate, max_predictions, mask_share, with_replacement: as in `electra_noise`.
-            shares: not used: `mask_share` determines the shares.
-            others: as in `MaskedLMBatches.arguments`.
+            shares: must have its default, because `mask_share` determines the shares.
+            length, rows, sentence_pairs, short_sequence_rate, lone_sentences, static_masks, dupe_factor, whole_words,
+                rule, ngrams, rare_exponent: as in `MaskedLMBatches.arguments`.
         """
         if tuple(shares) != (0.8, 0.1):
-            raise ValueError("Slots show the mask or their token. Received: shares. Use `mask_share` instead.")
+            raise ValueError(
+                "`mask_share` determines the shares of masked and kept tokens. Received: shares, too. Use only "
+                "`mask_share`."
+            )
         settings = dict(whole_words=whole_words, ngrams=ngrams, rare_exponent=rare_exponent)
         others = [name for name, value in settings.items() if value] + (["rule"] if rule != "bert" else [])
         if with_replacement and others:
             raise ValueError(
-                "With replacement, slots are pieces drawn uniformly by BERT's rule. Received: "
-                f"{', '.join(others)}, too. Choose one."
+                "`with_replacement` draws single tokens uniformly, so it cannot be combined with other rules. "
+                "Received: "
+                f"with_replacement and {', '.join(others)}. Choose one."
             )
         found = MaskedLMBatches.arguments(
             length, rows, sentence_pairs, short_sequence_rate, lone_sentences, static_masks, dupe_factor
@@ -92,12 +101,14 @@ def electra_noise(
 
     Args:
         length: tokens per row.
-        mask_rate: share of tokens to fill, counting special tokens. The paper uses 0.15, and 0.25 for the large model.
-        max_predictions: maximum number of slots per row. Default: (`mask_rate` + 0.005) * `length`, as in the official
-            code.
-        mask_share: share of slots that show the mask; the others show their token. ELECTRA uses 0.85, DeBERTa-v3 1.
-        with_replacement: draw slots one by one, as the official code does, so that a position may have two; otherwise
-            slots are at different positions.
+        mask_rate: share of tokens to predict, counting special tokens. The paper uses 0.15, and 0.25 for the large
+            model.
+        max_predictions: maximum number of tokens to predict per row. Default: (`mask_rate` + 0.005) * `length`, as in
+            the official code.
+        mask_share: share of these tokens that are replaced by the mask token in the generator's input. The others are
+            kept. ELECTRA uses 0.85, DeBERTa-v3 1.
+        with_replacement: whether positions are drawn with replacement, as in the official code, so that a position may
+            be drawn twice.
     """
     if not 0 <= mask_share <= 1:
         raise ValueError(f"`mask_share` must be between 0 and 1. Received: {mask_share}.")

@@ -134,7 +134,10 @@ class SkipGramBatches(Batches):
         return self._first_pairs[number]
 
     def _pass(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For one pass: the kept tokens, and for each of them the number of nearby words on its left and of pairs before it."""
+        """Computes the pairs of a pass.
+
+        Returns: the kept tokens; the number of nearby words on the left of each; and the number of pairs before each.
+        """
         if number not in self._computed:
             draws = row_draws(self.seed, number, PLAN, 0, self.corpus.num_tokens, 2)[:, :2]
             kept = draws[:, 0] < self._keep[self.corpus.tokens] * 2.0**32

@@ -1,4 +1,4 @@
-"""Batches of several tasks, one task per step, for a model with a separate head for each task."""
+"""Batches of several tasks, one task per step, for a model with one head per task."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,19 +10,19 @@ from .mixtures import MixtureBatches
 
 
 class TaskBatches(MixtureBatches):
-    """Steps of several tasks in random order, each with its share (Liu et al. 2019, arXiv 1901.11504, algorithm 1).
+    """Mixes the steps of several tasks in random order (Liu et al. 2019, arXiv 1901.11504, algorithm 1).
 
-    x is {"task": int32 (b,), the number of the task, "tasks": {name: the x of each task}}; y and the weights are
-    {name: those of each task}. Tasks that are not used in a step are present with 0 rows: all steps have the same
-    structure.
+    x is {"task": int32 (b,), the index of the task of this step, "tasks": {name: x of the task}}. y and the weights are
+    dicts of the y and the weights of the tasks, by name. All steps have the same structure: the tasks that a step does
+    not use have arrays with 0 rows.
 
     Args:
-        parts: the `Batches` of each task, with targets.
-        rates: shares of the steps, by name (see `mixing_rates`). Default: in proportion to the steps of the parts, so
-            that a run with as many steps as all parts together goes through each of them once.
+        parts: the `Batches` of each task, by name.
+        rates: share of the steps of each task, by name (see `mixing_rates`). Default: proportional to the number of
+            steps of each part, so that by default a run uses every step of every part once.
         batch_size: rows per step, the same as in the parts.
-        steps: number of steps in the run. Default: as many as in all parts together.
-        seed: determines the order of the tasks.
+        steps: number of steps in the run. Default: the number of steps of all parts together.
+        seed: seed of the order of the tasks.
     """
 
     def __init__(

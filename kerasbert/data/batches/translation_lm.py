@@ -15,12 +15,12 @@ from .settings import SettingsBatches
 
 
 def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterator[str]:
-    """A document of two lines for every pair of sentences; pairs with an empty side are left out.
+    """Yields a document of two lines, source and target, for every pair of sentences that are both not empty.
 
     "a b" and "c" -> "a b\\nc"
 
     Raises:
-        ValueError: if one side has more sentences than the other.
+        ValueError: one side has more sentences than the other.
     """
     ends = object()
     sources, targets = iter(sources), iter(targets)
@@ -30,35 +30,34 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
             return
         if source is ends or target is ends:
             shorter, longer = ("sources", "targets") if source is ends else ("targets", "sources")
-            raise ValueError(
-                f"There must be a target for each source. Received: {number} {shorter}, and more {longer} than that."
-            )
+            raise ValueError(f"Every source must have a target. Received: {number} {shorter}, but more {longer}.")
         pair = [" ".join(side.split()) for side in (source, target)]
         if all(pair):
             yield "\n".join(pair)
 
 
 class TranslationLMBatches(SettingsBatches, PassBatches):
-    """A sentence and its translation in one row, masked together, so that each can help to predict the other.
+    """Batches of sentences and their translations in one row, so that each helps to predict masked tokens of the other.
 
-    </s> x1 </s> </s> x2 </s>, with positions from 0 and the respective language in each half.
+    A row is </s> x1 </s> </s> x2 </s>. Positions start from 0 in each half, and each half has its language id.
 
     x: "token_ids", "position_ids", "language_ids" (b, s), "lengths" (b,) or, for packed rows, "sequence_ids" (b, s) and
     "first_positions" (b, n), and "masked_positions" (b, p) with -1 in unused slots. y: the original tokens (b, p), with
-    weight 1 in used slots. The first token of a pair is never masked. Pairs that are too long lose tokens from the end
-    of the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
+    weight 1 in used slots. The first token of a pair is never masked. Pairs that are too long lose tokens at the end of
+    the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
 
     Args:
-        corpus: documents of two lines, a sentence and its translation (see `parallel_documents`); others are left out.
+        corpus: a `Corpus` of documents that consist of two lines, a sentence and its translation (see
+            `parallel_documents`). Other documents are left out.
         batch_size: rows per update.
         length: tokens per row, at least 6.
-        languages: ids of the two languages.
-        seed: determines order and masks.
+        languages: language ids of the first and the second line.
+        seed: seed of the order of the rows and of the masks.
         steps: number of updates in the run. Default: one pass over the pairs.
-        both_orders: every pair occurs twice in a pass, once with the translation first.
-        packed: put as many pairs into a row as fit; they do not attend to each other.
-        noise: the masking rule. Default: that of XLM, which decides for each token independently.
-        accumulation: number of items per update.
+        both_orders: whether every pair occurs twice in a pass, once with the translation first.
+        packed: whether to put as many pairs into a row as fit. They do not attend to each other.
+        noise: the masking rule. Default: that of XLM, which selects each token independently.
+        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -80,22 +79,26 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
         info = tokenizer_info_of(corpus, "mask", "pad")
         self._end_id = info["sep_id"] if info["sep_id"] is not None else info["eos_id"]
         if self._end_id is None:
-            raise ValueError("Pairs need a tokenizer with a separator or end token.")
+            raise ValueError("Pairs need a tokenizer with a separator (or end) token. Received: one with neither.")
         if length < 6:
-            raise ValueError(f"`length` must leave space for text besides four special tokens. Received: {length}.")
+            raise ValueError(f"`length` must be at least 6, four of which are special tokens. Received: {length}.")
         if len(set(languages)) != 2:
-            raise ValueError(f"Translations need two languages. Received: {languages}.")
+            raise ValueError(f"`languages` must be two different ids. Received: {languages}.")
         self.corpus, self.length, self.languages = corpus, length, tuple(languages)
         self.both_orders, self.packed = both_orders, packed
         lines = np.diff(corpus.document_starts)
         first = np.asarray(corpus.document_starts[:-1])[lines == 2]
         if not len(first):
-            raise ValueError("The corpus must have documents of two lines, a sentence and its translation.")
+            raise ValueError(
+                "The corpus must have documents of two lines, a sentence and its translation. Received: a corpus "
+                "without "
+                "any. Create them with kerasbert.data.parallel_documents."
+            )
         self.num_pairs = len(first)
         sizes = np.stack([corpus.lengths[first], corpus.lengths[first + 1]], axis=1).astype(np.int64)
         sizes -= np.stack(truncation(sizes[:, 0], sizes[:, 1], length - 4), axis=1)
         starts = np.stack([corpus.sequence_starts[first], corpus.sequence_starts[first + 1]], axis=1)
-        # Start and size of each half, and which language comes first.
+        # Start and size of each half, and 1 if the translation comes first.
         self._pairs = np.column_stack([starts[:, 0], sizes[:, 0], starts[:, 1], sizes[:, 1], np.zeros(len(first), int)])
         if both_orders:
             other = self._pairs[:, [2, 3, 0, 1, 4]]
@@ -113,7 +116,7 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
 
     @staticmethod
     def arguments(length: int, mask_rate: float = 0.15, max_predictions: int | None = None, rule: str = "xlm") -> dict:
-        """The arguments that stand for the settings of a recipe, which are those of `masking_rule`."""
+        """Converts the settings of a recipe to constructor arguments. They are settings of `masking_rule`."""
         return {"noise": masking_rule(rule, mask_rate, max_predictions)}
 
     def recipe(self) -> dict:

@@ -1,4 +1,4 @@
-"""Masking rules of the papers: which tokens are predicted, by piece, word, n-gram or frequency, and how many."""
+"""The masking rules of the papers, which select single tokens, words, n-grams or rare tokens."""
 
 import dataclasses
 import math
@@ -6,24 +6,25 @@ from typing import Literal
 
 import numpy as np
 
-from . import corruption
+from . import corruption, word_selection
 from .noise import MaskableRows, Noise, check_rate, check_shares
 
 
 @dataclasses.dataclass(frozen=True)
 class Tokens(Noise):
-    """Masks a share of a row's tokens (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
+    """Selects a share of the tokens of each row (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 
     Args:
-        rate: share of the row's length to predict, counting special tokens.
-        shares: shares of the chosen tokens that become the mask, and that are kept; the others become random tokens.
-        max_predictions: maximum number of tokens to predict per row. Default: `rate` of the row, with a margin where
-            the number is random.
-        count: "rounded" (rate * length, rounded), "drawn" (rounded up or down at random so that the mean is exact) or
-            "independent" (each token independently).
-        mask_special: whether special tokens may be masked, too.
-        skip_first: never mask the first token of a row, or of a sequence in a packed row.
-        random_from: smallest id that can be drawn as a random token.
+        rate: number of tokens to predict, as a share of the number of tokens in the row, including special tokens.
+        shares: the share of the selected tokens that become the mask token, and the share that are kept. The others
+            become random tokens.
+        max_predictions: maximum number of tokens to predict per row. Default: `rate` of the row length, plus six
+            standard deviations if the number of tokens is random.
+        count: how the number of tokens to predict is determined: "rounded" (rate * length, rounded), "drawn" (rounded
+            up or down at random so that the mean is exact), or "independent" (each token is selected independently).
+        mask_special: whether special tokens may be selected, too.
+        skip_first: whether the first token of a row, or of a sequence in a packed row, is never selected.
+        random_from: smallest id that a random token can have.
     """
 
     rate: float = 0.15
@@ -47,7 +48,7 @@ class Tokens(Noise):
         return self.max_predictions or min(length, self._most(length))
 
     def _most(self, length: int) -> int:
-        """Number of tokens to predict in a row of `length` tokens, and six standard deviations if it is random."""
+        """Maximum number of tokens to predict in a row of `length` tokens, or a bound of six sigma if it is random."""
         if self.count == "independent":
             return self._most_of_a_random_number(length)
         if self.count == "drawn":
@@ -59,12 +60,12 @@ class Tokens(Noise):
         return math.ceil(mean + 6 * math.sqrt(mean * (1 - self.rate)))
 
     def candidates(self, rows: MaskableRows) -> np.ndarray:
-        """bool (b, s): the tokens that may be masked."""
+        """bool (b, s), True at tokens that may be selected."""
         candidates = rows.maskable if self.mask_special else rows.text
         return candidates & ~rows.first if self.skip_first else candidates
 
     def counts(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
-        """Number of tokens to predict per row, int (b,). A random one needs a draw, the last of `choice_draws`."""
+        """Number of tokens to predict per row, int (b,). If it is random, it uses the last of the `choice_draws`."""
         if self.count == "rounded":
             return corruption.num_to_predict(rows.lengths, self.rate, rows.num_slots)
         last = draws[:, self.choice_draws(rows.token_ids.shape[1], rows.num_slots) - 1]
@@ -84,10 +85,12 @@ class Tokens(Noise):
 
 @dataclasses.dataclass(frozen=True)
 class WholeWords(Tokens):
-    """Masks whole words. A word that would exceed the number of predictions is skipped.
+    """Selects whole words. A word that would exceed the number of tokens to predict is skipped.
 
     Args:
-        by_word: count words, not pieces, and mask, keep or replace all pieces of a word alike, as RoBERTa's code does.
+        rate, shares, max_predictions, count, mask_special, skip_first, random_from: as in `Tokens`.
+        by_word: whether `rate` is a share of the words instead of the tokens, and all tokens of a word are masked, kept
+            or replaced together, as in RoBERTa's code.
     """
 
     by_word: bool = False
@@ -104,8 +107,8 @@ class WholeWords(Tokens):
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
         candidates, starts = self.candidates(rows), rows.vocabulary.word_starts.take(rows.token_ids)
         if self.by_word:
-            return corruption.choose_share_of_words(candidates, starts, self.rate, rows.num_slots, draws)
-        return corruption.choose_words(candidates, starts, self.counts(rows, draws), rows.num_slots, draws)
+            return word_selection.choose_share_of_words(candidates, starts, self.rate, rows.num_slots, draws)
+        return word_selection.choose_words(candidates, starts, self.counts(rows, draws), rows.num_slots, draws)
 
     def __call__(self, rows: MaskableRows, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not self.by_word:
@@ -117,16 +120,17 @@ class WholeWords(Tokens):
         lead = np.maximum.accumulate(np.where(leads, np.arange(slots), 0), axis=1)
         first = self.choice_draws(rows.token_ids.shape[1], slots)
         decisions, further = (draws[:, first + part * slots : first + (part + 1) * slots] for part in (0, 1))
-        # The draw of a word's first piece decides for the whole word.
+        # The draw of the first token of a word decides for the whole word.
         return positions, self.replace(rows, positions, np.take_along_axis(decisions, lead, axis=1), further)
 
 
 @dataclasses.dataclass(frozen=True)
 class NGrams(Tokens):
-    """Masks runs of whole words (Lan et al. 2019, arXiv 1909.11942, section 4.1).
+    """Selects n-grams of whole words (Lan et al. 2019, arXiv 1909.11942, section 4.1).
 
     Args:
-        ngrams: the largest n, with n drawn in proportion to 1 / n, or the probabilities of n = 1, 2, ....
+        rate, shares, max_predictions, count, mask_special, skip_first, random_from: as in `Tokens`.
+        ngrams: the largest n, if the probability of n is proportional to 1 / n, or the probabilities of n = 1, 2, ....
     """
 
     ngrams: int | tuple[float, ...] = 3
@@ -136,13 +140,13 @@ class NGrams(Tokens):
         ngrams = self.ngrams
         if not (ngrams >= 1 if isinstance(ngrams, int) else sum(ngrams) > 0 <= min(ngrams)):
             raise ValueError(
-                "`ngrams` must be the largest n, at least 1, or the probabilities of n = 1, 2, .... Received: "
+                "`ngrams` must be the largest n (at least 1), or the probabilities of n = 1, 2, .... Received: "
                 f"{ngrams}."
             )
 
     @property
     def probabilities(self) -> tuple[float, ...]:
-        """Those of n = 1, 2, ...."""
+        """The probabilities of n = 1, 2, ...."""
         return ngram_shares(self.ngrams) if isinstance(self.ngrams, int) else tuple(self.ngrams)
 
     def choice_draws(self, length: int, num_slots: int) -> int:
@@ -150,47 +154,49 @@ class NGrams(Tokens):
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
         starts, counts = rows.vocabulary.albert_word_starts.take(rows.token_ids), self.counts(rows, draws)
-        return corruption.choose_ngrams(
+        return word_selection.choose_ngrams(
             self.candidates(rows), starts, counts, rows.num_slots, self.probabilities, draws
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowNGrams(NGrams):
-    """Masks one n-gram in each window of a row until there are enough, as DeBERTa's code does.
+    """Selects one n-gram in each window of a row, until there are enough tokens, as in DeBERTa's code.
 
-    See `corruption.choose_on_a_walk`. The number of predictions is "rounded".
+    See `word_selection.choose_in_windows`. The number of tokens to predict is always "rounded".
 
     Args:
-        words: False takes n-grams of pieces.
-        anywhere: choose among all these n-grams at random, so that the end of a row is masked as often as its
-            beginning; otherwise from left to right.
+        rate, shares, max_predictions, mask_special, skip_first, random_from, ngrams: as in `NGrams`.
+        words: whether n-grams consist of words instead of tokens.
+        anywhere: whether windows are used in random order, so that the end of a row is selected as often as its
+            beginning. Otherwise, they are used from left to right, as in DeBERTa's code.
     """
 
     words: bool = True
     anywhere: bool = False
 
     def _most(self, length: int) -> int:
-        return super()._most(length) + 8 * self.words  # the last word is always completed
+        return super()._most(length) + 8 * self.words  # the last word is selected completely
 
     def choice_draws(self, length: int, num_slots: int) -> int:
-        return _order_draws(length) + 2 * -(-length // corruption.WINDOW)
+        return _order_draws(length) + 2 * -(-length // word_selection.WINDOW)
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
         starts = rows.vocabulary.word_starts.take(rows.token_ids) if self.words else None
         counts = corruption.num_to_predict(rows.lengths, self.rate, rows.num_slots)
-        return corruption.choose_on_a_walk(
+        return word_selection.choose_in_windows(
             self.candidates(rows), starts, counts, rows.num_slots, self.probabilities, draws, self.anywhere
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class RareTokens(Tokens):
-    """Chooses tokens in proportion to their count in the corpus ** -exponent, separately in each row.
+    """Samples tokens with probability proportional to count ** -exponent, where count is that in the corpus.
 
-    The official codes of XLM and DistilBERT choose among all tokens of a batch.
+    Each row is sampled separately. The official codes of XLM and DistilBERT sample among all tokens of a batch.
 
     Args:
+        rate, shares, max_predictions, mask_special, skip_first, random_from: as in `Tokens`.
         exponent: XLM's paper uses 0.5, DistilBERT 0.7.
     """
 
@@ -199,7 +205,7 @@ class RareTokens(Tokens):
     def __post_init__(self):
         super().__post_init__()
         if not math.isfinite(self.exponent):
-            raise ValueError(f"`exponent` must be a number. Received: {self.exponent}.")
+            raise ValueError(f"`exponent` must be a finite number. Received: {self.exponent}.")
 
     def _most(self, length: int) -> int:
         return math.ceil(length * self.rate)
@@ -215,9 +221,9 @@ class RareTokens(Tokens):
 
 @dataclasses.dataclass(frozen=True)
 class TokensWithReplacement(Tokens):
-    """Draws slots one by one, as ELECTRA's official code does, so that a position may have two of them.
+    """Draws positions with replacement, as in ELECTRA's official code, so that two slots may have the same position.
 
-    A position is masked if any of its slots is.
+    Such a position becomes the mask token if this is drawn for any of its slots. The arguments are those of `Tokens`.
     """
 
     def choice_draws(self, length: int, num_slots: int) -> int:
@@ -235,8 +241,8 @@ class TokensWithReplacement(Tokens):
         return positions, targets
 
 
-# What the code of a family does differently from BERT's. (ModernBERT's code draws random tokens below the largest id of
-# the batch; here rows do not depend on each other, so they come from the whole vocabulary.)
+# How the code of each family differs from BERT's. ModernBERT's code draws random tokens below the largest id of the
+# batch. Here, they are drawn from the whole vocabulary, so that rows do not depend on each other.
 RULES = {
     "bert": {},
     "roberta": {"mask_special": True, "count": "drawn", "random_from": 4},
@@ -256,21 +262,23 @@ def masking_rule(
     rare_exponent: float | None = None,
     shares: tuple[float, float] = (0.8, 0.1),
 ) -> Noise:
-    """The masking rule of a family, by settings that can be written into a recipe.
+    """Makes the masking rule of a family from settings that a recipe can store.
 
     Args:
-        rule: "bert" never masks special tokens, "roberta", "xlm" and "modernbert" may; with `whole_words` "roberta"
-            counts and decides by word. "xlm" and "modernbert" decide for each token independently. "deberta" takes
-            n-grams in windows from left to right, "deberta_anywhere" at random.
+        rule: the family. "bert": `Tokens` with its defaults. "roberta", "xlm" and "modernbert" may select special
+            tokens, too. "roberta" with `whole_words` is `WholeWords(by_word=True)`. "xlm" and "modernbert" select each
+            token independently. "deberta" and "deberta_anywhere" are `WindowNGrams`, the latter in random order.
         mask_rate, max_predictions, shares: `rate`, `max_predictions` and `shares` of `Tokens`.
-        whole_words: mask words, not pieces.
-        ngrams: mask n-grams of words, as in `NGrams`.
-        rare_exponent: the exponent of `RareTokens`.
+        whole_words: whether to select whole words, as in `WholeWords`.
+        ngrams: selects n-grams of words, as in `NGrams`.
+        rare_exponent: selects rare tokens, with this exponent of `RareTokens`.
     """
     if rule not in RULES:
         raise ValueError(f"`rule` must be one of {', '.join(RULES)}. Received: {rule!r}.")
     if rare_exponent is not None and (whole_words or ngrams):
-        raise ValueError("`rare_exponent` cannot be used with whole_words or ngrams. Received: both. Choose one.")
+        raise ValueError(
+            "`rare_exponent` cannot be combined with `whole_words` or `ngrams`. Received: both. Choose one."
+        )
     settings = dict(rate=mask_rate, shares=tuple(shares), max_predictions=max_predictions, **RULES[rule])
     if rare_exponent is not None:
         return RareTokens(exponent=rare_exponent, **settings)
@@ -283,7 +291,7 @@ def masking_rule(
 
 
 def ngram_shares(longest: int) -> tuple[float, ...]:
-    """p(n) proportional to 1 / n.
+    """The probabilities of n = 1, 2, ... `longest`, proportional to 1 / n.
 
     3 -> 6/11, 3/11, 2/11
     """
@@ -292,14 +300,15 @@ def ngram_shares(longest: int) -> tuple[float, ...]:
 
 
 def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray) -> np.ndarray:
-    """Positions of `counts` candidates per row, drawn with replacement, in the order drawn; -1 in unused slots.
+    """Draws `counts` candidates per row with replacement, as in ELECTRA's official code.
 
-    As in ELECTRA's official code, a position may be drawn twice, and then counts twice. For a row without candidates,
-    all slots are unused.
+    A position that is drawn twice counts twice. In a row without candidates, all slots are unused.
 
     Args:
         candidates, counts, slots: as in `choose_tokens`.
         draws: uint32 (b, at least `slots`).
+
+    Returns: positions in the order in which they were drawn, int32 (b, slots), -1 in unused slots.
     """
     totals = np.count_nonzero(candidates, axis=1)
     ranks = (draws[:, :slots].astype(np.uint64) * totals[:, None].astype(np.uint64)) >> np.uint64(32)
@@ -312,5 +321,5 @@ def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: n
 
 
 def _order_draws(length: int) -> int:
-    """Draws that put the tokens of a row in random order: half a draw for each token, and one to scramble."""
+    """Number of draws for `sort_keys`, which put a row in random order: half a draw per token, and one to scramble."""
     return -(-length // 2) + 1

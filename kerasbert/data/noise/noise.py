@@ -1,4 +1,4 @@
-"""The base class of masking rules, and what a rule is given: rows of tokens and a vocabulary."""
+"""The base class of masking rules, and the rows and vocabulary that a rule receives."""
 
 import dataclasses
 import functools
@@ -10,14 +10,14 @@ from .corruption import replace_tokens
 
 
 class MaskingVocabulary:
-    """What masking rules may know about tokens.
+    """The properties of tokens that masking rules use.
 
     Args:
         mask_id: id of the mask token.
         size: number of token ids.
-        special_ids: ids of the special tokens of a row.
-        corpus: the `Corpus` from which word starts and token counts are read when they are needed.
-        word_starts: bool (size,), instead of those of the corpus.
+        special_ids: ids of the special tokens that rows contain.
+        corpus: the `Corpus` that provides word starts and token counts when a rule needs them.
+        word_starts: bool (size,), used instead of the word starts of the corpus.
     """
 
     def __init__(self, mask_id: int, size: int, special_ids: tuple[int, ...] = (), corpus=None, word_starts=None):
@@ -29,20 +29,20 @@ class MaskingVocabulary:
 
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
-        """bool (size,): which tokens begin a word."""
+        """bool (size,), True for tokens that begin a word."""
         return self.corpus.word_starts
 
     @functools.cached_property
     def albert_word_starts(self) -> np.ndarray:
-        """bool (size,): which tokens begin a word in ALBERT's code, which has a separate rule for SentencePiece."""
+        """bool (size,), True for tokens that begin a word in ALBERT's code (see the function `albert_word_starts`)."""
         tokenizer = self.corpus.tokenizer()
         unigram = tokenizer.content["model"]["type"] == "Unigram"
         return albert_word_starts(tokenizer.tokens) if unigram else self.word_starts
 
     def rare_first_weights(self, exponent: float) -> np.ndarray:
-        """float (size,): `rare_first_weights` of the token counts of the corpus; 0 for the unknown token.
+        """float (size,), the function `rare_first_weights` of the token counts of the corpus.
 
-        Predicting the unknown token teaches nothing, since it replaces many words.
+        The weight of the unknown token is 0, because it stands for many different words.
         """
         if exponent not in self._weights:
             counts, unknown = self.corpus.counts(), self.corpus.tokenizer_info["unk_id"]
@@ -55,17 +55,17 @@ class MaskingVocabulary:
 
 @dataclasses.dataclass(frozen=True)
 class MaskableRows:
-    """Rows of a batch, as a masking rule is given them.
+    """The rows of a batch that a masking rule receives.
 
     Args:
-        token_ids: int32 (b, s). The rule replaces tokens in place.
+        token_ids: int32 (b, s), which the rule changes in place.
         lengths: int (b,), number of tokens in each row, including special tokens.
-        maskable: bool (b, s), False at padding and at tokens that no rule may mask.
-        first: bool (b, s), True at the first token of each row, or of each sequence of a packed row.
+        maskable: bool (b, s), False at padding, and at tokens that no rule may mask.
+        first: bool (b, s), True at the first token of each row, or of each sequence in packed rows.
         num_slots: p, the maximum number of predictions per row.
         vocabulary: a `MaskingVocabulary`.
-        places: function that returns the positions of the tokens in `corpus.tokens`, int (b, s), -1 at special tokens
-            and padding; or None if they are unknown.
+        places: a function that returns the position of every token in `corpus.tokens`, int (b, s), -1 at special tokens
+            and padding, or None if these positions are not known.
     """
 
     token_ids: np.ndarray
@@ -78,7 +78,7 @@ class MaskableRows:
 
     @functools.cached_property
     def text(self) -> np.ndarray:
-        """bool (b, s): the maskable tokens that are not special."""
+        """bool (b, s), True at maskable tokens that are not special tokens."""
         text = self.maskable.copy()
         for special in self.vocabulary.special_ids:
             text &= self.token_ids != special
@@ -86,9 +86,9 @@ class MaskableRows:
 
 
 class Noise:
-    """Base class of masking rules: which tokens of a row are predicted, and what replaces them in the input.
+    """Base class of masking rules, which select the tokens to predict and replace them in the input.
 
-    A rule of your own implements `num_slots` and `choose`, and `choice_draws` if it needs random numbers:
+    To write a rule, implement `num_slots` and `choose`, and `choice_draws` if the rule needs random numbers:
 
         class EveryThird(Noise):
             def num_slots(self, length, num_special):
@@ -98,17 +98,17 @@ class Noise:
                 chosen = rows.text & (np.arange(rows.text.shape[1]) % 3 == 0)
                 return positions_of(chosen, rows.num_slots)
 
-    Randomness comes in raw 32-bit draws, a fixed number per row, so that any row of a run can be made at any time. The
-    chosen tokens become the mask with probability `shares[0]`, are kept with probability `shares[1]`, and otherwise
-    become a random token from id `random_from` on. A rule that replaces tokens differently also overrides `num_draws`
-    and `__call__`.
+    Rules receive their random numbers as 32-bit integers ("draws"), a fixed number per row, so that every row of a run
+    can be computed independently. A selected token becomes the mask token with probability `shares[0]`, is kept with
+    probability `shares[1]`, and otherwise becomes a random token whose id is at least `random_from`. A rule that
+    replaces tokens in another way overrides `num_draws` and `__call__`, too.
     """
 
     shares: tuple[float, float] = (0.8, 0.1)
     random_from: int = 0
 
     def for_corpus(self, corpus) -> "Noise":
-        """The rule for a corpus. Rules that refer to a corpus check it here."""
+        """The rule to use with a corpus. Overridden by rules whose arguments depend on the corpus."""
         return self
 
     def num_slots(self, length: int, num_special: int) -> int:
@@ -116,41 +116,45 @@ class Noise:
         raise NotImplementedError
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
-        """Positions of the tokens to predict, int32 (b, p), ascending; -1 in unused slots.
+        """Selects the tokens to predict.
 
         Args:
-            draws: uint32 (b, at least `choice_draws`).
+            rows: the `MaskableRows`.
+            draws: random integers, uint32 (b, n), where n is at least `choice_draws`.
+
+        Returns: their positions, int32 (b, p), ascending, -1 in unused slots.
         """
         raise NotImplementedError
 
     def choice_draws(self, length: int, num_slots: int) -> int:
-        """Number of 32-bit draws per row that `choose` needs."""
+        """Number of draws per row that `choose` needs."""
         return 0
 
     def num_draws(self, length: int, num_slots: int) -> int:
-        """Number of 32-bit draws per row: to choose positions, then one for each slot."""
+        """Number of draws per row: those of `choose`, followed by one for each slot."""
         return self.choice_draws(length, num_slots) + num_slots
 
     def __call__(self, rows: MaskableRows, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Replaces tokens of `rows.token_ids` in place.
+        """Selects the tokens to predict and replaces them in `rows.token_ids`, in place.
 
         Args:
-            draws: uint32 (b, at least `num_draws`).
+            rows: the `MaskableRows`.
+            draws: random integers, uint32 (b, n), where n is at least `num_draws`.
 
-        Returns: positions and targets (the original tokens; 0 in unused slots), int32 (b, p).
+        Returns: the positions, -1 in unused slots, and the original tokens, 0 in unused slots. Both int32 (b, p).
         """
         positions = self.choose(rows, draws)
         first = self.choice_draws(rows.token_ids.shape[1], rows.num_slots)
         return positions, self.replace(rows, positions, draws[:, first : first + rows.num_slots])
 
     def replace(self, rows: MaskableRows, positions: np.ndarray, draws: np.ndarray, further=None) -> np.ndarray:
-        """Replaces the tokens at `positions` in place by `replace_tokens`, and returns the targets."""
+        """Applies `replace_tokens` to `rows.token_ids`, where `further` are the `random_draws`. Returns its result."""
         vocabulary = rows.vocabulary
         kinds = vocabulary.mask_id, vocabulary.size, self.shares, self.random_from
         return replace_tokens(rows.token_ids, positions, draws, *kinds, further)
 
     def settings(self) -> dict:
-        """The settings of the rule, JSON-serialisable, for the record of a run."""
+        """The settings of the rule, as a dict that JSON can represent. It is stored with a run."""
         values = dataclasses.asdict(self) if dataclasses.is_dataclass(self) else vars(self)
         return {"class": type(self).__name__, **values}
 
@@ -166,10 +170,11 @@ def check_shares(shares: tuple[float, float]) -> None:
 
 
 def albert_word_starts(tokens: list[str]) -> np.ndarray:
-    """Pieces that begin a word by ALBERT's rule for SentencePiece, bool (vocabulary,).
+    """Which tokens begin a word, by ALBERT's rule for SentencePiece: bool (vocabulary_size,).
 
-    A piece begins a word if it starts with "▁" or "<", is a single punctuation mark, or contains anything but letters
-    a-z and punctuation, which excludes the apostrophe:
+    A token begins a word if it starts with "▁" or "<", is a single punctuation mark, or contains a character that is
+    neither a letter a-z nor punctuation. The apostrophe does not count as punctuation.
+
     "ing", "s", "..." -> False; ",", "9", "é", "'s" -> True
     """
     punctuation = set('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
@@ -183,7 +188,7 @@ def albert_word_starts(tokens: list[str]) -> np.ndarray:
 
 
 def rare_first_weights(counts: np.ndarray, exponent: float = 0.5) -> np.ndarray:
-    """Weights max(count, 1) ** -exponent for XLM's choice of tokens; 0 for tokens that never occur (special tokens).
+    """Weights count ** -exponent with which XLM samples tokens, and 0 for tokens that do not occur (special tokens).
 
     counts 100, 4, 0, exponent 0.5 -> 0.1, 0.5, 0
     """

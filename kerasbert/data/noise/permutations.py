@@ -1,6 +1,6 @@
 """Targets and factorisation orders for permutation language modelling (Yang et al. 2019, 1906.08237, and its code).
 
-Randomness is passed in as raw 32-bit draws, a fixed number per row, as in `corruption`.
+Random numbers are passed in as 32-bit integers, a fixed number per row, as in `corruption`.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from .corruption import choose_tokens, sort_keys
 
 @dataclass(frozen=True)
 class SpanTargets:
-    """Target spans of 1 to `longest` pieces, n pieces with probability proportional to 1 / n, each in a context.
+    """Selects the tokens to predict in spans of 1 to `longest` tokens, as XLNet does.
 
-    The context of a span of n pieces has `partial` * n pieces. Spans are placed from left to right through the block: a
-    random part of the context comes first, the span begins at the next word, and the rest of the context follows. A
-    span that would reach the end of the block is dropped, and no more are placed. If fewer than `goal` pieces are
-    chosen, random single pieces are added.
+    The probability of n tokens is proportional to 1 / n. A span of n tokens has `partial` * n tokens of context. Spans
+    are placed from left to right: first a random part of the context, then the span, which begins at the next word, and
+    then the rest of the context. This ends with the first span that would reach the end of the row, which is dropped.
+    If fewer tokens than required are selected, random single tokens are added.
 
     Args:
-        partial: pieces of context for each piece of a span (K of section 2.3), so that one in K tokens is predicted.
-        longest: maximum number of pieces in a span.
-        whole_words: measure spans in words, as in the paper; the official code counts pieces. A word is cut only where
-            the goal is reached, and its span keeps the full context.
-        max_predictions: maximum number of pieces to predict per row. Default: length // partial.
+        partial: number of context tokens per token of a span (K in section 2.3), so that one in K tokens is predicted.
+        longest: maximum number of tokens in a span.
+        whole_words: whether the length of spans is measured in words, as in the paper, instead of tokens, as in the
+            official code. A word is truncated only at the maximum number of predictions.
+        max_predictions: maximum number of tokens to predict per row. Default: length // partial.
     """
 
     partial: int = 6
@@ -40,35 +40,37 @@ class SpanTargets:
             )
 
     def num_slots(self, length: int) -> int:
-        """Number of pieces to predict in a row of `length` tokens."""
+        """Number of tokens to predict in a row of `length` tokens."""
         return self.max_predictions or max(1, length // self.partial)
 
     def num_draws(self, length: int, goal: int) -> int:
-        """Number of 32-bit draws needed per row: two for each span, plus those of `choose_tokens`."""
+        """Number of 32-bit random integers needed per row: two for each span, plus those of `choose_tokens`."""
         return 2 * self._turns(length, goal) + length // 2 + 2
 
     def _turns(self, length: int, goal: int) -> int:
         return min(goal, -(-length // (1 + self.partial)))
 
     def __call__(self, starts: np.ndarray, goal: int, draws: np.ndarray) -> np.ndarray:
-        """Selects the pieces of a block to predict, bool (b, s): min(goal, s) per row.
+        """Selects the tokens to predict.
 
         Args:
-            starts: bool (b, s), True where a word begins.
-            goal: number of pieces to predict per row.
-            draws: uint32 (b, at least `num_draws(s, goal)`).
+            starts: bool (b, s), True at tokens that begin a word.
+            goal: number of tokens to predict per row.
+            draws: random integers, uint32 (b, n), where n is at least `num_draws(s, goal)`.
+
+        Returns: bool (b, s), True at the tokens to predict, min(goal, s) per row.
         """
         rows, length = starts.shape
         turns = self._turns(length, goal)
         shares = np.cumsum(1 / np.arange(1, self.longest + 1))
         sizes = 1 + np.searchsorted(shares[:-1] / shares[-1] * 2.0**32, draws[:, : 2 * turns : 2].T, side="right")
-        if not self.whole_words:  # the number of pieces left to choose is known in advance
+        if not self.whole_words:  # the number of tokens still to be selected is known in advance
             sizes = np.clip(goal - (np.cumsum(sizes, axis=0) - sizes), 0, sizes)
         context = sizes * self.partial
         before = (draws[:, 1 : 2 * turns : 2].T * context) >> 32
         begins, ends = self._walk(starts, sizes, before, context - before)
 
-        # Drop the first span that would reach the end and all later ones, and cut the spans at the goal.
+        # Drop the first span that would reach the end, and all later ones. Truncate the spans at the goal.
         inside = np.logical_and.accumulate(ends < length, axis=0)
         begins, found = begins * inside, (ends - begins) * inside
         found = np.clip(goal - (np.cumsum(found, axis=0) - found), 0, found)
@@ -87,10 +89,10 @@ class SpanTargets:
     def _walk(
         self, starts: np.ndarray, sizes: np.ndarray, before: np.ndarray, after: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of spans of the given sizes, (turns, b), with the given context before and after them."""
+        """Start and end of each span, int64 (spans, b), given its size and its context before and after."""
         rows, length = starts.shape
-        # The start of the next word for each position, up to the furthest one beyond the end that a span can reach,
-        # where there is none. Rows of `width` lie in one flat array, so that one index gives the row and the position.
+        # For each position, the start of the next word. There are extra positions after the end, as many as a span can
+        # reach beyond it. All rows are in one flat array, so that one index gives the row and the position.
         width = length + 2 + self.longest * (1 + 2 * self.partial)
         places = np.arange(0, rows * width, width)
         here = np.zeros((rows, width), dtype=bool)
@@ -98,7 +100,7 @@ class SpanTargets:
         words = np.flatnonzero(here)
         following = np.repeat(places + length, width)
         following[words] = words
-        following = np.minimum.accumulate(following[::-1])[::-1].copy()  # contiguous, as `take` needs it
+        following = np.minimum.accumulate(following[::-1])[::-1].copy()  # contiguous, which makes `take` fast
 
         begins, ends = np.empty((2, *sizes.shape), dtype=np.int64)
         cursor = places
@@ -115,12 +117,13 @@ class SpanTargets:
 
 
 def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
-    """The rank of every token in a random order, int32 (b, length).
+    """The rank of every token in a random factorisation order, int32 (b, length).
 
-    Tokens are permuted within chunks of `size`, in the same way in all chunks of a row, and the chunks stay in order.
+    Tokens are permuted within chunks. All chunks of a row have the same permutation, and the chunks stay in order.
 
     Args:
-        size: divides `length`.
+        length: number of tokens per row.
+        size: number of tokens per chunk, which divides `length`.
         draws: uint32 (b, at least size // 2 + 2).
     """
     keys, low, scramble = sort_keys(size, draws)
@@ -130,17 +133,18 @@ def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
 
 
 def order_ranks(hidden: np.ndarray, special: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks of tokens as queries and as keys: token i attends to token j where query_ranks[i] > key_ranks[j].
+    """Ranks of tokens as queries and as keys: token i attends to token j if query_ranks[i] > key_ranks[j].
 
-    Plain tokens attend to one another. Hidden and special tokens are visible only to tokens that come after them in the
-    order; a hidden token does not attend to itself, a special token does, and no plain token attends to either kind (as
-    in the official code).
+    Hidden tokens are those to predict, and plain tokens are neither hidden nor special. As in the official code, all
+    tokens attend to plain tokens. Hidden and special tokens attend to the hidden and special tokens before them in the
+    order, and a special token attends to itself, too. Plain tokens attend to plain tokens only.
 
     tokens a b c SEP, hidden b c, order [2 0 3 1] -> query_ranks [0 0 3 2], key_ranks [-1 0 3 1]
 
     Args:
-        hidden, special: bool (b, s).
-        order: int32 (b, s), from `random_order`.
+        hidden: bool (b, s), True at the tokens to predict.
+        special: bool (b, s), True at special tokens.
+        order: int32 (b, s), the result of `random_order`.
 
     Returns: query_ranks in [0, s] and key_ranks in [-1, s), int32 (b, s).
     """

@@ -11,7 +11,7 @@ SCHEMES = ("spans", "words", "pieces")
 
 
 def geometric_lengths(chance: float = 0.2, longest: int = 10) -> tuple[float, ...]:
-    """Probabilities of span lengths 1, 2, ..., `longest`: a truncated geometric distribution, normalised to sum to 1.
+    """The probabilities of spans of 1, 2, ... `longest` words: a geometric distribution, truncated and normalised.
 
     0.2, 3 -> 0.41, 0.328, 0.262
     """
@@ -20,7 +20,7 @@ def geometric_lengths(chance: float = 0.2, longest: int = 10) -> tuple[float, ..
 
 
 def spans_to_predict(tokens: np.ndarray, rate: float) -> np.ndarray:
-    """Number of tokens to predict per row: ceil(rate * tokens), not counting special tokens.
+    """Number of tokens to predict per row: ceil(rate * tokens), where special tokens are not counted.
 
     rate 0.15: 10, 100, 510 -> 2, 15, 77
     """
@@ -36,21 +36,23 @@ def choose_spans(
     phrases: np.ndarray | None = None,
     phrase_share: float = 0.5,
 ) -> np.ndarray:
-    """Tokens of random spans of whole words, exactly `counts` per row: bool (b, s).
+    """Selects exactly `counts` tokens per row, in random spans of whole words.
 
-    Spans are added until the count is reached. Each begins at the word of a random free token, all equally likely, and
-    covers the drawn number of words, free or not; the count may cut the last word. Drawing among free tokens is
-    equivalent to drawing among all and rejecting chosen ones (section 3.1). With `phrases`, a span is with some
-    probability one of the phrases that begin with a free token, all equally likely.
+    Spans are added until the count is reached. A span begins with the word of a random token that is not selected yet,
+    and has a random number of words, some of which may be selected already. The last span may be truncated within a
+    word. This is equivalent to drawing among all tokens and rejecting those that are selected (section 3.1). With
+    `phrases`, a span may instead be a random phrase whose first token is not selected yet.
 
     Args:
-        candidates: bool (b, s).
-        starts: bool (b, s), True where a piece begins a word; the first candidate of a row always does.
+        candidates: bool (b, s), True at tokens that may be selected.
+        starts: bool (b, s), True at tokens that begin a word. The first candidate of a row always begins one.
         counts: int (b,), at most the number of candidates of a row.
         lengths: probabilities of spans of 1, 2, ... words.
-        draws: uint32 (b, at least 3 * the largest count).
-        phrases: int (b, s): tokens with the same number above 0 form a phrase.
-        phrase_share: probability that a span is a phrase, if one is available.
+        draws: random integers, uint32 (b, n), where n is at least 3 times the largest count.
+        phrases: int (b, s), the number of the phrase that contains each token, 0 for none.
+        phrase_share: probability that a span is a phrase, if the row has one whose first token is not selected yet.
+
+    Returns: bool (b, s), True at selected tokens.
     """
     words = np.cumsum(starts & candidates, axis=1, dtype=np.int32)
     limits = np.rint(np.cumsum(lengths)[:-1] / np.sum(lengths) * 2**32)
@@ -80,7 +82,9 @@ def choose_spans(
 
 
 def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First and last position of the span (a run without gaps) that contains each slot; meaningless in unused slots.
+    """The first and the last position of the span that contains each slot. Undefined for unused slots.
+
+    A span consists of consecutive positions.
 
     [[2, 3, 4, 7]] -> [[2, 2, 2, 7]], [[4, 4, 4, 7]]
     """
@@ -93,17 +97,18 @@ def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: int) -> dict[str, np.ndarray]:
-    """Inputs of the boundary objective: the positions next to the span of each slot, and the slot's offset in the span.
+    """For each slot, the positions before and after its span, and its offset in the span.
 
     x of 10 tokens in [CLS] x [SEP], positions [[3, 4, 5, 8]] -> left [[2, 2, 2, 7]], right [[6, 6, 6, 9]],
     offset [[0, 1, 2, 0]]
 
     Args:
         positions: int32 (b, p), ascending, -1 in unused slots.
-        candidates: bool (b, s): tokens of the text. A span at either end of the text has no boundary term.
-        max_targets: maximum number of tokens of a span, from its first, that have a boundary term.
+        candidates: bool (b, s), True at tokens of the text. A span at either end of the text has no boundary term.
+        max_targets: maximum number of tokens per span, counted from its first, that have a boundary term.
 
-    Returns: `span_left`, `span_right`, `span_offset`, int32 (b, p), all -1 where there is no boundary term.
+    Returns: a dict of "span_left", "span_right" and "span_offset", int32 (b, p), all -1 in slots without a boundary
+    term.
     """
     first, last = span_ends(positions)
     left, right, offset = first - 1, last + 1, positions - first
@@ -118,20 +123,21 @@ def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: 
 
 @dataclasses.dataclass(frozen=True)
 class Spans(Noise):
-    """Masks spans of whole words; each span is masked, kept or replaced by random tokens as a whole (section 3.1).
+    """Selects spans of whole words. All tokens of a span are masked, kept or replaced together (section 3.1).
 
-    Adjacent spans count as one span. Random tokens have the frequencies of the corpus.
+    Adjacent spans count as one span. Random tokens are drawn with their frequencies in the corpus.
 
     Args:
-        rate: share of the text to predict, not counting special tokens.
-        geometric: probability that a span ends after a word.
+        rate: number of tokens to predict, as a share of the text without special tokens.
+        geometric: probability that a span ends after each of its words.
         longest: maximum number of words in a span.
-        words: False takes single pieces, each of which is masked, kept or replaced independently.
-        shares: shares of the spans that become the mask, and that are kept.
+        words: whether spans consist of words, instead of single tokens that are masked, kept or replaced independently.
+        shares: the share of the spans that become mask tokens, and the share that are kept. The others become random
+            tokens.
         max_predictions: maximum number of tokens to predict per row. Default: `rate` of a full row.
-        phrases: int (n, 2), start and stop in `corpus.tokens` of spans that are masked as a whole, such as entities or
-            noun phrases; in order, without overlaps.
-        phrase_share: probability of a phrase where one is available. The paper uses 0.5.
+        phrases: int (n, 2), start and stop in `corpus.tokens` of phrases that are selected as a whole, such as entities
+            or noun phrases, in order and without overlaps.
+        phrase_share: probability that a span is a phrase, if one is available. The paper uses 0.5.
     """
 
     rate: float = 0.15
@@ -149,7 +155,7 @@ class Spans(Noise):
         check_shares(self.shares)
         if not (0 < self.geometric < 1 and 0 <= self.phrase_share <= 1):
             raise ValueError(
-                "`geometric` must be above 0 and below 1, and `phrase_share` from 0 to 1. Received: "
+                "`geometric` must be above 0 and below 1, and `phrase_share` between 0 and 1. Received: "
                 f"{self.geometric}, {self.phrase_share}."
             )
         if self.longest < 1 or (self.max_predictions or 1) < 1:
@@ -161,7 +167,13 @@ class Spans(Noise):
 
     @classmethod
     def of_scheme(cls, scheme: str = "spans", geometric: float = 0.2, longest: int = 10, **settings) -> "Spans":
-        """The masks that the paper compares (section 5.1): "spans", whole "words", or "pieces"."""
+        """One of the masking schemes of section 5.1: random "spans", single whole "words", or single "pieces".
+
+        Args:
+            scheme: "spans", "words" or "pieces".
+            geometric, longest: as in `Spans`. `longest` is only used by "spans".
+            **settings: other arguments of `Spans`.
+        """
         if scheme not in SCHEMES:
             raise ValueError(f"`scheme` must be one of {', '.join(SCHEMES)}. Received: {scheme!r}.")
         words = scheme != "pieces"
@@ -182,7 +194,7 @@ class Spans(Noise):
         return 3 * num_slots
 
     def num_draws(self, length: int, num_slots: int) -> int:
-        """Number of 32-bit draws per row: per slot, three for spans, one to decide, one for a random token."""
+        """Number of draws per row: for each slot three to place spans, one to decide, and one for a random token."""
         return 5 * num_slots
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
@@ -214,12 +226,15 @@ class Spans(Noise):
         return positions, np.where(used, originals, 0).astype(np.int32)
 
     def _phrases_of(self, rows: MaskableRows) -> np.ndarray | None:
-        """int (b, s): the number of the phrase that contains each token, counted from 1; 0 for none."""
+        """The number of the phrase that contains each token, counted from 1, or 0 for none: int (b, s)."""
         if self.phrases is None:
             return None
         places = rows.places()
         if places is None:
-            raise ValueError("Phrases need rows that are pieces of the corpus. Received: rows without `places`.")
+            raise ValueError(
+                "`phrases` requires rows that are contiguous in the corpus. Received: a layout whose rows are not. Use "
+                'rows="chunks" or rows="sentences".'
+            )
         number = np.searchsorted(self.phrases[:, 0], places, side="right")
         inside = (places >= 0) & (number > 0) & (places < self.phrases[np.maximum(number, 1) - 1, 1])
         return np.where(inside, number, 0)
@@ -233,14 +248,14 @@ def _checked_phrases(phrases: np.ndarray) -> np.ndarray:
     phrases = np.asarray(phrases)
     if phrases.ndim != 2 or phrases.shape[1] != 2 or not len(phrases) or phrases.dtype.kind not in "iu":
         raise ValueError(
-            "`phrases` must be integers (n, 2): start and stop of each. Received: shape "
+            "`phrases` must be integers (n, 2), the start and stop of each phrase. Received: an array of shape "
             f"{phrases.shape}, {phrases.dtype}."
         )
     phrases = phrases.astype(np.int64)
     in_order = (np.diff(phrases.reshape(-1)) >= 0).all() and (phrases[:, 0] < phrases[:, 1]).all()
     if not in_order or phrases[0, 0] < 0:
         raise ValueError(
-            "`phrases` must be in order, without overlaps, not empty and not negative. Received: "
+            "`phrases` must be in order and without overlaps, each with 0 <= start < stop. Received: "
             f"{phrases[:5].tolist()}..."
         )
     return phrases

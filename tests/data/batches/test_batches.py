@@ -103,7 +103,7 @@ def test_recipe():
     [
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
         ({"seed": -1}, "`seed` must be an integer of at least 0"),
-        ({"y": np.arange(4)}, r"same number of examples.*Received: \[4, 10\]"),
+        ({"y": np.arange(4)}, r"same number of examples.*Received: arrays of \[4, 10\]"),
         ({"sample_weight": np.ones(4)}, "a weight for each of the 10 examples"),
     ],
 )

@@ -196,23 +196,23 @@ def test_what_is_too_long_keeps_its_end(corpus, tokenizer):
     [
         ({"objective": "spans"}, "`objective` must be one of prefix_lm"),
         ({"layout": "decoder"}, "`layout` must be one of"),
-        ({"rate": 0.0}, "`rate` must be between 0 and 1"),
-        ({"rate": 1.0}, "`rate` must be between 0 and 1"),
+        ({"rate": 0.0}, "`rate` must be above 0 and below 1"),
+        ({"rate": 1.0}, "`rate` must be above 0 and below 1"),
         ({"mean_span": 0.5}, "`mean_span` must be at least 1"),
         ({"length": 2}, "`length` must leave space"),
         ({"length": 1, "objective": "bert"}, "`length` must leave space"),
         ({"length": 3, "layout": "prefix", "objective": "bert"}, "`length` must leave space"),
         ({"objective": "lm"}, "has no inputs"),
-        ({"objective": "replace_spans", "packed": True}, "needs to know the lengths"),
+        ({"objective": "replace_spans", "packed": True}, "requires the lengths"),
         (
             {"sentinels": [299, -1]},
-            r"`sentinels` must contain at least one id, and no negative ones. Received: \[299, -1\]",
+            r"`sentinels` must be at least one id, and ids must not be negative. Received: \[299, -1\]",
         ),
-        ({"sentinels": [], "objective": "mass"}, r"at least one id, and no negative ones. Received: \[\]"),
-        ({"sentinels": [299, 298]}, "a sentinel for every span. Received: 2 sentinels for 3 spans"),
+        ({"sentinels": [], "objective": "mass"}, r"at least one id, and ids must not be negative. Received: \[\]"),
+        ({"sentinels": [299, 298]}, "Every span needs a sentinel. Received: 2 sentinels for 3 spans"),
         ({"target_length": 1}, "`target_length` must be at least 2"),
         ({"target_length": 0}, "`target_length` must be at least 2"),
-        ({"target_length": 9, "layout": "prefix"}, 'needs layout="encoder_decoder". Received: target_length=9'),
+        ({"target_length": 9, "layout": "prefix"}, 'requires layout="encoder_decoder". Received: target_length=9'),
         ({"target_length": 9, "packed": True, "group": 1}, "`target_length` must be at least [1-9].*packed=True"),
         ({"group": 0}, "`group` must be at least 1"),
     ],
@@ -235,7 +235,7 @@ def test_short_rows_keep_their_sentinels(corpus, tokenizer, packed, options):
 
 def test_other_vocabularies_name_their_sentinels(tmp_path, wordpiece, documents):
     corpus = Corpus.write(tmp_path, documents, wordpiece)
-    with pytest.raises(ValueError, match="needs sentinels in the vocabulary"):
+    with pytest.raises(ValueError, match="needs the sentinels <extra_id_0>"):
         DenoisingBatches(corpus, 4, 32)
     sentinels = list(range(wordpiece.vocabulary_size - 1, wordpiece.vocabulary_size - 9, -1))
     x, y, _ = DenoisingBatches.from_settings(corpus, 4, 32, sentinels=sentinels)[0]
@@ -247,7 +247,7 @@ def test_other_vocabularies_name_their_sentinels(tmp_path, wordpiece, documents)
 def test_documents_of_one_token_have_no_prefix(tmp_path, tokenizer):
     piece = next(token for token in tokenizer.tokens if token.startswith("▁") and len(token) > 2).removeprefix("▁")
     corpus = Corpus.write(tmp_path, [piece] * 4, tokenizer)
-    with pytest.raises(ValueError, match="need two tokens"):
+    with pytest.raises(ValueError, match="need at least two tokens"):
         DenoisingBatches(corpus, 2, 16, "prefix_lm")
     x, y, weight = DenoisingBatches(corpus, 2, 16, group=1)[0]
     assert x["lengths"].tolist() == [2, 2] and weight.sum(axis=1).tolist() == [2, 2]  # nothing is hidden

@@ -48,7 +48,7 @@ def test_temperatures_and_limits_of_t5():
 
 @pytest.mark.parametrize("sizes", [[], [3, 0], [3, -1], [3, float("inf")], [3, float("nan")]])
 def test_empty_tasks_are_refused(sizes):
-    with pytest.raises(ValueError, match="must have a size above 0"):
+    with pytest.raises(ValueError, match="must have a positive, finite size"):
         mixing_rates(sizes)
 
 
@@ -69,12 +69,12 @@ def test_documents_for_a_vocabulary():
     assert sizes["is"] / sum(sizes.values()) == pytest.approx(rates["is"], abs=0.003)
     assert [text for text in found if text[0] == "e"] == sources["en"][: sizes["en"] // 12]
     assert list(mixed_documents(sources, rates, 6000)) == found
-    with pytest.raises(ValueError, match="documents on every iteration. Received: none from 'is'"):
+    with pytest.raises(ValueError, match="yield text whenever it is iterated. Received: no text from 'is'"):
         list(mixed_documents({**sources, "is": iter(["once"])}, rates, 6000))
     for empty in ([], ["", ""]):
-        with pytest.raises(ValueError, match="Received: none from 'is'"):
+        with pytest.raises(ValueError, match="Received: no text from 'is'"):
             list(itertools.islice(mixed_documents({**sources, "is": empty}, rates, 6000), 1_000))
-    with pytest.raises(ValueError, match="`rates` must give every source"):
+    with pytest.raises(ValueError, match="`rates` must have a positive number for every source"):
         next(mixed_documents(sources, {"en": 1.0}, 6000))
 
 
@@ -193,7 +193,7 @@ def test_bad_mixtures(parts, corpus):
     with pytest.raises(ValueError, match="at least one part"):
         MixtureBatches({}, {}, 4, 1)
     for rates in ({"en": 1, "fr": 1}, {"en": 1, "fr": 0, "de": 1}, {"en": 1, "fr": -1, "de": 1}):
-        with pytest.raises(ValueError, match="`rates` must give every part a number above 0"):
+        with pytest.raises(ValueError, match="`rates` must have a positive number for every part"):
             MixtureBatches(parts, rates, 4, 1)
     other = {**parts, "clm": CausalLMBatches(corpus, 4, 24)}
     with pytest.raises(ValueError, match="'clm' and 'en', which differ in .*x.masked_positions"):
@@ -203,7 +203,7 @@ def test_bad_mixtures(parts, corpus):
     assert len(shapes) == 2
     stream = {"en": StreamBatches(corpus, 4, 24)}
     for by in ("rows", "batches"):
-        with pytest.raises(ValueError, match="must continue from step to step.*Received: 'en'"):
+        with pytest.raises(ValueError, match="must continue from step to step.*Received: the part 'en'"):
             MixtureBatches(stream, {"en": 1}, batch_size=4, steps=1, by=by)
     with pytest.raises(ValueError, match='`by` must be "rows" or "batches"'):
         MixtureBatches(parts, batch_size=4, steps=1, by="tokens")

@@ -157,15 +157,15 @@ def test_replay_resume_shards(corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 8}, "space for two segments"),
-        ({"reuse_length": 60}, "Leave at least 5 tokens"),
-        ({"reuse_length": -1}, "space for two segments"),
+        ({"length": 8}, "leave space for two segments"),
+        ({"reuse_length": 60}, "Use a length of at least 65"),
+        ({"reuse_length": -1}, "leave space for two segments"),
         ({"partial_prediction": 0}, "must be at least 1"),
         ({"max_predictions": -2}, "must be at least 1"),
-        ({"permutation_size": 24}, "must divide both parts"),
+        ({"permutation_size": 24}, "must divide the number of tokens in both parts"),
         ({"bidirectional_data": True, "batch_size": 3}, "`batch_size` must be even"),
         ({"accumulation": 2}, "continue from step to step"),
-        ({"batch_size": 500}, "Use fewer rows, or shorter ones"),
+        ({"batch_size": 500}, "Use a smaller `batch_size`"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
     ],
 )

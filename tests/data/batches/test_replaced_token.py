@@ -88,12 +88,12 @@ def test_packed_rows_weigh_all_their_tokens(corpus):
     ("options", "message"),
     [
         (dict(mask_share=1.5), "`mask_share` must be between 0 and 1"),
-        (dict(sentence_pairs=True), "no second target"),
-        (dict(rows="sentence_order"), "no second target"),
-        (dict(with_replacement=True, whole_words=True), "Received: whole_words, too. Choose one"),
-        (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: ngrams, rule, too"),
+        (dict(sentence_pairs=True), "no sentence-pair label"),
+        (dict(rows="sentence_order"), "no sentence-pair label"),
+        (dict(with_replacement=True, whole_words=True), "Received: with_replacement and whole_words. Choose one"),
+        (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: with_replacement and ngrams, rule"),
         (dict(max_predictions=0), "must be at least 1"),
-        (dict(shares=(0.5, 0.5)), "Received: shares. Use `mask_share`"),
+        (dict(shares=(0.5, 0.5)), "Received: shares, too. Use only `mask_share`"),
         (dict(mask_rate=1.0), "masking rate must be above 0"),
     ],
 )

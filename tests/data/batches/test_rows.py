@@ -245,7 +245,7 @@ def test_sentencepiece_words_of_ngrams(tmp_path, documents, unigram):
         ({"rows": "packed", "length": 2}, "`length` must leave space"),
         ({"rows": "sentence_order", "length": 4}, "`length` must leave space"),
         ({"lone_sentences": "drop"}, "`lone_sentences` must be"),
-        ({"rare_exponent": 0.5, "whole_words": True}, "cannot be used with whole_words or ngrams"),
+        ({"rare_exponent": 0.5, "whole_words": True}, "cannot be combined with `whole_words` or `ngrams`"),
         ({"mask_rate": 0}, "masking rate must be above 0"),
         ({"mask_rate": 1}, "masking rate must be above 0"),
     ],

@@ -109,13 +109,13 @@ def test_spans_in_plain_masked_rows(corpus):
 def test_bad_settings(corpus):
     with pytest.raises(TypeError, match="no argument 'mask_rates'"):
         MaskedLMBatches(corpus, 6, 32, mask_rates=0.3)
-    with pytest.raises(ValueError, match="A `noise` replaces .*whole_words"):
+    with pytest.raises(ValueError, match="`noise` replaces .*whole_words"):
         MaskedLMBatches(corpus, 6, 32, whole_words=True, noise=Tokens())
     with pytest.raises(ValueError, match="masking rate must be above 0"):
         Tokens(1.0)
-    with pytest.raises(ValueError, match="sum of the `shares` of the noise must be 1"):
+    with pytest.raises(ValueError, match="masked and of kept tokens must add up to 1"):
         ReplacedTokenBatches(corpus, 6, 32, noise=Tokens())
-    with pytest.raises(ValueError, match="Phrases need rows that are pieces of the corpus"):
+    with pytest.raises(ValueError, match="`phrases` requires rows that are contiguous"):
         MaskedLMBatches(corpus, 6, 32, rows="packed", noise=Spans(phrases=np.array([[1, 3]])))[0]
     with pytest.raises(NotImplementedError):
         Noise().num_slots(8, 2)

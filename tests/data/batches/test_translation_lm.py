@@ -22,7 +22,7 @@ def corpus(tmp_path_factory):
 
 def test_parallel_documents():
     assert list(parallel_documents(["a b", "", "d", "e\nf"], ["c", "x", " ", "g"])) == ["a b\nc", "e f\ng"]
-    with pytest.raises(ValueError, match="a target for each source. Received: 1 targets"):
+    with pytest.raises(ValueError, match="Every source must have a target. Received: 1 targets"):
         list(parallel_documents(["a", "b"], ["c"]))
     with pytest.raises(ValueError, match="Received: 1 sources"):
         list(parallel_documents(["a"], ["c", "d"]))
@@ -107,8 +107,8 @@ def test_long_pairs_lose_the_end_of_the_longer_half(corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 5}, "`length` must leave space"),
-        ({"languages": (1, 1)}, "two languages"),
+        ({"length": 5}, "`length` must be at least 6"),
+        ({"languages": (1, 1)}, "two different ids"),
         ({"mask_rate": 0.0}, "masking rate must be above 0"),
         ({"rule": "elmo"}, "`rule` must be one of"),
     ],

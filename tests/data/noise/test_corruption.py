@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.noise.corruption import choose_tokens, choose_words, num_to_predict, replace_tokens
+from kerasbert.data.noise.corruption import choose_tokens, num_to_predict, replace_tokens
 from kerasbert.data.noise.masking import Tokens, WholeWords
+from kerasbert.data.noise.word_selection import choose_words
 from kerasbert.data.sampling import DYNAMIC, row_draws
 
 from .masked_rows import apply
@@ -196,5 +197,5 @@ def test_every_position_is_as_likely_as_any():
 
 
 def test_too_long_rows_are_refused():
-    with pytest.raises(ValueError, match="at most 32768"):
+    with pytest.raises(ValueError, match="at most 32,768"):
         choose_tokens(np.ones((1, 40_000), bool), np.array([1]), 1, draws_for(1, 40_000))

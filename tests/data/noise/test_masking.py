@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 
-from kerasbert.data.noise import corruption
+from kerasbert.data.noise import word_selection
 from kerasbert.data.noise.corruption import (
     choose_by_weight,
     choose_independently,
-    choose_ngrams,
-    choose_on_a_walk,
-    choose_share_of_words,
     drawn_count,
     positions_of,
 )
 from kerasbert.data.noise.masking import Tokens, masking_rule, ngram_shares
 from kerasbert.data.noise.noise import albert_word_starts, rare_first_weights
+from kerasbert.data.noise.word_selection import choose_in_windows, choose_ngrams, choose_share_of_words
 from kerasbert.data.sampling import row_draws
 
 from .masked_rows import MASK, VOCABULARY, apply
@@ -63,8 +61,8 @@ def test_ngrams_are_those_of_the_slow_rule():
     counts = random.integers(0, 12, rows)
     draws = draws_for(rows, 21 + 1 + length)
     positions = choose_ngrams(candidates, starts, counts, 12, shares, draws)
-    words = corruption._words(candidates, starts)
-    order = corruption._shuffled_words(words, length, draws) - words.offsets[:, None]
+    words = word_selection._words(candidates, starts)
+    order = word_selection._shuffled_words(words, length, draws) - words.offsets[:, None]
     for row in range(rows):
         share = draws[row, 22 : 22 + length] * 2.0**-32
         lengths = 1 + (share >= 0.5).astype(int) + (share >= 0.8)
@@ -105,9 +103,9 @@ def test_walks_are_those_of_a_loop(anywhere):
     candidates[5] = False
     starts, counts = random.random((rows, length)) < 0.6, random.integers(0, 9, rows)
     draws = draws_for(rows, 22 + 2 * turns)
-    positions = choose_on_a_walk(candidates, starts, counts, 20, (0.5, 0.3, 0.2), draws, anywhere)
-    words = corruption._words(candidates, starts)
-    order = corruption._shuffled_words(words, length, draws) - words.offsets[:, None]
+    positions = choose_in_windows(candidates, starts, counts, 20, (0.5, 0.3, 0.2), draws, anywhere)
+    words = word_selection._words(candidates, starts)
+    order = word_selection._shuffled_words(words, length, draws) - words.offsets[:, None]
     shares = draws[:, 22:] * 2.0**-32
     for row in range(rows):
         sizes = 1 + (shares[row, :turns] >= 0.5).astype(int) + (shares[row, :turns] >= 0.8)

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Tokenizer
-from kerasbert.data.noise.denoising import (
-    OBJECTIVES,
-    Denoising,
+from kerasbert.data.noise.denoising import OBJECTIVES, Denoising, sentinel_ids
+from kerasbert.data.noise.span_corruption import (
     kept,
     masked_or_random,
     noise_counts,
     random_ends,
     random_spans,
     random_tokens,
-    sentinel_ids,
     shuffled_noise,
     span_corruption_lengths,
     span_draws,
@@ -235,5 +233,5 @@ def test_sentinels_of_a_vocabulary():
     tokenizer = Tokenizer.train("unigram", ["a b c d e f g h"] * 20, 112, family="t5")
     ids = sentinel_ids(tokenizer)
     assert len(ids) == 100 and ids[0] == tokenizer.vocabulary_size - 1 and (np.diff(ids) == -1).all()
-    with pytest.raises(ValueError, match="needs sentinels in the vocabulary"):
+    with pytest.raises(ValueError, match="needs the sentinels <extra_id_0>"):
         sentinel_ids(Tokenizer.train("wordpiece", ["a b c d e f g h"] * 20, 21))
