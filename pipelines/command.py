@@ -1,6 +1,7 @@
 """Runs typed functions as command-line programs: grouped options, files of options, errors in one line."""
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -147,6 +148,9 @@ def one_line_errors() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         sys.exit(missing(error))
+    except BrokenPipeError:  # the reader of the output has stopped, as in `... | head -5`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at exit
+        sys.exit(1)
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     except RunStopped as stopped:  # a message on how to continue has been printed

@@ -25,7 +25,7 @@ from .pictures import neighbours as neighbour_pictures
 from .pictures import papers as paper_pictures
 from .pictures import predictions as prediction_pictures
 from .pictures import rows as row_pictures
-from .pictures.bars import print_bars
+from .pictures.bars import bars_figure, print_bars
 from .pictures.corruption import Example
 from .pictures.files import check_pictures, write_pictures
 from .pictures.html import page
@@ -190,13 +190,15 @@ def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[
         model: folder of a model, or hf://org/name.
         texts: texts with the mask token of the model, such as [MASK].
         top: number of tokens.
-        output: .html files.
+        output: files: .html for a page, .png and .svg for images.
     """
-    check_pictures(output, (".html",))
+    check_pictures(output, (".html", ".png", ".svg"))
     pictures = prediction_pictures.predictions(kerasbert.load(model), texts, top)
     print_bars(pictures, _console())
     title = f"Predictions of {Path(model).name}"
-    write_pictures(output, {".html": lambda: prediction_pictures.predictions_page(title, pictures)})
+    html = functools.partial(prediction_pictures.predictions_page, title, pictures)
+    figure = functools.partial(bars_figure, pictures, "probability")
+    write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
 
 
 def neighbours(
@@ -221,15 +223,16 @@ def neighbours(
         top: number of neighbours.
         layer: which hidden states are the contextual vectors: 0 for the embeddings, n for the output of the n-th block,
             and -1 for the last.
-        output: .html files.
+        output: files: .html for a page, .png and .svg for images of the bars.
     """
-    check_pictures(output, (".html",))
+    check_pictures(output, (".html", ".png", ".svg"))
     static = attention_pictures.load_backbone(table) if table else None
     backbone, tokenizer = attention_pictures.load_backbone(model)
     found = neighbour_pictures.neighbours(backbone, tokenizer, word, sentences, static, top, layer)
     neighbour_pictures.print_neighbours(found, _console())
-    title = f"Neighbours of {word}"
-    write_pictures(output, {".html": lambda: neighbour_pictures.neighbours_page(title, found)})
+    html = functools.partial(neighbour_pictures.neighbours_page, f"Neighbours of {word}", found)
+    figure = functools.partial(bars_figure, [found.static, *found.contextual], "cosine")
+    write_pictures(output, {".html": html, ".png": figure, ".svg": figure})
 
 
 def _console():

@@ -15,7 +15,7 @@ from kerasbert.models import Backbone, EncoderDecoderBackbone
 from kerasbert.objectives import ReplacedTokenDetection
 
 from .attention_page import BODY, SCRIPT, STYLE
-from .files import new_figure
+from .files import label, new_figure
 from .html import page
 from .words import TokenNames
 
@@ -158,8 +158,8 @@ def model_figure(weights: Weights):
                 part.set_title(f"{head}", fontsize=9)
             if head == 0:
                 part.set_ylabel(f"{block}", fontsize=9, rotation=0, labelpad=10, va="center")
-    figure.suptitle(f"{weights.name}, by block (rows) and head (columns)", fontsize=11)
-    figure.supxlabel("in each square: a row is a token that attends, a column one that is attended to", fontsize=9)
+    figure.suptitle(f"{weights.name}:\nblocks are rows, heads are columns", fontsize=10)
+    figure.supxlabel("each square: rows are tokens that attend,\ncolumns are tokens attended to", fontsize=9)
     _color_bar(figure, image, axes)
     return figure
 
@@ -174,14 +174,14 @@ def head_figure(weights: Weights, block: int, head: int):
         left.plot([0, 1], [query, key], color="#0060a0", alpha=float(values[query, key]), linewidth=1.8)
     for x, tokens, side in ((-0.03, weights.queries, "right"), (1.03, weights.keys, "left")):
         for place, token in enumerate(tokens):
-            left.text(x, place, _short(token), ha=side, va="center", fontsize=9, family="monospace")
+            left.text(x, place, label(token), ha=side, va="center", fontsize=9, family="monospace")
     left.set_xlim(-0.9, 1.9)
     left.set_ylim(tall - 0.5, -0.5)
     left.set_axis_off()
     left.set_title("from (left) to (right)", fontsize=10)
     image = right.imshow(np.sqrt(values), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    right.set_xticks(range(len(weights.keys)), [_short(token) for token in weights.keys], rotation=90, fontsize=8)
-    right.set_yticks(range(len(weights.queries)), [_short(token) for token in weights.queries], fontsize=8)
+    right.set_xticks(range(len(weights.keys)), [label(token) for token in weights.keys], rotation=90, fontsize=8)
+    right.set_yticks(range(len(weights.queries)), [label(token) for token in weights.queries], fontsize=8)
     right.set_xlabel("to")
     right.set_ylabel("from")
     figure.suptitle(f"{weights.name}: block {block}, head {head}", fontsize=11)
@@ -195,8 +195,3 @@ def _color_bar(figure, image, axes) -> None:
     bar = figure.colorbar(image, ax=axes, ticks=[math.sqrt(tick) for tick in ticks], fraction=0.03)
     bar.ax.set_yticklabels([f"{tick:.0%}" for tick in ticks], fontsize=8)
     bar.set_label("attention weight", fontsize=9)
-
-
-def _short(token: str, most: int = 16) -> str:
-    """A token of at most `most` characters, without what matplotlib would read as mathematics."""
-    return (token if len(token) <= most else token[: most - 1] + "…").replace("$", r"\$")

@@ -1,12 +1,15 @@
-"""Lists of names with a share each, as bars in a terminal and in HTML."""
+"""Lists of names with a share each, as bars in a terminal, in HTML and in figures."""
 
 import dataclasses
 import html
+import textwrap
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
+
+from .files import label, new_figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,3 +93,29 @@ def bars_as_html(bars: Bars) -> str:
             rows.append(f'<tr class="said"><td colspan="3">{html.escape(note)}</td></tr>')
     said = f"<p>{text}</p>" if bars.text else ""
     return f'<section><h2>{html.escape(bars.title)}</h2>{said}<table class="bars">{"".join(rows)}</table></section>'
+
+
+def bars_figure(pictures: Sequence[Bars], measure: str):
+    """A matplotlib figure with one chart for each list.
+
+    Args:
+        pictures: the lists.
+        measure: what the values are: the label of their axes.
+    """
+    titles = [textwrap.wrap(f"{bars.title}  {bars.text}", 80) for bars in pictures]
+    heights = [0.8 + 0.22 * (len(bars.names) + len(title)) for bars, title in zip(pictures, titles, strict=True)]
+    figure = new_figure(7, sum(heights))
+    axes = figure.subplots(len(pictures), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, bars, title in zip(axes, pictures, titles, strict=True):
+        shown = [max(0.0, min(1.0, value)) for value in bars.values]
+        chart = axis.barh(range(len(shown)), shown, color="#0060a0", height=0.7)
+        axis.bar_label(chart, [bars.unit(value) for value in bars.values], padding=3, fontsize=8)
+        names = [label(f"{name} ({note})" if note else name, 48) for name, _, note in bars.rows]
+        axis.set_yticks(range(len(shown)), names, fontsize=8)
+        axis.set_xlim(0, 1.1)
+        ticks = (0, 0.25, 0.5, 0.75, 1)
+        axis.set_xticks(ticks, [f"{tick:.0%}" if "%" in bars.unit(1) else f"{tick}" for tick in ticks], fontsize=8)
+        axis.invert_yaxis()
+        axis.set_title("\n".join(title).replace("$", r"\$"), fontsize=9, loc="left")
+        axis.set_xlabel(measure, fontsize=8)
+    return figure

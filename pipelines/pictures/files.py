@@ -42,3 +42,8 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     return figure
+
+
+def label(text: str, most: int = 16) -> str:
+    """A text of at most `most` characters for a figure, without what matplotlib would read as mathematics."""
+    return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")

@@ -62,7 +62,7 @@ def masks(words: tuple[str, ...] = WORDS, window: int = 2) -> list[Mask]:
         ),
         _mask(
             "ModernBERT, local layers",
-            f"A token sees {window} tokens on both sides, as in Longformer (64 in the paper).",
+            f"A token sees {window} tokens on both sides, as in Longformer (64 in ModernBERT's paper).",
             words,
             window=window,
         ),

@@ -118,3 +118,16 @@ def test_columns_are_options(name):
     assert seen["columns"] == Columns("a", "b", "c")
     tyro.cli(parsed, args=["--model", "m"])
     assert seen["columns"] == Columns()
+
+
+def test_a_reader_may_stop_early():
+    """As in `kerasbert show masks | head -1`."""
+    lines = "from pipelines.command import one_line_errors\nwith one_line_errors():\n    print('line\\n' * 100_000)"
+    program = subprocess.Popen(
+        [sys.executable, "-c", lines], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stdout.readline() == b"line\n"
+    program.stdout.close()
+    assert b"Broken" not in program.stderr.read()
+    program.stderr.close()
+    assert program.wait() == 1

@@ -107,11 +107,11 @@ def test_curves(run, tmp_path):
 
 
 def test_predictions_and_neighbours(run, model, tmp_path):
-    code, printed = run("predictions", model, "They sat on the [MASK]", "--top", 3, "--output", "p.html")
+    code, printed = run("predictions", model, "They sat on the [MASK]", "--top", 3, "--output", "p.html", "p.png")
     assert code is None and sum("%" in line for line in printed.splitlines()) == 3
-    code, printed = run("neighbours", model, "bank", "--top", 2, "--output", "n.html")
+    code, printed = run("neighbours", model, "bank", "--top", 2, "--output", "n.html", "n.svg")
     assert code is None and "bank in sentence 5" in printed
-    assert (tmp_path / "p.html").exists() and (tmp_path / "n.html").exists()
+    assert all((tmp_path / name).stat().st_size > 1_000 for name in ("p.html", "p.png", "n.html", "n.svg"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rich.console import Console
 from kerasbert.models import GPT2, Bert, BertConfig, Electra, ElectraConfig, GPT2Config
 from kerasbert.objectives import CausalLM, Discriminator, MaskedLM
 from kerasbert.tasks import TextEmbedder
-from pipelines.pictures.bars import Bars, bars_as_html, print_bars
+from pipelines.pictures.bars import Bars, bars_as_html, bars_figure, print_bars
 from pipelines.pictures.predictions import predictions, predictions_page
 from pipelines.pictures.words import word_tokenizer
 
@@ -89,3 +89,13 @@ def test_bars_in_html():
     assert "A &amp; B" in text and "the &lt;s&gt; <mark>cat</mark>" in text
     assert 'style="width:50.0%"' in text and 'style="width:12.5%"' in text
     assert "from 0% to 100%" in predictions_page("t", [BARS])
+
+
+def test_bars_as_a_figure():
+    axis, other = bars_figure([BARS, Bars("Cosines", "", ["$x"], [-0.2], unit="{:.2f}".format)], "probability").axes
+    assert [bar.get_width() for bar in axis.patches] == [0.5, 0.125] and other.patches[0].get_width() == 0
+    assert [text.get_text() for text in axis.texts] == ["50.0%", "12.5%"]
+    assert axis.get_xlabel() == "probability" and axis.get_title(loc="left") == "A & B  the <s> cat"
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["cat (one)", "a" * 40 + " (two)"]
+    assert [label.get_text() for label in axis.get_xticklabels()][:2] == ["0%", "25%"]
+    assert other.texts[0].get_text() == "-0.20" and other.get_yticklabels()[0].get_text() == r"\$x"
