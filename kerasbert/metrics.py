@@ -54,11 +54,11 @@ def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive
 
 
 def by_class(names: Sequence[str], labels: Sequence, predictions: Sequence) -> dict[str, dict]:
-    """Precision, recall and F1 of every class, as fractions; 0 / 0 counts as 0.
+    """Precision, recall and F1 of every class, as fractions, where 0 / 0 counts as 0.
 
     Args:
-        names: of the classes, in the order of the result.
-        labels, predictions: one name per example, or a list of names per example.
+        names: the names of the classes, in the order of the result.
+        labels, predictions: for each example, the name of a class, or a list of names.
 
     Returns: {name: {"precision", "recall", "f1", "support"}}.
     """
@@ -76,7 +76,7 @@ def by_class(names: Sequence[str], labels: Sequence, predictions: Sequence) -> d
 
 
 def matthews(labels: Sequence, predictions: Sequence) -> float:
-    """Matthews correlation, the score of CoLA; 0 when there is only one class."""
+    """Matthews correlation coefficient, the metric of CoLA. It is 0 if there is only one class."""
     from sklearn.metrics import matthews_corrcoef
 
     labels, predictions = _paired(labels, predictions)
@@ -86,7 +86,7 @@ def matthews(labels: Sequence, predictions: Sequence) -> float:
 
 
 def pearson(labels: Sequence[float], predictions: Sequence[float]) -> float:
-    """Pearson correlation; 0 when either side is constant."""
+    """Pearson correlation coefficient. It is 0 if labels or predictions are constant."""
     from scipy.stats import pearsonr
 
     labels, predictions = _numbers(labels, predictions)
@@ -94,7 +94,7 @@ def pearson(labels: Sequence[float], predictions: Sequence[float]) -> float:
 
 
 def spearman(labels: Sequence[float], predictions: Sequence[float]) -> float:
-    """Spearman correlation of ranks, the score of STS-B; 0 when either side is constant."""
+    """Spearman rank correlation coefficient, the metric of STS-B. It is 0 if labels or predictions are constant."""
     from scipy.stats import spearmanr
 
     labels, predictions = _numbers(labels, predictions)
@@ -102,13 +102,13 @@ def spearman(labels: Sequence[float], predictions: Sequence[float]) -> float:
 
 
 def minimal_pairs(acceptable: Sequence, unacceptable: Sequence) -> float:
-    """The fraction of pairs in which a language model prefers the acceptable sentence; a tie is not a preference.
+    """The fraction of pairs in which the acceptable sentence has the higher score. Ties count as errors.
 
     Papers: Marvin, Linzen 2018 (arXiv 1808.09031); Warstadt et al. 2019 (BLiMP, arXiv 1912.00582).
 
     Args:
-        acceptable, unacceptable: the two sentences of each pair, as results of `score` of a `MaskedLM` or a `CausalLM`,
-            or as plain log probabilities.
+        acceptable, unacceptable: the scores of the two sentences of each pair, which are results of `score` of a
+            `MaskedLM` or a `CausalLM`, or log probabilities.
     """
     sides = [[s["score"] if isinstance(s, Mapping) else s for s in side] for side in (acceptable, unacceptable)]
     better, worse = _numbers(*sides)
@@ -124,7 +124,7 @@ def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.nda
     sides = np.asarray(labels), np.asarray(predictions)
     if len({side.dtype.kind in "US" for side in sides}) > 1:
         raise ValueError(
-            f"Labels and predictions must both be names, or both numbers. Received: {labels[0]!r} and "
+            f"Labels and predictions must both be names, or both be numbers. Received: {labels[0]!r} and "
             f"{predictions[0]!r}."
         )
     return sides
@@ -143,13 +143,15 @@ def _numbers(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.nd
 
 
 def entities(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> dict:
-    """Precision, recall and F1 of whole entities, as fractions: type and both boundaries must match (conlleval).
+    """Precision, recall and F1 of entities, as fractions, by the rules of conlleval.
+
+    A predicted entity is correct if its type and both of its boundaries are. 0 / 0 counts as 0.
 
     Args:
-        labels, predictions: the tags of each sentence; BIO, IOB1 or BIOES.
+        labels, predictions: for each sentence, the tags of its words, in BIO, IOB1 or BIOES.
 
     Returns: {"precision", "recall", "f1", "accuracy" (of tags), "types": {type: {"precision", "recall", "f1",
-        "support"}}}; 0 / 0 counts as 0.
+        "support"}}}.
     """
     correct, found, wanted = (collections.Counter() for _ in range(3))
     right_tags = total_tags = 0
@@ -188,17 +190,17 @@ def squad(
     null_odds: Mapping[str, float] | None = None,
     null_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Exact match and F1 of SQuAD, as percentages, equal to the last digit to those of the official scripts.
+    """Exact match and F1 of SQuAD, as percentages. They are exactly those of the official scripts.
 
-    A data set in which any question has the key `is_impossible`, or no answers, is scored as version 2.0, any other as
+    A data set is scored as version 2.0 if any question has no answers or has the key `is_impossible`, and otherwise as
     version 1.1.
 
     Args:
         dataset: a SQuAD file, its content, or the list under "data" in it.
-        predictions: {question id: answer}; in version 2.0 "" means that there is no answer.
-        null_odds: {question id: odds of no answer}; adds the scores with the best threshold on them.
-        null_threshold: answers whose odds of no answer exceed it count as no answer; the default is the official
-            script's, for odds that are probabilities.
+        predictions: {question id: answer}. In version 2.0, "" means that the question has no answer.
+        null_odds: {question id: score of "no answer"}, which adds the best results over all thresholds on these scores.
+        null_threshold: if the score of "no answer" exceeds it, the prediction counts as "no answer". The default is
+            that of the official script, for scores that are probabilities.
 
     Returns: version 1.1 {"exact_match", "f1"}, where a question without a prediction counts as wrong; version 2.0
         {"exact", "f1", "total"}, the same with the prefixes "HasAns_" and "NoAns_" if there are such questions, and
@@ -206,12 +208,14 @@ def squad(
     """
     questions = [q for article in _articles(dataset) for p in article["paragraphs"] for q in p["qas"]]
     if not questions:
-        raise ValueError("A data set must have questions. Received: none.")
+        raise ValueError("A data set must have questions. Received: a data set without any.")
     if not any("is_impossible" in question or not question["answers"] for question in questions):
         return _squad_1(questions, predictions)
     missing = [question["id"] for question in questions if question["id"] not in predictions]
     if missing:
-        raise ValueError(f"Every question needs a prediction. Received none for {len(missing)}, such as {missing[0]}.")
+        raise ValueError(
+            f"Every question must have a prediction. Received: none for {len(missing)} of them, such as {missing[0]}."
+        )
     exact, f1s, answerable, odds = {}, {}, {}, null_odds or {}
     for question in questions:
         truths = [a["text"] for a in question["answers"] if _normalized(a["text"])] or [""]
@@ -255,7 +259,7 @@ def _squad_1(questions: list, predictions: Mapping) -> dict[str, float]:
 
 
 def _normalized(text: str) -> str:
-    """Lower case, without punctuation, articles and extra white space."""
+    """Converts an answer to lower case, and removes punctuation, articles and extra white space."""
     text = "".join(character for character in text.lower() if character not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
@@ -284,7 +288,7 @@ def _means(exact: dict, f1s: dict, keys: list) -> dict[str, float]:
 
 
 def _best_threshold(values: dict, predictions: Mapping, odds: Mapping, answerable: dict) -> tuple[float, float]:
-    """(percent, threshold): answers whose odds of no answer exceed the threshold count as no answer."""
+    """The highest mean score in percent over all thresholds for "no answer", and the threshold that gives it."""
     score = best = sum(not has for has in answerable.values())
     threshold = 0.0
     for key in sorted(odds, key=lambda key: odds[key]):
@@ -306,8 +310,9 @@ def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Seque
     """Corpus BLEU by sacreBLEU, as a percentage. Papers: Papineni et al. 2002; Post 2018 (arXiv 1804.08771).
 
     Args:
-        references: a str per prediction, or a list of them per prediction.
-        **options: of `sacrebleu.corpus_bleu`, such as tokenize="intl", lowercase=True.
+        references: for each prediction, a str or a list of str.
+        predictions: the generated texts.
+        **options: arguments of `sacrebleu.corpus_bleu`, such as tokenize="intl", lowercase=True.
     """
     import sacrebleu
 
@@ -317,9 +322,9 @@ def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Seque
 
 
 def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], stem: bool = True) -> dict:
-    """F-measures of ROUGE-1, -2, -L and -Lsum by rouge-score, as percentages; the best of several references counts.
+    """F-measures of ROUGE-1, -2, -L and -Lsum by rouge-score, as percentages.
 
-    For -Lsum, each line is a sentence.
+    If there are several references, the best one counts. For ROUGE-Lsum, every line is a sentence.
     """
     from rouge_score import rouge_scorer
 

@@ -39,7 +39,7 @@ def test_squad_2_with_thresholds():
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (pytest.approx(100 * (3 + 2 / 3) / 4), -1.0)
     assert scores["exact"] == 50
     assert metrics.squad(data, predictions, odds, null_threshold=0.0)["exact"] == 75
-    with pytest.raises(ValueError, match="none for 1, such as d"):
+    with pytest.raises(ValueError, match="none for 1 of them, such as d"):
         metrics.squad(data, {"a": "cat", "b": "", "c": ""})
 
 
@@ -90,7 +90,7 @@ def test_bleu_and_rouge():
 
 def test_what_cannot_be_measured():
     for function, arguments, message in (
-        (metrics.accuracy, (["1"], [1]), "both be names, or both numbers. Received: '1' and 1"),
+        (metrics.accuracy, (["1"], [1]), "both be names, or both be numbers. Received: '1' and 1"),
         (metrics.squad, ({"data": []}, {}), "must have questions"),
         (metrics.bleu, ([["a"], []], ["a", "b"]), "needs a reference. Received: none for number 1"),
         (metrics.rouge, ([[]], ["a"]), "needs a reference. Received: none for number 0"),

@@ -181,7 +181,7 @@ def test_columns_are_named_or_told(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             read(tmp_path, "a.csv", content, "pairs", columns)
-    with pytest.raises(ValueError, match="a.txt is not valid utf-8: line 1, byte 3 .0xe9.*Name the file's encoding"):
+    with pytest.raises(ValueError, match="a.txt is not valid utf-8: line 1, byte 3 .0xe9.*Give the encoding of"):
         read(tmp_path, "a.txt", b"caf\xe9\n", "pairs")
     with pytest.raises(ValueError, match="a.txt is not valid utf-8: .* such as --encoding utf-16"):
         read(tmp_path, "a.txt", "a\n".encode("utf-16"), "pairs")

@@ -29,7 +29,7 @@ def test_lines_of_label_and_text(tmp_path):
 
 def test_encodings(tmp_path):
     path = write(tmp_path, "a.txt", "1 caf\u00e9\n", "latin-1")
-    with pytest.raises(ValueError, match="byte 5 .0xe9.. Name the file's encoding"):
+    with pytest.raises(ValueError, match="byte 5 .0xe9.. Give the encoding of the file"):
         read_labelled(path)
     assert read_labelled(path, reading=Reading("latin-1")).texts == ["caf\u00e9"]
 

@@ -170,7 +170,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
             "start_id": self._start_id,
         }
 
-    # ------------------------------------------------------------------ plan
+    # === Plan ===
 
     @staticmethod
     def _check(noise: Denoising, kind: str, packed: bool, group: int | None) -> None:
@@ -241,7 +241,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         sizes = self._sizes(self._pieces[:, 1])[1][self._order]
         return int(np.add.reduceat(sizes, self._plan[:, 0]).max())
 
-    # ------------------------------------------------------------------ rows
+    # === Rows ===
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
         lines, _ = self._places(update, first, last)

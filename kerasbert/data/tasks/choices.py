@@ -1,4 +1,4 @@
-"""Multiple choice: one row for each choice."""
+"""Encodes examples of multiple choice, with one row for each choice."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,20 +13,22 @@ from .examples import fill_rows, never_empty
 def encode_choices(
     tokenizer: Tokenizer, examples: Sequence, max_length: int, max_choice_length: int = 128
 ) -> dict[str, np.ndarray]:
-    """One row (context, choice) for each choice of each example.
+    """Encodes every choice of every example as a row (context, choice).
 
-    An example is (context, choices) as in SWAG and ARC, or (passage, question, choices) as in RACE. In the latter, each
-    choice is appended to the question, or replaces each "_" in it; the last `max_choice_length` tokens of question and
-    choice are kept, and the passage loses its end. Other pairs that are too long lose tokens from the end of the longer
-    part.
+    An example is (context, choices), as in SWAG and ARC, or (passage, question, choices), as in RACE. With a question,
+    each choice is appended to it, or replaces each "_" in it. The question with the choice is then truncated to its
+    last `max_choice_length` tokens, and the passage at its end. Without a question, pairs that are too long are
+    truncated at the end of the longer part.
 
     Args:
-        examples: see above; examples with fewer choices than others are filled up with padding rows.
+        tokenizer: a `Tokenizer`.
+        examples: see above. Examples with fewer choices than others are filled up with padding rows.
         max_length: maximum number of tokens per row, including special tokens.
+        max_choice_length: maximum number of tokens of a question with its choice.
 
     Returns:
-        int32 "token_ids" (b, c, s), "lengths" (b, c), "segment_ids" (b, c, s) if the tokenizer's pairs have segments;
-        or bool "padding_mask" (b, c, s) instead of lengths for a tokenizer that pads on the left.
+        A dict of "token_ids" (b, c, s), "lengths" (b, c), and "segment_ids" (b, c, s) if the tokenizer's pairs have
+        segments, int32. For a tokenizer that pads on the left, "padding_mask" (b, c, s), bool, instead of "lengths".
     """
     parts = [_checked(example, number) for number, example in enumerate(examples)]
     most = max(len(endings) for _, endings, _ in parts)
@@ -61,7 +63,7 @@ def _fitted(context: np.ndarray, ending: np.ndarray, max_tokens: int, kept: int 
 
 
 def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
-    """(context, the choices as second texts, whether the example has a passage and a question)."""
+    """Returns (first text, the second text of each choice, whether the example has a question)."""
     right = isinstance(example, (tuple, list)) and len(example) in (2, 3)
     choices = example[-1] if right else ()
     right = right and isinstance(choices, (tuple, list)) and len(choices) > 1
@@ -80,17 +82,19 @@ def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
 def ranking_examples(
     pairs: Sequence[tuple[str, str]], labels: Sequence, seed: int = 0
 ) -> tuple[list[tuple[str, list[str]]], list[int]]:
-    """Multiple-choice examples from consecutive pairs that share a question, as in MT-DNN's QNLI.
+    """Makes multiple-choice examples from consecutive pairs with the same question, as MT-DNN does for QNLI.
 
-    Questions with at least two candidates, exactly one of them right, are kept; the order of the candidates is random.
+    Only questions with two or more candidates are used, of which exactly one is right. The candidates of a question are
+    shuffled.
 
     (q, a) 1, (q, b) 0, (r, c) 1, (r, d) 1 -> (q, [b, a]) with the choice 1
 
     Args:
         pairs: (question, candidate).
-        labels: one per pair, true (or 1) for a right candidate.
+        labels: for each pair, whether the candidate is right, as a bool, 0 or 1.
+        seed: seed of the order of the candidates.
 
-    Returns: examples for a `MultipleChoice`, and the number of the right choice of each.
+    Returns: examples for a `MultipleChoice`, and the index of the right choice of each.
     """
     generator = np.random.Generator(np.random.Philox(seed))
     examples, right = [], []

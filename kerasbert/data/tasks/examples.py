@@ -1,4 +1,4 @@
-"""Encoding of texts as rows of token ids, with the template of the tokenizer."""
+"""Encodes texts as rows of token ids, in the template of the tokenizer."""
 
 from collections.abc import Sequence
 
@@ -17,18 +17,22 @@ def encode_texts(
 ) -> dict[str, np.ndarray]:
     """Encodes texts as model inputs, with special tokens, segments and padding from the tokenizer's template.
 
-    Pairs that are too long lose tokens from the end of the longer text (the second on a tie); single texts lose their
-    end. BERT, max_length 8: ("a b c d", "e f") -> [CLS] a b c [SEP] e f [SEP]
+    Pairs that are too long are truncated at the end of the longer text (the second on a tie), single texts at their
+    end.
+
+    BERT, max_length 8: ("a b c d", "e f") -> [CLS] a b c [SEP] e f [SEP]
 
     Args:
-        texts: str, or (str, str) for pairs.
-        max_length: maximum number of tokens per row, including special tokens. Default: the tokenizer's, or no limit.
+        tokenizer: a `Tokenizer`.
+        texts: list of str, or of (str, str) for pairs.
+        max_length: maximum number of tokens per row, including special tokens. Default: that of the tokenizer, if it
+            has one.
         pad_to: width of the rows. Default: that of the longest row.
-        plain_text: treat the names of special tokens in a text as ordinary text.
+        plain_text: whether names of special tokens in a text are ordinary text.
 
     Returns:
-        int32 "token_ids" (b, s); "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that pads on the
-        left; "segment_ids" (b, s) if the tokenizer's pairs have segments.
+        A dict of int32 "token_ids" (b, s); int32 "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that
+        pads on the left; and int32 "segment_ids" (b, s) if the tokenizer's pairs have segments.
     """
     if isinstance(texts, (str, bytes)):
         raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received: one str. Use [text].")
@@ -47,10 +51,13 @@ def encode_texts(
 
 
 def never_empty(info: dict, row: tuple) -> tuple:
-    """The row of one or two id arrays, with an end token added if it would otherwise have no tokens at all.
+    """Adds an end token (or a padding token, if there is none) to a row that would otherwise have no tokens.
 
-    In a row of padding alone, no token would be visible and the output would be taken at a padding position, so that it
-    would depend on the widths of other rows. If there is no end token, a padding token is used as the text.
+    Without it, the row would consist of padding, and its output would depend on the width of the batch.
+
+    Args:
+        info: the `Tokenizer.info`.
+        row: one or two arrays of token ids.
     """
     if any(map(len, row)) or len(info["pair" if len(row) == 2 else "single"]) > len(row):
         return row
@@ -59,7 +66,16 @@ def never_empty(info: dict, row: tuple) -> tuple:
 
 
 def fill_rows(info: dict, rows: Sequence[tuple], width: int | None = None, segments: bool = False) -> dict:
-    """Lays out rows of one or two id arrays in the tokenizer's templates; an empty tuple gives a padding row."""
+    """Puts token ids into the tokenizer's templates.
+
+    Args:
+        info: the `Tokenizer.info`.
+        rows: one or two arrays of token ids for each row, or () for a padding row.
+        width: width of the rows. Default: that of the longest row.
+        segments: whether to return "segment_ids".
+
+    Returns: a dict as in `encode_texts`.
+    """
     templates = [None, info["single"], info["pair"]]
     totals = np.zeros(len(rows), dtype=np.int32)
     for number, row in enumerate(rows):
@@ -69,7 +85,7 @@ def fill_rows(info: dict, rows: Sequence[tuple], width: int | None = None, segme
     token_ids = np.full((len(rows), width), info["pad_id"] or 0, dtype=np.int32)
     segment_ids = np.zeros((len(rows), width), dtype=np.int32) if segments else None
     left = info["padding_side"] == "left"
-    for number, row in enumerate(rows):  # copying whole runs is faster than any gather by position
+    for number, row in enumerate(rows):  # copying slices is faster than indexing by position
         place = width - int(totals[number]) if left else 0
         for item, segment in templates[len(row)] or ():
             ids = item if item.__class__ is int else row[0] if item == "A" else row[1]
@@ -91,7 +107,7 @@ def fill_rows(info: dict, rows: Sequence[tuple], width: int | None = None, segme
 def _checked(text: object, number: int) -> tuple[str, ...]:
     pair = (text,) if isinstance(text, str) else text
     if not isinstance(pair, (tuple, list)) or len(pair) not in (1, 2) or not all(isinstance(p, str) for p in pair):
-        raise ValueError(f"Every text must be a str or a pair (str, str). Received as text {number}: {text!r:.60}.")
+        raise ValueError(f"Every text must be a str or a pair (str, str). Received: {text!r:.60} as text {number}.")
     return tuple(pair)
 
 

@@ -1,4 +1,4 @@
-"""Extractive question answering: contexts as windows, answers as character spans (Devlin et al. 2018, code)."""
+"""Extractive question answering: encodes contexts in windows, and finds the spans of answers (Devlin et al. 2018)."""
 
 import dataclasses
 import re
@@ -15,9 +15,9 @@ class Answer:
     """A span of the context.
 
     Args:
-        text: context[start:stop]; "" when there is no answer.
-        start, stop: character positions.
-        score: softmax probability among the spans that were kept.
+        text: context[start:stop], or "" if there is no answer.
+        start, stop: positions of characters in the context.
+        score: softmax probability among the spans that are returned for the question.
         logit: sum of the start and end logits.
     """
 
@@ -29,22 +29,23 @@ class Answer:
 
 
 class QuestionRows:
-    """Questions with their contexts as rows for a span head: (question, window of the context).
+    """Encodes questions and contexts as rows for a span head: (question, window of the context).
 
-    With tokenizers that pad on the left (XLNet) the context comes first, but padding is still on the right. In a window
-    that does not contain the whole answer, start and end are at the [CLS] token, or at position 0 if there is none.
+    With tokenizers that pad on the left (XLNet), the context comes first, but padding is still on the right. In a
+    window without the whole answer, the targets are the position of the [CLS] token, or 0 if there is none.
 
     Args:
-        tokenizer: its template for pairs is used.
+        tokenizer: a `Tokenizer`, whose template for pairs is used.
         questions: pairs (question, context).
         max_length: maximum number of tokens per window, including the question and special tokens.
         stride: number of tokens between the starts of consecutive windows.
-        max_question_length: number of tokens to which questions are cut.
+        max_question_length: maximum number of tokens of a question. Longer questions are truncated.
 
     Attributes:
-        x: int32 "token_ids" (windows, s), "lengths" (windows,) and "segment_ids" if the tokenizer's pairs have them.
-        question: int32 (windows,), the number of each window's question.
-        null: int32 (windows,), the position that means "no answer here".
+        x: a dict of int32 "token_ids" (windows, s), "lengths" (windows,), and "segment_ids" (windows, s) if the
+            tokenizer's pairs have segments.
+        question: int32 (windows,), the index of the question of each window.
+        null: int32 (windows,), the position that means that the window has no answer.
     """
 
     def __init__(
@@ -85,10 +86,11 @@ class QuestionRows:
             self.null = (self.x["token_ids"] == info["cls_id"]).argmax(axis=1).astype(np.int32)
 
     def targets(self, answers: Sequence[tuple[str, int] | None]) -> dict[str, np.ndarray]:
-        """int32 "start" and "end" (windows,), the first and the last token of each answer.
+        """The positions of the first and the last token of each answer: a dict of "start" and "end", int32 (windows,).
 
         Args:
-            answers: for each question (text, first character in the context), or None if it has no answer.
+            answers: for each question (text, position of its first character in the context), or None if it has no
+                answer.
         """
         if len(answers) != len(self.pairs):
             raise ValueError(
@@ -108,7 +110,7 @@ class QuestionRows:
         return {"start": start, "end": end}
 
     def _tokenized_part(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
-        """Characters of the answer, without those at its ends that the tokenizer drops and no piece covers."""
+        """Start and stop of the answer in the context, without characters at its ends that belong to no token."""
         span = self._span(number, answer)
         if span is None:
             return None
@@ -117,12 +119,13 @@ class QuestionRows:
         return (max(span[0], pieces[:, 0].min()), min(span[1], pieces[:, 1].max())) if len(pieces) else None
 
     def _span(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
-        """Characters of the answer: the occurrence in the context that is nearest to the given position."""
+        """Start and stop of the answer in the context: its occurrence that is nearest to the given position."""
         if answer is None:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], str):
             raise ValueError(
-                "An answer must be (text, first character in the context), or None. Received for question "
+                "An answer must be (text, position of its first character in the context), or None. Received for "
+                "question "
                 f"{number}: {answer!r:.60}."
             )
         text, position = answer
@@ -140,14 +143,19 @@ class QuestionRows:
     def answers(
         self, start: np.ndarray, end: np.ndarray, n_best: int = 20, max_answer_length: int = 30
     ) -> list[tuple[list[Answer], float]]:
-        """The spans of each question, best first, and its no-answer score: the null logit minus that of the best span.
+        """Finds the best answers of each question.
 
-        In each window the `n_best` starts and ends are paired if both are in the context, the start has the most
-        context in this window, and the span is no longer than `max_answer_length` tokens. The null logit is the lowest
-        of all windows. Each text is kept only once; scores are a softmax over the spans that are kept.
+        The candidates of a window are pairs of its `n_best` starts and ends. Both must be in the context, the span must
+        have at most `max_answer_length` tokens, and the start must have more context in this window than in others. Of
+        spans with the same text, only the best is returned.
 
         Args:
             start, end: logits, float (windows, s).
+            n_best: maximum number of answers per question.
+            max_answer_length: maximum number of tokens in an answer.
+
+        Returns: for each question, the list of its answers, best first, and a score for "no answer": the lowest sum of
+            the null logits in all windows, minus the logit of the best answer.
         """
         found: list[list] = [[] for _ in self.pairs]
         nulls = np.full(len(self.pairs), np.inf)
@@ -169,7 +177,7 @@ class QuestionRows:
         kept: dict[str, tuple] = {}
         for logit, start, stop in sorted(found, key=lambda item: -item[0]):
             found_text = pair[1][start:stop]
-            text = found_text.strip()  # a piece may be only whitespace
+            text = found_text.strip()  # a token may be only white space
             if text and text not in kept:
                 start += len(found_text) - len(found_text.lstrip())
                 kept[text] = (start, start + len(text), logit)
@@ -188,7 +196,9 @@ class QuestionRows:
 
 def _checked(pair: object, number: int) -> tuple[str, str]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-        raise ValueError(f"A question must be a pair (question, context) of str. Received as {number}: {pair!r:.60}.")
+        raise ValueError(
+            f"A question must be a pair (question, context) of str. Received: {pair!r:.60} as question {number}."
+        )
     if not pair[1].strip():
         raise ValueError(f"A question needs a context. Received: question {number}, {pair[0]!r:.60}, without one.")
     return tuple(pair)

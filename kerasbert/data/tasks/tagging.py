@@ -1,4 +1,4 @@
-"""Token classification: entities in all tagging schemes, and rows in which each word's first piece carries its tag."""
+"""Token classification: entities in all tagging schemes, and rows in which the first token of a word has its tag."""
 
 import functools
 import re
@@ -15,9 +15,9 @@ from .windows import most_context, right_padded_rows, window_starts
 def _words() -> re.Pattern:
     """A pattern that matches words and punctuation marks.
 
-    Ideographs, kana and Thai are written without spaces, so each character is a word. Otherwise a word is a run of
-    letters and digits, or any other visible character. Combining marks (vowel signs, points, accents, joiners) belong
-    to the character before them.
+    A word is a sequence of letters and digits. Each character of scripts that are written without spaces (ideographs,
+    kana, Thai) is a word, as is each other visible character. Combining marks (vowel signs, points, accents, joiners)
+    belong to the character before them.
     """
     marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c).startswith("M"))
     marks += "\u200c\u200d"
@@ -34,10 +34,10 @@ def words_of(text: str) -> list[tuple[int, int]]:
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Entities of one sentence as (type, first word, stop), where stop is exclusive, by the rules of conlleval.
+    """The entities of one sentence as (type, first word, last word + 1), by the rules of conlleval.
 
-    Reads BIO (IOB2), IOB1, BIOES (IOBES, BILOU) and plain types without a prefix. A new entity begins at B, S and U,
-    and at any other tag of an entity that follows O, E, S, L or U or has a different type than the tag before.
+    Tags may be BIO (IOB2), IOB1, BIOES (IOBES, BILOU), or types without a prefix. An entity begins at a tag with B, S
+    or U, and at any tag other than O that follows O, E, S, L or U, or a tag of another type.
 
     B-PER I-PER O I-LOC -> (PER, 0, 2), (LOC, 3, 4)
     """
@@ -57,7 +57,10 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "bio") -> list[str]:
-    """The inverse of `entities` for a sentence of `length` words; the scheme is "bio", "bioes" or "iob1"."""
+    """The tags of the entities in a sentence of `length` words, in the scheme "bio", "bioes" or "iob1".
+
+    This is the inverse of `entities`.
+    """
     tags = ["O"] * length
     last = None  # type and stop of the previous entity, for iob1
     for kind, start, stop in sorted(spans, key=lambda span: span[1]):
@@ -77,7 +80,7 @@ def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "b
 
 
 def tags_within(tag: str, count: int) -> list[str]:
-    """Expands one tag to `count` words that are read as one: for two, B-LOC -> B-LOC I-LOC, S-LOC -> B-LOC E-LOC."""
+    """The tags of `count` words that replace one word. With two, B-LOC -> B-LOC I-LOC, S-LOC -> B-LOC E-LOC."""
     prefix, dash, kind = tag.partition("-")
     if count == 1 or not dash or prefix not in ("B", "I", "E", "L", "S", "U"):
         return [tag] * count
@@ -94,26 +97,25 @@ def _parts(tag: str) -> tuple[str, str]:
 
 
 class TaggedRows:
-    """Sentences as rows for a tagger; the first piece of every word represents the word.
+    """Encodes sentences as rows for a tagger, which classifies every word at its first token.
 
-    A sentence that is too long is split into overlapping windows; a word is read in the window where it has the most
-    context on both sides. A word without any pieces (control characters) is in no window; a word inside a piece of
-    another word, such as the full stop of `).`, is read together with that word.
+    A sentence that is too long is split into overlapping windows. Each word is classified in the window in which it has
+    the most context on both sides. A word without tokens (control characters) is in no window. A word that is part of a
+    token of another word, such as the full stop in `).`, gets the result of that word.
 
     Args:
-        tokenizer: its template for single texts is used.
+        tokenizer: a `Tokenizer`, whose template for single texts is used.
         sentences: lists of words, or texts, which are split by `words_of`.
         max_length: maximum number of tokens per window, including special tokens.
-        stride: number of pieces between the starts of consecutive windows; default: half of what a window holds.
+        stride: number of tokens between the starts of consecutive windows. Default: half of the tokens of a window.
 
     Attributes:
-        x: int32 "token_ids" (windows, s) and "lengths" (windows,).
-        words: int32 (windows, s), the word whose first piece is at this position; -1 at all other positions, and where
-            another window has more context.
-        sentence: int32 (windows,), the number of each window's sentence.
+        x: a dict of int32 "token_ids" (windows, s) and "lengths" (windows,).
+        words: int32 (windows, s), the index of the word that is classified at each position, or -1.
+        sentence: int32 (windows,), the index of the sentence of each window.
         texts, word_spans: each sentence as one text, and the character spans of its words.
-        hosts: for each sentence int32 (words,), the word with which each word is read: itself, the word whose piece
-            contains it, or -1.
+        hosts: for each sentence int32 (words,), the index of the word whose result each word gets: its own index, that
+            of the word whose token contains it, or -1.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: Sequence, max_length: int, stride: int | None = None):
@@ -145,10 +147,14 @@ class TaggedRows:
             self.words[row, column : column + len(first)] = first
 
     def targets(self, tags: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Labels int32 (windows, s) and their weights float32, 1 at positions where a word is read."""
+        """Labels, int32 (windows, s), and weights, float32 (windows, s), 1 at positions where a word is classified.
+
+        Args:
+            tags: for each sentence, the label ids of its words.
+        """
         if len(tags) != len(self.texts):
             raise ValueError(
-                f"Every sentence must have labels. Received: {len(self.texts)} sentences, {len(tags)} labels."
+                f"Every sentence must have labels. Received: {len(self.texts)} sentences, {len(tags)} lists of labels."
             )
         y = np.zeros(self.words.shape, dtype=np.int32)
         for row, number in enumerate(self.sentence):
@@ -163,7 +169,11 @@ class TaggedRows:
         return y, (self.words >= 0).astype(np.float32)
 
     def read(self, outputs: np.ndarray) -> Iterator[np.ndarray]:
-        """For every sentence, the outputs (words, ...) at its words; NaN for words that are in no window."""
+        """Yields for every sentence the outputs at its words, float64 (words, ...), NaN for words in no window.
+
+        Args:
+            outputs: outputs of the model, float (windows, s, ...).
+        """
         found = [np.full((len(spans), *outputs.shape[2:]), np.nan, dtype=np.float64) for spans in self.word_spans]
         for row, number in enumerate(self.sentence):
             here = self.words[row] >= 0
@@ -174,7 +184,7 @@ class TaggedRows:
 
 
 def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """For every piece the word that begins there, int32 (n,), or -1; and the hosts of the words (see `TaggedRows`)."""
+    """For every token the index of the word that begins there, or -1, int32 (n,); and the `hosts` of `TaggedRows`."""
     starts = np.array([start for start, _ in spans], dtype=np.int32)
     words = np.searchsorted(starts, offsets[:, 0], side="right") - 1
     words[offsets[:, 0] == offsets[:, 1]] = -1  # only whitespace
@@ -191,12 +201,12 @@ def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tupl
 
 
 def _checked(sentence: object, number: int) -> tuple[str, list[tuple[int, int]]]:
-    """(text, character spans of its words)."""
+    """Returns (text, character spans of its words)."""
     if isinstance(sentence, str):
         return sentence, words_of(sentence)
     if not isinstance(sentence, (list, tuple)) or not all(isinstance(word, str) for word in sentence):
         raise ValueError(
-            f"A sentence must be a str or a list of words. Received as sentence {number}: {sentence!r:.60}."
+            f"A sentence must be a str or a list of words. Received: {sentence!r:.60} as sentence {number}."
         )
     stops = np.cumsum([len(word) + 1 for word in sentence]) - 1
     spans = [(int(stop) - len(word), int(stop)) for word, stop in zip(sentence, stops, strict=True)]

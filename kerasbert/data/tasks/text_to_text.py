@@ -1,4 +1,4 @@
-"""The text-to-text formats of T5: labelled examples as input and target texts, and answers back to labels.
+"""The text-to-text formats of T5: converts labelled examples to texts, and generated texts to labels.
 
 Paper: Raffel et al. 2019, arXiv 1910.10683, appendix D; features are ordered as in the official code.
 """
@@ -29,14 +29,16 @@ _DETERMINERS = frozenset(
 
 
 def classification_text(task: str, example: Mapping, labels: Sequence[str] | None = None) -> tuple[str, str]:
-    """The task name and all named features, in alphabetical order except for multirc and wic; and the label as target.
+    """Converts an example to an input text (the task and its named features) and a target text (the label).
+
+    Features are in alphabetical order, except for multirc and wic.
 
     "rte", {"sentence1": "A.", "sentence2": "B.", "label": 1} -> "rte sentence1: A. sentence2: B.", "not_entailment"
 
     Args:
         task: name with which the text begins.
-        example: features; "label" is the number of the label, -1 if it is unknown, and "idx" is left out.
-        labels: names of the labels, by number. Default: those of the task in `LABELS`.
+        example: features by name. "label" is the index of the label, or -1 if it is unknown. "idx" is left out.
+        labels: names of the labels, by index. Default: those of the task in `LABELS`.
     """
     if labels is None:
         if task not in LABELS:
@@ -51,7 +53,7 @@ def classification_text(task: str, example: Mapping, labels: Sequence[str] | Non
 
 
 def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:
-    """A sentence pair with a score from 0 to 5, rounded to steps of 0.2, exact halves to even.
+    """Converts a sentence pair with a score from 0 to 5 to input and target text. Scores are rounded to 0.2.
 
     score 2.57 -> "2.6"; 2.5 -> "2.4"
     """
@@ -60,7 +62,9 @@ def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:
 
 
 def question_text(example: Mapping) -> tuple[str, str]:
-    """A question about a context, and its first answer ("answers": a list of str); punctuation is set off by spaces.
+    """Converts a question with its context and its first answer to input and target text.
+
+    Punctuation marks are surrounded by spaces. The keys are "question", "context" and "answers", a list of str.
 
     "What's up?" -> "What ' s up ? "
     """
@@ -70,7 +74,7 @@ def question_text(example: Mapping) -> tuple[str, str]:
 
 
 def pronoun_text(text: str, pronoun: str, word: int, task: str = "wsc") -> str:
-    """Puts asterisks around the pronoun whose referent is asked for; `word` is the number of words before it.
+    """Marks the pronoun whose referent the model must find with asterisks. `word` is the number of words before it.
 
     "The dog saw it .", "it", 3 -> "wsc: The dog saw *it* ."
     """

@@ -1,4 +1,4 @@
-"""Long texts as overlapping windows, and what is needed to merge the results of the windows."""
+"""Splits long texts into overlapping windows."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from .examples import fill_rows
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
-    """Starts of windows of `size` tokens, up to the first window that reaches the end.
+    """The starts of windows of `size` tokens, of which the last is the first that reaches the end of the text.
 
     length 300, size 100, stride 50 -> 0, 50, 100, 150, 200
     """
     if stride < 1 or size < 1:
-        raise ValueError(f"`stride` and the size of a window must be at least 1. Received: {stride}, {size}.")
+        raise ValueError(f"`stride` and the size of the windows must be at least 1. Received: {stride}, {size}.")
     starts = [0]
     while starts[-1] + size < length:
         starts.append(starts[-1] + min(size, stride))
@@ -19,10 +19,10 @@ def window_starts(length: int, size: int, stride: int) -> list[int]:
 
 
 def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
-    """For every token the window in which it has the most context, int32 (length,); the earlier window on a tie.
+    """The index of the window in which each token has the most context: int32 (length,).
 
-    The score of a window is the smaller of the numbers of tokens to the left and to the right, plus a hundredth of the
-    window's length. Devlin et al. 2018, official code.
+    As in the official code of Devlin et al. 2018, the amount of context is the number of tokens on the left or on the
+    right, whichever is smaller, plus 0.01 times the length of the window. The first window wins a tie.
     """
     best, best_score = np.zeros(length, np.int32), np.full(length, -np.inf)
     for window, start in enumerate(starts):
@@ -35,7 +35,10 @@ def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
 
 
 def right_padded_rows(info: dict, rows: list[tuple], text: str = "A") -> tuple[dict, np.ndarray]:
-    """Rows in the tokenizer's template with padding on the right, and the column where the part `text` begins."""
+    """Puts texts into the tokenizer's template, with padding on the right whatever its padding side.
+
+    Returns: x, and the column at which the text "A" (or "B") begins in each row, int32 (b,).
+    """
     info = {**info, "padding_side": "right"}
     x = fill_rows(info, rows, segments=any(segment for _, segment in info["pair"]))
     columns = np.zeros(len(rows), dtype=np.int32)

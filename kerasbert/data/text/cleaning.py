@@ -1,8 +1,10 @@
-"""C4's rules for cleaning web text, and deduplication: pure functions that any engine can call.
+"""Cleans and deduplicates web text by the rules of C4.
 
-In the order of the pipeline: pages of a Common Crawl file (`wet_pages`), one page per URL (`one_page_a_url`), the page
-cleaner (`C4Rules`), line deduplication (`deduplicate_lines`), a language filter (`in_language`), a bad-word filter.
-Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2; where its code differs, the code is followed.
+The steps of the pipeline, in order: the pages of a Common Crawl file (`wet_pages`), one page per URL
+(`one_page_a_url`), the page cleaner (`C4Rules`), line deduplication (`deduplicate_lines`), a language filter
+(`in_language`), and a bad-word filter.
+Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2. Where the paper and its code differ, the rules are those of
+the code.
 """
 
 import hashlib
@@ -20,7 +22,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits a text into sentences, which end in . ! or ? before a blank and a capital, but not after an abbreviation.
+    """Splits a text into sentences. They end with . ! or ? before a space and a capital, but not after an abbreviation.
 
     "Mr. Fox ran. Why? He was late." -> "Mr. Fox ran.", "Why?", "He was late."
     """
@@ -38,9 +40,9 @@ def split_sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class C4Rules:
-    """The page cleaner of C4; a call returns the cleaned page, or None if the page is dropped.
+    """The page cleaner of C4. A call returns the cleaned page, or None if the page is dropped.
 
-    The defaults are those of the code; the first versions of the paper have 3 words and 5 sentences.
+    The defaults are those of the code. The first versions of the paper require 3 words per line and 5 sentences.
 
     Args:
         max_page_characters: longer pages are dropped.
@@ -48,8 +50,9 @@ class C4Rules:
         min_line_words: lines with fewer words are dropped.
         min_sentences: pages with fewer sentences in the remaining lines are dropped.
         bad_words: pages with one of these words or phrases are dropped.
-        bad_words_by_line: look for them in each line, as older versions do, which misses a word at either end.
-        sentences: splits a line into sentences. The original is NLTK's Punkt model of English.
+        bad_words_by_line: whether to search each line for bad words instead of the whole page. Older versions did this,
+            and missed words at the ends of a line.
+        sentences: function that splits a line into sentences. The original is NLTK's Punkt model of English.
     """
 
     max_page_characters: int = 190_000
@@ -65,7 +68,7 @@ class C4Rules:
         return None if page is None or self.has_bad_words(page) else page
 
     def without_deduplication(self, page: str) -> str | None:
-        """Applies the rules that precede line deduplication; the bad-word filter follows it."""
+        """Applies all rules but the bad-word filter, which C4 applies after line deduplication."""
         if len(page) > self.max_page_characters:
             return None
         lines, sentences = [], 0
@@ -121,10 +124,10 @@ class C4Rules:
 def deduplicate_lines(
     documents: Iterable[str], min_sentences: int = 3, sentences: Callable[[str], list[str]] = split_sentences
 ) -> Iterator[str]:
-    """Keeps every distinct line once, in its first document; documents with too few sentences left are dropped.
+    """Keeps only the first occurrence of every line, and drops documents that then have too few sentences.
 
-    Lines are compared after lower-casing, over the whole corpus, by a stored hash of 8 bytes per line. C4 keeps a line
-    in the page whose URL has the smallest md5, which is the first page after `one_page_a_url`.
+    Lines are compared across all documents, ignoring case, by hashes of 8 bytes, which are kept in memory. C4 keeps a
+    line in the page whose URL has the smallest MD5 hash, which is the first page after `one_page_a_url`.
     """
     seen: set[bytes] = set()
     for document in documents:
@@ -140,7 +143,7 @@ def deduplicate_lines(
 
 
 def deduplicate_documents(documents: Iterable[str]) -> Iterator[str]:
-    """Keeps every distinct document once, ignoring white space and case."""
+    """Keeps only the first occurrence of every document, ignoring white space and case."""
     seen: set[bytes] = set()
     for document in documents:
         mark = _mark(" ".join(document.lower().split()))
@@ -152,9 +155,9 @@ def deduplicate_documents(documents: Iterable[str]) -> Iterator[str]:
 def deduplicate_spans(
     documents: Iterable[str], span: int = 3, sentences: Callable[[str], list[str]] = split_sentences
 ) -> Iterator[str]:
-    """Removes all but the first occurrence of any three consecutive sentences.
+    """Keeps only the first occurrence of every span of three consecutive sentences, as described in T5's paper.
 
-    This is the rule in T5's paper. Spans may cross lines, but never documents.
+    A span may cross lines, but not documents.
     """
     seen: set[bytes] = set()
     for document in documents:
@@ -182,10 +185,11 @@ Detector = Callable[[str], tuple[str, float] | None]
 def in_language(
     documents: Iterable[str], detect: Detector, language: str = "en", threshold: float = 0.99
 ) -> Iterator[str]:
-    """Keeps documents whose first prediction is `language` with a probability of at least `threshold`.
+    """Keeps the documents that are in `language` with a probability of at least `threshold`.
 
     Args:
-        detect: text -> (language, probability), or None. An exception counts as no prediction.
+        detect: function from a text to (language, probability), or to None if the language is unknown. Documents for
+            which it raises an exception are dropped.
     """
     for document in documents:
         try:
@@ -197,7 +201,7 @@ def in_language(
 
 
 def langdetect_detector(seed: int = 0) -> Detector:
-    """C4's detector: the package langdetect, which is random unless seeded."""
+    """The language detector of C4, from the package langdetect. Its results are random, so it needs a seed."""
     try:
         import langdetect
     except ImportError:
@@ -215,7 +219,7 @@ def langdetect_detector(seed: int = 0) -> Detector:
 
 
 def wet_pages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """URL and text of every page of a Common Crawl WET file."""
+    """Yields (URL, text) of every page of a Common Crawl WET file."""
     url, text = "", []
     for line in lines:
         line = line.strip()
@@ -232,7 +236,7 @@ def wet_pages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def normalized_url(url: str) -> str:
-    """The URL without scheme, "www.", tracking query and trailing slash.
+    """Removes the scheme, "www.", tracking parameters and the trailing slash from a URL.
 
     "https://www.example.com/a/?utm_source=x" -> "example.com/a"
     """
@@ -242,9 +246,9 @@ def normalized_url(url: str) -> str:
 
 
 def one_page_a_url(pages: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The last page of each URL, in the order of the md5 of the normalised URLs.
+    """Keeps the last page of each URL, in the order of the MD5 hashes of the normalised URLs.
 
-    The order does not depend on the order of the input, so the result of deduplication does not, either.
+    Neither this order nor the result of a deduplication that follows depends on the order of the pages.
     """
     by_url = {normalized_url(url): text for url, text in pages}
     return sorted(by_url.items(), key=lambda page: hashlib.md5(page[0].encode(), usedforsecurity=False).digest())
@@ -260,13 +264,13 @@ def clean_documents(
     detect: Detector | None = None,
     language: str = "en",
 ) -> Iterator[str]:
-    """Applies the pipeline to documents, in C4's order.
+    """Applies the steps of the pipeline to documents, in the order of C4.
 
     Args:
-        rules: rules of the page cleaner; None leaves pages unchanged.
-        deduplicate: "lines" (C4's code), "spans" (its paper), "documents", or None.
-        detect: detector of the language filter (see `in_language`), or None for no filter.
-        language: the language to keep.
+        rules: the page cleaner, or None for no cleaning.
+        deduplicate: "lines" (as in C4's code), "spans" (as in its paper), "documents", or None.
+        detect: the language detector (see `in_language`), or None for no language filter.
+        language: the language of the documents to keep.
     """
     if deduplicate is not None and deduplicate not in DEDUPLICATIONS:
         raise ValueError(f"`deduplicate` must be one of {', '.join(DEDUPLICATIONS)}. Received: {deduplicate!r}.")

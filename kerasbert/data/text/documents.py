@@ -14,12 +14,12 @@ from .tables import TABLES, hub_rows, json_values, jsonl_values, parquet_rows, s
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
 CRAWL_SUFFIX = ".wet"  # the text of web pages, from Common Crawl
-LONGEST_PIECE = 1 << 20  # characters of one line of a text file that are read at once
-LONGEST_LINE = 1 << 16  # characters that are passed to a tokenizer at once
-LONGEST_DOCUMENT = 1 << 25  # characters of a document of a text file that are kept in memory
+LONGEST_PIECE = 1 << 20  # maximum number of characters of a line of a text file; longer lines are split
+LONGEST_LINE = 1 << 16  # maximum number of characters of a line that is passed to a tokenizer
+LONGEST_DOCUMENT = 1 << 25  # maximum number of characters of a document of a text file
 BOUNDARIES = ("auto", "blank-line", "file")  # what ends a document of a text file
-SAMPLE = (20, 2_000)  # number of files, and of lines of each, that "auto" looks at
-_REPLACE = " Or pass errors='replace' (--errors replace) to read such bytes as U+FFFD."
+SAMPLE = (20, 2_000)  # number of files, and number of lines of each, from which "auto" decides
+_REPLACE = " Alternatively, use errors='replace' (--errors replace) to read invalid bytes as U+FFFD."
 
 
 def read_documents(
@@ -35,32 +35,35 @@ def read_documents(
     language: str = "en",
     documents: str = "blank-line",
 ) -> Iterator[str]:
-    """Reads documents, one str each, holding only the current document of a file in memory.
+    """Yields documents, one str each, with only one document of a file in memory at a time.
 
-    Lines of a text file with more than a million characters are split at a blank, and a document ends after 32 million
-    characters, so that any text file is read in bounded memory.
+    Lines of a text file with more than a million characters are split at a space, and documents with more than 32
+    million characters are split, too, so that any text file can be read in bounded memory.
 
     Args:
-        source: a file, a folder (searched in sorted order, hidden files left out), a list of them, or
-            `"hf://name"` for a data set of the Hugging Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`,
-            `.jsonl`, `.parquet`, or `.wet` of Common Crawl, where every page is a document; all but `.parquet` may
-            be compressed (`.gz`). A `.wet` file is held in memory, and of pages with the same URL the last is kept.
-        column: which column of a table holds the text. Default: `"text"`, or the only column.
+        source: a file, a folder (searched in sorted order, without hidden files), a list of them, or `"hf://name"` for
+            a data set of the Hugging Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`, `.jsonl`,
+            `.parquet`, or `.wet` files of Common Crawl, in which every page is a document. All but `.parquet` may be
+            compressed (`.gz`). A `.wet` file is read into memory. If it has several pages with the same URL, the last
+            one is used.
+        column: name of the column of a table that has the text. Default: `"text"`, or the only column.
         errors: `"strict"`, or `"replace"` to read invalid bytes as U+FFFD.
         encoding: encoding of text, CSV, TSV and JSON files.
-        subset: name of a hub data set's configuration.
-        split: split of a hub data set.
+        subset: configuration of a data set of the hub.
+        split: split of a data set of the hub.
         clean: `"c4"` to clean every document by C4's rules for web pages (see `cleaning.C4Rules`).
-        deduplicate: `"lines"`, `"documents"` or `"spans"` (three consecutive sentences), to keep the first of each.
-        detect: a language detector, text -> (language, probability), to keep only documents in `language`.
-        language: the language to keep.
-        documents: what ends a document of a text file: a `"blank-line"`, or the end of the `"file"`; `"auto"` decides
-            from the text, see `document_boundary`.
+        deduplicate: `"lines"`, `"documents"` or `"spans"` (three consecutive sentences), of which only the first
+            occurrence is kept.
+        detect: a language detector, a function from a text to (language, probability), to keep only documents in
+            `language`.
+        language: the language of the documents to keep, if there is a detector.
+        documents: what ends a document of a text file: a `"blank-line"`, or the end of the `"file"`. `"auto"` decides
+            from the text (see `document_boundary`).
 
     Raises:
         FileNotFoundError: a file or folder does not exist.
-        ValueError: an empty file, invalid bytes (the message gives position and line), a column that does not exist,
-            rows of a table with more or fewer cells than the header, or an unclosed quote.
+        ValueError: a file is empty, has invalid bytes (the message gives the line and the byte), or lacks the column;
+            or a table has an unclosed quote, or a row with more or fewer cells than the header.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise ValueError(f'`errors` must be "strict", "replace" or "ignore". Received: {errors!r}.')
@@ -83,11 +86,13 @@ def read_documents(
 
 
 def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf-8") -> tuple[str, str]:
-    """Returns what ends a document of the text files in a source, "blank-line" or "file", and the reason.
+    """Decides what ends a document of the text files in a source: a "blank-line" or the end of the "file".
 
-    It is "file" if there are several text files and most of their blank lines separate paragraphs: the text between two
-    blank lines is one line, or lines that end in the middle of a sentence. Otherwise, it is "blank-line". Only the
-    beginnings of the first files are read.
+    It is "file" if there are several text files and most of their blank lines separate paragraphs. The text between two
+    blank lines is a paragraph if it is one line, or if at least half of its line breaks are within sentences. Only the
+    first lines of the first files are read.
+
+    Returns: the boundary, and the reason in words.
     """
     sources = [item for item in _sources(source) if not str(item).startswith("hf://")]
     files = [path for item in sources for path in _files(Path(item)) if suffix_of(path) not in (CRAWL_SUFFIX, *TABLES)]
@@ -111,12 +116,12 @@ _SENTENCE_ENDS = tuple(".!?:;\"'”’»…。！？")
 def _sources(source: str | os.PathLike | Iterable) -> list:
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if not sources:
-        raise ValueError("`source` must name at least one file or folder. Received an empty list.")
+        raise ValueError("`source` must name at least one file or folder. Received: an empty list.")
     return sources
 
 
 def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
-    """The non-empty lines of a document; a line longer than `longest` characters is split at a blank.
+    """Yields the non-empty lines of a document. Lines of more than `longest` characters are split at a space.
 
     "a b\\n\\n  c " -> "a b", "c"
     """
@@ -133,10 +138,10 @@ def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 
 def checked_documents(documents: Iterable[str]) -> Iterator[str]:
-    """Yields documents, and rejects values that are easily mistaken for them."""
+    """Yields the documents, and raises a ValueError for a single text or for values that are not str."""
     if isinstance(documents, (str, bytes, os.PathLike)):
         raise ValueError(
-            f"`documents` must be an iterable of str, one document each. Received one {type(documents).__name__}. "
+            f"`documents` must be an iterable of str, one per document. Received: a single {type(documents).__name__}. "
             "Use [text] for a single document, or read_documents(path) for a file."
         )
     for number, document in enumerate(documents):
@@ -156,7 +161,9 @@ def _files(path: Path) -> list[Path]:
         if not files:
             found = sorted({p.suffix or p.name for p in inside})
             known = " ".join(known)
-            raise ValueError(f"The folder {path} must have files that can be read ({known}). Received: {found}.")
+            raise ValueError(
+                f"The folder {path} must have files of a known type ({known}). Received: files of the types {found}."
+            )
     for file in files:
         if file.stat().st_size == 0:
             raise ValueError(f"{file} is empty. Remove it, or leave it out of the source.")
@@ -187,7 +194,7 @@ def _file_documents(path: Path, column: str | None, errors: str, encoding: str, 
         found = True
         yield document
     if not found:
-        raise ValueError(f"{path} holds no text. Remove it, or leave it out of the source.")
+        raise ValueError(f"{path} has no text. Remove it, or leave it out of the source.")
 
 
 def _text_documents(lines: Iterable[str], boundary: str) -> Iterator[str]:
@@ -209,14 +216,16 @@ def _choose_column(names: list[str], column: str | None, where: object) -> str:
     if column is None:
         column = "text" if "text" in names else names[0] if len(names) == 1 else None
         if column is None:
-            raise ValueError(f"{where} has several columns, none of them called text. Name one: {', '.join(names)}.")
+            raise ValueError(
+                f"{where} has several columns, none of which is named text. Pass `column`, one of: {', '.join(names)}."
+            )
     elif column not in names:
         raise ValueError(f"{where} has no column {column!r}. It has: {', '.join(map(str, names))}.")
     return column
 
 
 def _cell(value: object, where: str) -> str:
-    """The text of one cell; a list of sentences becomes lines."""
+    """The text of one cell, without white space at its ends. A list of str becomes lines."""
     if value is None:
         return ""
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written under a temporary name, flushed, then renamed."""
+"""Writes files atomically: under a temporary name, which is changed when the file is complete and on disk."""
 
 import contextlib
 import io
@@ -56,13 +56,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes renames inside a folder survive a power failure, where the system supports it."""
+    """Makes sure that renamed files in a folder survive a power failure, if the system supports that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
-    except OSError:  # some network file systems refuse; the data itself is flushed
+    except OSError:  # not supported by some network file systems; the content of the files is on disk anyway
         pass
     finally:
         os.close(descriptor)

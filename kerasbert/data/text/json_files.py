@@ -1,4 +1,4 @@
-"""Reads untrusted JSON files: size, nesting and types of values are checked before use."""
+"""Reads JSON files from untrusted sources, and checks their size, their nesting, and the types of their values."""
 
 import json
 import math
@@ -6,8 +6,8 @@ import types
 import typing
 from pathlib import Path
 
-SETTINGS_LIMIT = 4_000_000  # bytes of a config or an index; malicious JSON takes twenty times its size once parsed
-VOCABULARY_LIMIT = 64_000_000  # bytes of a vocabulary: ten times the largest published one
+SETTINGS_LIMIT = 4_000_000  # bytes of a config or an index. Parsed JSON can take twenty times as much memory.
+VOCABULARY_LIMIT = 64_000_000  # bytes of a vocabulary, ten times the size of the largest published one
 
 
 def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typing.Any:
@@ -18,7 +18,9 @@ def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typ
         kind: type of the outermost value.
         limit: maximum size in bytes.
 
-    Raises: FileNotFoundError; ValueError when the file is too large, not JSON, nested too deeply, or of another kind.
+    Raises:
+        FileNotFoundError: there is no file at `path`.
+        ValueError: the file is too large, is not JSON, is nested too deeply, or has another outermost value.
     """
     path = Path(path)
     size = path.stat().st_size
@@ -39,7 +41,7 @@ _NAMES = {dict: "object", list: "list"}
 
 
 def check_types(values: dict, annotations: dict, source: object) -> None:
-    """Raises a ValueError that names the first value whose type is not the annotated one.
+    """Raises a ValueError for the first value that does not have the annotated type.
 
     Args:
         values: {name: value}; names without an annotation are not checked.

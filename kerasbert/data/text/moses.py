@@ -154,7 +154,10 @@ def normalize_punctuation(text):
 
 
 def tokenize(text):
-    """`He said: "it's 5,300 U.S. dollars."` -> He said : " it 's 5,300 U.S. dollars . \""""
+    """Splits a text into words and punctuation marks.
+
+    He said: "it's 5,300 U.S. dollars." -> He said : " it 's 5,300 U.S. dollars . "
+    """
     text = re.sub(r"\s+", " ", text).strip()
     for pattern, replacement in _SEPARATION:
         text = pattern.sub(replacement, text)
@@ -180,7 +183,7 @@ def _is_lower(letter):
 
 
 def prepare(text, lowercase=True):
-    """Text as XLM's vocabularies expect it: words with single spaces between them.
+    """Prepares a text for XLM's vocabularies: words and punctuation marks, separated by single spaces.
 
     Café "Zoë's" (1,000) -> cafe " zoe 's " ( 1,000 )
     """

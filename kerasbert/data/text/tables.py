@@ -1,6 +1,6 @@
-"""Reads lines and rows from files and from data sets of the hub; all text and tables are read through this module.
+"""Reads lines of text and rows of tables from files and from data sets of the hub.
 
-Errors name the file and the line, the row or the byte.
+Error messages give the file, and the line, row or byte.
 """
 
 import codecs
@@ -36,17 +36,17 @@ def suffix_of(path: str | Path) -> str:
 def text_lines(
     path: str | Path, encoding: str = "utf-8", errors: str = "strict", longest: int | None = None, advice: str = ""
 ) -> Iterator[str]:
-    """Yields the lines of a file with their line ends. A `.gz` file is decompressed.
+    """Yields the lines of a text file, including their line breaks. A `.gz` file is decompressed.
 
     Args:
         path: path of the file.
         encoding: any encoding that Python knows. A byte order mark at the beginning is removed.
         errors: "strict", or "replace" or "ignore" for invalid bytes.
-        longest: maximum number of characters; a longer line is split at a blank.
-        advice: further advice for the error message about invalid bytes.
+        longest: maximum number of characters per line. Longer lines are split at a space.
+        advice: text to append to the error message about invalid bytes.
 
     Raises:
-        ValueError: invalid bytes, an unknown encoding, or a damaged gzip file.
+        ValueError: the file has invalid bytes, the encoding is unknown, or a gzip file is damaged.
     """
     path = Path(path)
     opened = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
@@ -65,7 +65,7 @@ def decoded_lines(
     longest: int | None = None,
     advice: str = "",
 ) -> Iterator[str]:
-    """Like `text_lines`, for an open binary file or stream, which errors refer to as `name`."""
+    """Like `text_lines`, for an open binary file or stream. Error messages call it `name`."""
     try:
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except LookupError:
@@ -82,9 +82,9 @@ def decoded_lines(
             bad = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
             likely = likely_encoding(start + file.read1(8))
             raise ValueError(
-                f"{name} is not valid {encoding}: line {number}, byte {position - waiting + error.start} ({bad}). Name "
-                f"the file's encoding, such as --encoding {likely}; text of several encodings must be converted "
-                f"first.{advice}"
+                f"{name} is not valid {encoding}: line {number}, byte {position - waiting + error.start} ({bad}). Give "
+                f"the encoding of the file, such as --encoding {likely}. Files in different encodings must be "
+                f"converted first.{advice}"
             ) from None
         if not position:
             text = text.removeprefix("\ufeff")
@@ -108,7 +108,7 @@ def decoded_lines(
 
 
 def _pieces(line: str, longest: int | None) -> Iterator[str]:
-    """Yields a line, split after a blank if it is longer than `longest` characters."""
+    """Yields a line, split after a space if it is longer than `longest` characters."""
     while longest and len(line) > longest and line[longest:].strip("\r\n"):
         cut = line.rfind(" ", longest // 2, longest) + 1 or longest
         yield line[:cut]
@@ -117,7 +117,7 @@ def _pieces(line: str, longest: int | None) -> Iterator[str]:
 
 
 def likely_encoding(start: bytes) -> str:
-    """The likely encoding of a file that begins with `start` and is not valid in the encoding it was read with."""
+    """The likely encoding of a file that begins with `start`, and that could not be read with another encoding."""
     return next((name for mark, name in _MARKS if start.startswith(mark)), "latin-1")
 
 
@@ -137,10 +137,10 @@ def decodes(path: str | Path, encoding: str) -> bool:
 def cell_rows(
     lines: Iterable[str], path: str | Path, format: str = "csv", strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of its last line, cells) for every row of a CSV or TSV. A blank line has no cells.
+    """Yields (number of its last line, cells) for every row of a CSV or TSV file. A blank line has no cells.
 
-    Cells of a TSV are never quoted. An unclosed quote in a CSV is an error; unless `strict`, the remaining lines become
-    the last cell.
+    Quotes have no special meaning in a TSV file. In a CSV file, an unclosed quote is an error if `strict`. Otherwise,
+    the rest of the file becomes the last cell.
     """
     csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))  # the default refuses cells above 128 KiB
     dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
@@ -166,18 +166,19 @@ def table_rows(
     header: bool = True,
     whole: bool = True,
 ) -> Iterator[dict]:
-    """Yields the rows of a CSV or TSV as dicts.
+    """Yields the rows of a CSV or TSV file as dicts.
 
     Args:
         lines: lines of the file.
         path: path of the file, for errors.
         format: "csv" or "tsv".
         names: column names of a table without a header.
-        header: False if there is no header; without `names`, the columns are then called "0", "1", ...
-        whole: False allows rows with too few cells; the missing ones are None.
+        header: whether the first row is a header. Without header and `names`, the columns are called "0", "1", ...
+        whole: whether rows with too few cells are an error. Otherwise, missing cells are None.
 
     Raises:
-        ValueError: rows with more or fewer cells than there are columns, duplicate column names, or an unclosed quote.
+        ValueError: a row has more or fewer cells than there are columns, two columns have the same name, or a quote is
+            not closed.
     """
     names = None if names is None else list(names)
     number = 0
@@ -211,7 +212,7 @@ def jsonl_values(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, 
 
 
 def json_values(lines: Iterable[str], path: str | Path) -> list:
-    """The values of a file that holds one JSON value (of a list, its elements), or one value per line."""
+    """The values of a JSON file: the elements of a list, a single value, or one value per line."""
     text = "".join(lines)
     try:
         value = json.loads(text)
@@ -249,7 +250,7 @@ def parquet_rows(path: str | Path, choose=None) -> Iterator[dict]:
 
     Args:
         path: path of the file.
-        choose: function from the names of all columns to those to read. Default: all.
+        choose: function that selects the columns to read, from the list of all names. Default: all columns.
     """
     try:
         import pyarrow
@@ -271,10 +272,10 @@ def parquet_rows(path: str | Path, choose=None) -> Iterator[dict]:
 
 
 def hub_rows(name: str, subset: str | None = None, split: str = "train") -> Iterator[dict]:
-    """Yields the rows of a data set of the hub; class indices become class names, and -1 becomes None.
+    """Yields the rows of a data set of the hub. Class indices become class names, and -1 becomes None.
 
     Args:
-        name: such as "nyu-mll/glue".
+        name: name of the data set, such as "nyu-mll/glue".
         subset: name of its configuration.
         split: name of its split.
     """

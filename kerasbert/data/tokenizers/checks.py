@@ -1,24 +1,25 @@
-"""Checks that the Rust library of tokenizers lacks, and its panics, which `except Exception` does not catch."""
+"""Checks that the tokenizers library lacks, and handling of its panics, which `except Exception` does not catch."""
 
 import contextlib
 from collections.abc import Iterator
 
-SPARE_IDS = 65_536  # ids without a token that are allowed in addition to the number of tokens
+NOT_ENCODED = "The tokenizer cannot encode the text"
+SPARE_IDS = 65_536  # the largest id must be below this plus twice the number of tokens
 
 
 @contextlib.contextmanager
 def rust_errors(rule: str) -> Iterator[None]:
-    """Turns the library's errors into a ValueError that begins with `rule`; its panics are not an `Exception`."""
+    """Converts errors and panics of the library to a ValueError whose message begins with `rule`."""
     try:
         yield
-    except BaseException as error:  # the library raises either of the two, and no other classes
+    except BaseException as error:  # the library raises only these two classes
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise ValueError(f"{rule}: {str(error)[:500]}.") from None
 
 
 def check_ids(vocabulary: dict[str, int]) -> None:
-    """Raises a ValueError for ids that would make tables far larger than the vocabulary, or that occur twice."""
+    """Raises a ValueError if ids occur twice, or are so large that tables would be far larger than the vocabulary."""
     if not vocabulary:
         raise ValueError("A tokenizer must have tokens. Received: an empty vocabulary.")
     largest, most = max(vocabulary.values()), 2 * len(vocabulary) + SPARE_IDS

@@ -1,4 +1,4 @@
-"""Writes a tokenizer so that transformers, and older readers of each kind of file, give the same ids."""
+"""Writes the files of a tokenizer, with which transformers (also older versions) gives the same ids."""
 
 import base64
 import json
@@ -10,10 +10,11 @@ from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, Sentenc
 
 
 def write_files(tokenizer, folder: Path) -> None:
-    """Writes the settings, `tokenizer.json`, and the vocabulary in the file of its kind.
+    """Writes the settings, `tokenizer.json`, and the vocabulary in the file format of the family.
 
-    The class in the settings is the one that uses `tokenizer.json` unchanged; the classes of the families rebuild parts
-    of it. XLM has no `tokenizer.json`, since no normaliser can express Moses; its class reads the vocabulary instead.
+    The tokenizer class in the settings is one that uses `tokenizer.json` unchanged, while the classes of the families
+    rebuild parts of it. XLM has no `tokenizer.json`, because no normaliser can express Moses. Its class reads the
+    vocabulary.
     """
     special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
     typed = any(segment for _, segment in tokenizer.template(pair=True))
@@ -39,7 +40,7 @@ def write_files(tokenizer, folder: Path) -> None:
 
 
 def _special_token_entry(tokenizer, role: str) -> str | dict:
-    """A special token in the settings: its name, or a dict with its flags if it absorbs the blank before it."""
+    """The entry of a special token in the settings: its name, or a dict of flags if it absorbs the space before it."""
     token = tokenizer.roles[role]
     added = tokenizer.backend.get_added_tokens_decoder().get(tokenizer.id(token))
     if added is None or not added.lstrip:

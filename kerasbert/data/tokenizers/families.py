@@ -1,7 +1,6 @@
-"""What the tokenizer of each family adds to its vocabulary: special tokens, row layout, numbering of ids.
+"""The conventions of each family's tokenizer: special tokens, templates, and numbering of ids.
 
-There is one entry per family; model types with the same form of vocabulary share an entry. `files.py` uses the entries
-to read tokenizer files.
+Model types with the same conventions share an entry. `files.py` uses the entries to read tokenizer files.
 """
 
 import dataclasses
@@ -25,15 +24,17 @@ class Family:
 
     Args:
         roles: the token of each role, in the order of their ids.
-        single, pair: row layouts, as roles and texts (A, B); `:1` is a segment id, which defaults to 0.
+        single, pair: templates for single texts and pairs, which consist of roles and of the texts A and B. `:1` after
+            an item is its segment id, which is 0 by default.
         file: name of the published vocabulary file.
         special: further special tokens.
         behind: special tokens whose ids follow those of the pieces.
         padding_side: "left" or "right".
-        to_ids: pieces of a SentencePiece model -> pieces in the order of ids (fairseq has its special tokens first).
-        to_model: the inverse.
-        steps: settings -> normalisers that are applied before that of SentencePiece.
-        split_whitespace: see `sentencepiece.build_backend`.
+        to_ids: function from the pieces of a SentencePiece model to pieces in the order of the ids, which may differ.
+            For example, fairseq puts its special tokens first.
+        to_model: the inverse of `to_ids`.
+        steps: function from the settings to normalisers that are applied before that of SentencePiece.
+        split_whitespace: as in `sentencepiece.build_backend`.
     """
 
     roles: dict[str, str]
@@ -56,7 +57,7 @@ class Family:
         return {"vocab.txt": "wordpiece", "vocab.json": "byte_bpe"}.get(self.file, "unigram")
 
     def template(self, roles: dict[str, str], ids: dict[str, int]) -> processors.PostProcessor | None:
-        """The layout of rows, or None if there is none or the vocabulary lacks one of its tokens."""
+        """The post-processor for the templates, or None if the vocabulary lacks one of their tokens."""
         used = {item.partition(":")[0] for item in f"{self.single} {self.pair}".split()} - {"A", "B"}
         if not used or not used <= set(roles):
             return None
@@ -77,7 +78,7 @@ def _extra_ids(settings: dict) -> list[str]:
 
 
 def _t5_to_ids(pieces: Pieces, settings: dict) -> Pieces:
-    """Appends the sentinels to the pieces in reverse order, so that the first one has the last id."""
+    """Appends the sentinels to the pieces in reverse order, so that the first sentinel has the last id."""
     there = {text for text, _, _ in pieces}
     return pieces + [(token, 0.0, CONTROL) for token in _extra_ids(settings) if token not in there]
 
@@ -122,7 +123,7 @@ def _ends_in_number_and_comma(piece: tuple) -> bool:
 
 
 def _without_number_commas(pieces: Pieces, settings: dict) -> Pieces:
-    """ALBERT and XLNet split "9," in two: pieces that would keep it whole get a score too low to be chosen."""
+    """Lowers the scores of pieces such as "9,", so that they are not used. ALBERT and XLNet split them in two."""
     return [(p[0], p[1] - 100.0, p[2]) if _ends_in_number_and_comma(p) else p for p in pieces]
 
 
@@ -235,14 +236,14 @@ _CLASSES = {"xlmroberta": "xlm-roberta", "debertav2": "deberta-v2", "openaigpt":
 
 
 def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
-    """The family by the class in tokenizer_config.json, else by the model type in config.json; None if unknown."""
+    """The family of a tokenizer class in tokenizer_config.json, or else of a model type in config.json, or None."""
     name = (tokenizer_class or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     name = _CLASSES.get(name, name)
     return name if name in FAMILIES else model_type if model_type in FAMILIES else None
 
 
 def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
-    """The family of a SentencePiece model without settings, inferred from its special pieces and file name."""
+    """The family of a SentencePiece model without settings, inferred from its special tokens and its file name."""
     texts = [text for text, _, _ in pieces]
     if "<cls>" in texts:
         return "xlnet"
@@ -254,7 +255,7 @@ def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
 
 
 def mark_special(backend: hf.Tokenizer, tokens: Sequence[str], swallow: str | None = None) -> None:
-    """Makes tokens special; those not in the vocabulary get the next ids. `swallow` absorbs the blank before it."""
+    """Makes tokens special tokens. New ones get the next ids. The token `swallow` absorbs the space before it."""
     backend.add_special_tokens(
         [hf.AddedToken(token, lstrip=token == swallow, special=True, normalized=False) for token in tokens]
     )

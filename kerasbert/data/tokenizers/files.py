@@ -1,4 +1,4 @@
-"""Reads tokenizer files of published models, with one small function per kind of file."""
+"""Reads tokenizer files of published models."""
 
 import dataclasses
 import typing
@@ -16,7 +16,7 @@ from .sentencepiece import CONTROL, UNKNOWN, build_backend, read_model
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MAX_IDS = 2**31  # ids are int32
 
-# Usual names of the special tokens of published files, if their configuration does not name them.
+# The usual names of special tokens, for published files whose settings do not give them.
 _USUAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -42,7 +42,7 @@ def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcess
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings read from `tokenizer_config.json` and `special_tokens_map.json`, besides a token for each role."""
+    """The settings in `tokenizer_config.json` and `special_tokens_map.json`, without the token of each role."""
 
     tokenizer_class: str | None = None
     tokenizer_family: str | None = None
@@ -64,9 +64,9 @@ _MAX_EXTRA_IDS = 10_000
 
 
 def read_settings(folder: Path) -> dict:
-    """The tokenizer settings in a folder, and its family as `family`, which may be None.
+    """Reads the tokenizer settings in a folder, and adds the family, or None, under the key "family".
 
-    Settings that are null are left out, except for special tokens, where null means that there is none.
+    Settings that are null are left out, except for special tokens, for which null means that there is no such token.
     """
     settings: dict = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -78,10 +78,13 @@ def read_settings(folder: Path) -> dict:
         for index, token in (found.get("added_tokens_decoder") or {}).items():
             _check_added(token, path)
             if not index.isdecimal() or len(index) > 9:
-                raise ValueError(f"`added_tokens_decoder` in {path} must have id keys. Received: {shortened(index)}.")
+                raise ValueError(
+                    f"The keys of `added_tokens_decoder` in {path} must be ids. Received: {shortened(index)}."
+                )
         if not 0 <= (found.get("extra_ids") or 0) <= _MAX_EXTRA_IDS:
             raise ValueError(
-                f"`extra_ids` in {path} must be from 0 to {_MAX_EXTRA_IDS}. Received: {shortened(found['extra_ids'])}."
+                f"`extra_ids` in {path} must be between 0 and {_MAX_EXTRA_IDS}. Received: "
+                f"{shortened(found['extra_ids'])}."
             )
         if (found.get("model_max_length") or 1) < 1:
             raise ValueError(
@@ -129,7 +132,7 @@ def _read_text(path: Path) -> str:
 
 
 def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
-    """The token of each role: from the settings, else from the family, else by the usual names."""
+    """The token of each role, from the settings, or else from the family, or else by the usual names."""
     family = FAMILIES.get(settings.get("family"))
     usual = {} if family is None else family.roles
     roles = {}
@@ -147,10 +150,10 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
 
 
 def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = False) -> hf.Tokenizer:
-    """Marks the special tokens, adds those that are stored outside the vocabulary, and sets the layout of rows.
+    """Marks special tokens, adds tokens that are stored outside the vocabulary, and sets the template.
 
-    The mask absorbs the blank before it if the folder says so (`lstrip`), otherwise if `swallow`, as in the classes of
-    transformers 5 for each kind of vocabulary.
+    The mask token absorbs the space before it if the settings say so (`lstrip`). If they say nothing about it,
+    `swallow` decides, whose value for each kind of vocabulary is that of transformers 5.
     """
     stated = settings.get("mask_token")
     swallow = stated.get("lstrip", False) if isinstance(stated, dict) else swallow
@@ -165,13 +168,13 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     for index, token in sorted(listed.items()):
         flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized") if name in token}
         if not isinstance(token.get("content"), str):
-            raise ValueError(f"Added tokens must have a text. Received: {path.parent} with none for id {index}.")
+            raise ValueError(f"Every added token must have a text. Received: no text for id {index} in {path.parent}.")
         added = hf.AddedToken(token["content"], special=token.get("special", False), **flags)
         (backend.add_special_tokens if added.special else backend.add_tokens)([added])
         if backend.token_to_id(token["content"]) != index:
             raise ValueError(
-                f"Added tokens must follow the vocabulary. Received: {path.parent} with {token['content']!r} as "
-                f"{index}, but its id is {backend.token_to_id(token['content'])}."
+                f"The ids of added tokens must follow those of the vocabulary. Received: {index} for "
+                f"{token['content']!r} in {path.parent}, but its id is {backend.token_to_id(token['content'])}."
             )
     vocabulary = backend.get_vocab(with_added_tokens=True)
     roles = special_roles(settings, vocabulary)
@@ -201,7 +204,7 @@ def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict
         raise
 
 
-# KerasHub's presets have a different tokenizer.json and a separate vocabulary: tokenizer class -> family, file.
+# KerasHub's presets have another kind of tokenizer.json, and a separate vocabulary. Tokenizer class: (family, file).
 _KERAS_HUB = {
     "BertTokenizer": ("bert", "vocabulary.txt"),
     "DistilBertTokenizer": ("distilbert", "vocabulary.txt"),
@@ -216,12 +219,12 @@ def _read_keras_hub(path: Path, settings: dict, stored: dict) -> tuple[hf.Tokeni
     check_types(stored, {"class_name": Literal[*_KERAS_HUB], "config": dict}, path)
     check_types(stored.get("config", {}), {"lowercase": bool}, path)
     if "class_name" not in stored:
-        raise ValueError(f"{path} must be a tokenizer of transformers, or have a `class_name`. Received: neither.")
+        raise ValueError(f"{path} must describe a tokenizer of transformers or of KerasHub. Received: neither.")
     settings["family"], file = _KERAS_HUB[stored["class_name"]]
     settings["do_lower_case"] = stored.get("config", {}).get("lowercase", settings["family"] == "albert")
     vocabulary = path.parent / "assets" / "tokenizer" / file
     if not vocabulary.is_file():
-        raise FileNotFoundError(f"A KerasHub preset must contain {vocabulary}. There is no such file.")
+        raise FileNotFoundError(f"The tokenizer of a KerasHub preset needs {vocabulary}. There is no such file.")
     readers = {".txt": _read_wordpiece, ".json": _read_bpe, ".spm": _read_sentencepiece}
     return readers[vocabulary.suffix](vocabulary, settings)
 
@@ -231,7 +234,9 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     vocabulary = {token.rstrip("\r"): index for index, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
     roles = special_roles(settings, vocabulary)
     if "unk" not in roles:
-        raise ValueError(f"{path} must contain [UNK], or the unknown token that tokenizer_config.json names.")
+        raise ValueError(
+            f"{path} must contain the unknown token: [UNK], or that in tokenizer_config.json. Received: neither."
+        )
     backend = hf.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token=roles["unk"]))
     backend.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case", True),
@@ -246,14 +251,14 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
 def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     merges = path.with_name("merges.txt")
     if not merges.is_file():
-        raise FileNotFoundError(f"{path} must have a merges.txt beside it. There is none.")
+        raise FileNotFoundError(f"{path} needs the file merges.txt in the same folder. There is no such file.")
     vocabulary = _read_ids(path)
     lines = _read_text(merges).split("\n")
     pairs = [tuple(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
     if any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"Each line of {merges} must contain the two parts of a merge.")
+        raise ValueError(f"Each line of {merges} must have the two parts of a merge. Received: a line with one part.")
     if not vocabulary:
-        raise ValueError(f"{path} must contain tokens. Received: none.")
+        raise ValueError(f"{path} must contain tokens. Received: an empty vocabulary.")
     if any(token.endswith("</w>") for token in vocabulary):
         return _read_bpe_of_words(path, settings, vocabulary, pairs)
     unknown = sorted({part for pair in pairs for part in (*pair, "".join(pair))} - set(vocabulary))
@@ -267,7 +272,7 @@ def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
 
 
 def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list) -> tuple[hf.Tokenizer, dict]:
-    """BPE that marks the ends of words: XLM's, and GPT's."""
+    """Reads BPE vocabularies that mark the ends of words: those of XLM and GPT."""
     settings["family"] = settings["family"] or ("xlm" if "<special1>" in vocabulary else "openai-gpt")
     size = max(vocabulary.values()) + 1
     backend = hf.Tokenizer(bpe_of_words(vocabulary, pairs))
@@ -284,7 +289,7 @@ def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list
 
 
 def bpe_of_words(vocabulary: dict[str, int], pairs: list[tuple[str, str]]) -> models.BPE:
-    """A BPE model of words; intermediate merges that are not in the vocabulary get ids after it."""
+    """A BPE model with marks at the ends of words. Merges that are not in the vocabulary get further ids."""
     parts = dict.fromkeys(part for pair in pairs for part in (*pair, "".join(pair)))
     first = max(vocabulary.values()) + 1
     steps = {part: first + i for i, part in enumerate(part for part in parts if part not in vocabulary)}

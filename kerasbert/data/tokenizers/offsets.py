@@ -1,30 +1,32 @@
-"""Maps pieces to characters of the text."""
+"""Maps tokens to the characters of the text."""
 
 import unicodedata
 
 import numpy as np
 
-_REACH = 16  # characters that a preparation may remove or insert at one position
+_REACH = 16  # maximum number of characters that preprocessing may remove or insert in one place
 
 
 def trimmed(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Offsets, int32 (n, 2), without the white space at the ends of each piece; a piece of white space becomes empty.
+    """Removes white space at the ends of tokens from their offsets, int32 (n, 2). A token of white space becomes empty.
 
-    A combining mark that is in no piece, such as a stripped accent, belongs to the letter before it.
+    A combining mark that is in no token, such as a removed accent, is assigned to the token of the letter before it.
     """
     blank = np.array([*map(str.isspace, text), True])
     starts, stops = np.clip(offsets, 0, len(text)).T
     if not text.isascii():
         stops = _with_marks(text, starts, stops)
     solid = np.flatnonzero(~blank)
-    after = np.append(solid, len(text))[np.searchsorted(solid, starts)]  # first non-blank from each start on
-    before = np.insert(solid, 0, -1)[np.searchsorted(solid, stops)] + 1  # end of the last non-blank before each stop
+    # First character that is not white space at or after each start.
+    after = np.append(solid, len(text))[np.searchsorted(solid, starts)]
+    # End of the last such character before each stop.
+    before = np.insert(solid, 0, -1)[np.searchsorted(solid, stops)] + 1
     starts = np.minimum(np.maximum(starts, after), stops)
     return np.stack([starts, np.maximum(np.minimum(stops, before), starts)], axis=1).astype(np.int32)
 
 
 def _with_marks(text: str, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Extends pieces over the marks, and the parts of Hangul syllables, that follow them and are in no piece."""
+    """Extends tokens by the marks (and parts of Hangul syllables) that follow them and are in no token."""
     depth = np.zeros(len(text) + 1, dtype=np.int64)
     np.add.at(depth, starts, 1)
     np.add.at(depth, stops, -1)
@@ -40,10 +42,10 @@ def _is_mark(character: str) -> bool:
 
 
 def aligned(changed: str, text: str) -> np.ndarray:
-    """The original position of each character of a rewritten text, and of its end: int32 (len(changed) + 1,).
+    """The position in the original text of each character of a changed text, and of its end: int32 (len(changed) + 1,).
 
-    Both texts are scanned together. Letters are matched regardless of case, accents and surrounding white space; a
-    character without a match gets the position after the last match.
+    Both texts are scanned together. Letters are matched regardless of case, accents and white space. A character
+    without a match gets the position after the last match.
 
     "a ! é" from "A! É" -> [0, 1, 1, 2, 3, 4]
     """

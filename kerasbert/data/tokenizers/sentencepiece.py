@@ -14,7 +14,7 @@ from pathlib import Path
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-MARK = "▁"  # represents a blank
+MARK = "▁"  # represents a space
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 MAX_PIECE = 1_000  # characters; pieces that SentencePiece learns have at most 16
@@ -25,12 +25,12 @@ class SentencePieceModel:
     """The content of a model file.
 
     Args:
-        pieces: (text, score, type) in the order of their ids.
+        pieces: (text, score, type) of every piece, in the order of their ids.
         kind: `UNIGRAM` or `BPE`.
-        charsmap: the compiled rules of the normaliser; empty for none.
-        byte_fallback: encode unknown characters as bytes.
-        add_dummy_prefix: put a blank before the text.
-        remove_extra_whitespaces: strip the text, and collapse consecutive blanks into one.
+        charsmap: the compiled rules of the normaliser, or b"" if there is none.
+        byte_fallback: whether unknown characters are encoded as bytes.
+        add_dummy_prefix: whether a space is put before the text.
+        remove_extra_whitespaces: whether spaces at the ends of the text are removed, and consecutive spaces become one.
     """
 
     pieces: list[tuple[str, float, int]]
@@ -49,7 +49,7 @@ class SentencePieceModel:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields (number, value) for each field of a message; four- and eight-byte values stay bytes."""
+    """Yields (number, value) for each field of a message. Values of four or eight bytes are returned as bytes."""
     place = 0
 
     def varint():
@@ -86,7 +86,7 @@ def _typed(value: int | bytes, kind: type) -> int | bytes:
 
 
 def _piece(fields: dict) -> tuple[str, float, int]:
-    """(text, score, type)."""
+    """Returns (text, score, type) of a piece."""
     text, kind = _typed(fields.get(1, b""), bytes).decode(), _typed(fields.get(3, NORMAL), int)
     (score,) = struct.unpack("<f", _typed(fields.get(2, b"\0\0\0\0"), bytes))
     if not text or len(text) > MAX_PIECE or kind not in range(NORMAL, BYTE + 1) or not math.isfinite(score):
@@ -97,7 +97,8 @@ def _piece(fields: dict) -> tuple[str, float, int]:
 def read_model(path: str | Path) -> SentencePieceModel:
     """Reads a `.model` file.
 
-    Raises: ValueError when the file is damaged, or of a kind other than unigram and BPE.
+    Raises:
+        ValueError: the file is damaged, or the model is neither unigram nor BPE.
     """
     path = Path(path)
     pieces, trainer, normalizer = [], {}, {}
@@ -176,14 +177,14 @@ def build_backend(
     unk_token: str | None = None,
     split_whitespace: bool = False,
 ) -> hf.Tokenizer:
-    """Builds the tokenizer that gives the same ids as SentencePiece's encoder.
+    """Builds a tokenizer that gives the same ids as SentencePiece's encoder.
 
     Args:
         model: the model, with its pieces in the order of their final ids.
-        steps: normalisers of the family, applied before that of the model.
-        unk_token: the unknown piece. Default: the piece of type `UNKNOWN`.
-        split_whitespace: also end words at Unicode white space that the normaliser leaves, such as U+0085, as
-            transformers does for published families; SentencePiece treats it as an ordinary character.
+        steps: normalisers of the family, which are applied before that of the model.
+        unk_token: the unknown token. Default: the piece of type `UNKNOWN`.
+        split_whitespace: whether words also end at Unicode white space that the normaliser keeps, such as U+0085. This
+            is what transformers does for published families. For SentencePiece, it is an ordinary character.
     """
     unk_token = unk_token or model.pieces[model.unk_id][0]
     if model.kind == UNIGRAM:
@@ -202,7 +203,7 @@ def build_backend(
         steps += [normalizers.Replace(hf.Regex("^ +| +$"), ""), normalizers.Replace(hf.Regex(" {2,}"), " ")]
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
-    # If no piece continues after a blank, words can be tokenized independently.
+    # If no piece has a space inside, words can be tokenized independently.
     split_words = all(MARK not in text.lstrip(MARK) for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))
     split_words = split_words and model.remove_extra_whitespaces
     scheme = "always" if model.add_dummy_prefix else "never"
@@ -218,7 +219,7 @@ def build_backend(
 
 
 def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
-    """Splits the names of special tokens in plain text, which unigram would otherwise match to their pieces."""
+    """Splits the names of special tokens in plain text, so that they do not become special tokens."""
     rests: dict[str, list[str]] = {}
     for token in special:
         rests.setdefault(re.escape(token[0]), []).append(re.escape(token[1:]))
@@ -227,7 +228,7 @@ def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
 
 
 def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
-    """All pairs of pieces that form a piece, best first: SentencePiece merges any of them, however it was learnt."""
+    """All pairs of pieces that together are a piece, best first. SentencePiece merges all of them."""
     scores = {text: score for text, score, kind in model.pieces if kind in (NORMAL, USER_DEFINED)}
     ids = {text: i for i, (text, _, _) in enumerate(model.pieces)}
     merges = []

@@ -16,18 +16,16 @@ from typing import Literal
 
 import numpy as np
 import tokenizers as hf
-from tokenizers import pre_tokenizers
 
 from ..text import moses
 from ..text.json_files import check_types, shortened
-from .checks import check_ids, rust_errors
+from .backends import plain_copy, row_template, word_starts
+from .checks import NOT_ENCODED, check_ids, rust_errors
 from .export import write_files
 from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
 from .offsets import aligned, trimmed
 from .training import SPECIAL_TOKENS, train_backend, train_family
-
-_NOT_ENCODED = "The tokenizer cannot encode the text"
 
 # What `to_json` writes besides the backend.
 _STORED = {
@@ -42,16 +40,17 @@ PREPARATIONS = {"moses": moses.prepare, "moses_cased": functools.partial(moses.p
 
 
 class Tokenizer:
-    """Text to ids and back.
+    """A subword tokenizer, which converts text to token ids and back.
 
     Args:
-        backend: a `tokenizers.Tokenizer`; its truncation and padding are switched off.
-        roles: the special token of each role, such as `{"mask": "[MASK]"}`; the keys are from `ROLES`.
-        max_length: maximum number of tokens a model accepts, or None.
+        backend: a `tokenizers.Tokenizer`. Its truncation and padding are switched off.
+        roles: the special token of each role, such as `{"mask": "[MASK]"}`. The roles are those in `ROLES`.
+        max_length: maximum number of tokens that a model accepts, or None for no limit.
         padding_side: "right" or "left".
-        family: model type whose file format the vocabulary is stored in, such as "albert", or None.
-        preparation: text preprocessing before the backend: one of `PREPARATIONS`, or None.
-        vocabulary_size: number of pieces; higher ids are intermediate merges. Default: all pieces of the backend.
+        family: model type, such as "albert", which determines the file format of the vocabulary, or None.
+        preparation: preprocessing of texts before the backend: one of `PREPARATIONS`, or None.
+        vocabulary_size: number of tokens. The backend may have higher ids for intermediate merges. Default: all tokens
+            of the backend.
     """
 
     def __init__(
@@ -70,7 +69,10 @@ class Tokenizer:
         check_ids(vocabulary)
         for role, token in roles.items():
             if role not in ROLES or token not in vocabulary:
-                raise ValueError(f"Special token {token!r} ({role}) must be in the vocabulary; roles are {ROLES}.")
+                raise ValueError(
+                    f"A special token must be in the vocabulary, and its role must be one of {ROLES}. Received: "
+                    f"{token!r} as {role!r}."
+                )
         self.backend = backend
         self.roles = {role: roles[role] for role in ROLES if role in roles}
         self.max_length = max_length
@@ -82,12 +84,12 @@ class Tokenizer:
             added = backend.encode("").ids + backend.encode("", "").ids
         if max(added, default=0) >= self.vocabulary_size:
             raise ValueError(
-                f"The template of rows must have ids below {self.vocabulary_size}. Received: {max(added)}."
+                f"The special tokens in rows must have ids below {self.vocabulary_size}. Received: {max(added)}."
             )
         for role in ROLES:
             setattr(self, f"{role}_id", vocabulary[roles[role]] if role in roles else None)
 
-    # ------------------------------------------------------------------ construction
+    # === Construction ===
 
     @classmethod
     def train(
@@ -99,19 +101,20 @@ class Tokenizer:
         special_tokens: dict[str, str] | None = None,
         family: str | None = None,
     ) -> "Tokenizer":
-        """Trains a vocabulary; the same documents always give the same one.
+        """Trains a tokenizer. The same documents always give the same vocabulary.
 
         Args:
             kind: "wordpiece" (BERT's normaliser, `##`), "byte_bpe" (RoBERTa's form), "unigram" (SentencePiece's form,
                 `▁`) or "bpe" (XLM's form: Moses, `</w>`).
-            documents: iterable of str, read once, line by line.
-            vocabulary_size: number of pieces, including special tokens.
-            lowercase: lower-case the text; WordPiece then strips accents, too.
+            documents: iterable of str, which is iterated once.
+            vocabulary_size: number of tokens, including special tokens.
+            lowercase: whether texts are lower-cased. WordPiece then removes accents, too.
             special_tokens: the token of each role, in the order of their ids. Default: `SPECIAL_TOKENS[kind]`.
-            family: a model type such as "t5" or "xlnet", whose special tokens, ids and row layout to use.
+            family: a model type such as "t5" or "xlnet", whose special tokens, ids and templates are used.
 
         Raises:
-            ValueError: no text, or a vocabulary that is larger than the text supports or smaller than its alphabet.
+            ValueError: there is no text, or the vocabulary size is too large for the text or too small for its
+                alphabet.
         """
         further = {"preparation": "moses" if lowercase else "moses_cased"} if kind == "bpe" else {}
         if kind == "bpe" and special_tokens is None:
@@ -126,10 +129,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Reads a folder, or one tokenizer file and those beside it; `tokenizer.json` takes precedence.
+        """Loads a tokenizer from a folder, or from a tokenizer file and the files beside it.
 
-        Without it, reads `vocab.txt` (WordPiece), `vocab.json` with `merges.txt` (byte-level BPE; XLM's and GPT's BPE),
-        or a SentencePiece model, with the settings in `tokenizer_config.json` and the family in `config.json`.
+        The first of these files is used: `tokenizer.json`, `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
+        (byte-level BPE, and the BPE of XLM and GPT), or a SentencePiece model. Settings are read from
+        `tokenizer_config.json`, and the family from `config.json`.
 
         Raises:
             FileNotFoundError: there are no tokenizer files.
@@ -139,7 +143,7 @@ class Tokenizer:
         for name, read in READERS.items():
             if (folder / name).is_file() and (path.is_dir() or path.name == name):
                 return cls._read(folder / name, read)
-        raise FileNotFoundError(f"There are no tokenizer files at {path}. Known files: {', '.join(READERS)}.")
+        raise FileNotFoundError(f"There are no tokenizer files at {path}. There must be one of {', '.join(READERS)}.")
 
     @classmethod
     def _read(cls, path: Path, read: Callable) -> "Tokenizer":
@@ -180,51 +184,50 @@ class Tokenizer:
         return cls(backend, **content)
 
     def to_json(self) -> str:
-        """The whole tokenizer as one str, for files that contain a tokenizer as an asset."""
+        """The whole tokenizer as a str, for files that contain a tokenizer as an asset."""
         names = ("roles", "max_length", "padding_side", "family", "preparation", "vocabulary_size")
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json`, its settings, and the vocabulary in the files that older readers expect.
+        """Writes `tokenizer.json`, its settings, and the vocabulary in the file format of the family.
 
-        `transformers.AutoTokenizer` gives the same ids.
+        `transformers.AutoTokenizer` loads the folder and gives the same ids.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_files(self, folder)
 
-    # ------------------------------------------------------------------ encoding
+    # === Encoding ===
 
     def encode(self, texts: Iterable, add_special_tokens: bool = True, plain_text: bool = False) -> list[np.ndarray]:
-        """Token ids of each text, int32; a pair of texts is given as a tuple.
+        """The token ids of each text, or of each pair of texts: a list of int32 arrays.
 
         Args:
             texts: list of str or of (str, str).
-            add_special_tokens: put the texts into the tokenizer's template, such as [CLS] A [SEP].
-            plain_text: treat the names of special tokens in a text as ordinary text.
+            add_special_tokens: whether to put the texts into the tokenizer's template, such as [CLS] A [SEP].
+            plain_text: whether names of special tokens in a text are ordinary text.
         """
         if isinstance(texts, str):
-            raise ValueError("`texts` must be a list of str. Received one str. Use [text].")
+            raise ValueError("`texts` must be a list of str. Received: one str. Use [text].")
         backend = self._plain_backend if plain_text else self.backend
         try:
             texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-            with rust_errors(_NOT_ENCODED):
+            with rust_errors(NOT_ENCODED):
                 encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except TypeError:
-            raise ValueError("`texts` must be a list of str or of (str, str) tuples.") from None
+            raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received: other types.") from None
         return self._pieces(encodings)
 
     def encode_with_offsets(self, texts: Iterable[str], plain_text: bool = True) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each text, the token ids, int32 (n,), and the characters [start, stop) of each token, int32 (n, 2).
+        """For each text, the token ids, int32 (n,), and the start and stop of each token in the text, int32 (n, 2).
 
-        No special tokens are added, and white space at the ends of a token is left out: `text[start:stop]` is the token
-        as it was written.
+        No special tokens are added. `text[start:stop]` is the text of a token without white space at its ends.
         """
         texts = list(texts)
         backend = self._plain_backend if plain_text else self.backend
         prepared = self._prepared(texts, plain_text) if self.preparation else texts
-        with rust_errors(_NOT_ENCODED):
+        with rust_errors(NOT_ENCODED):
             encodings = backend.encode_batch(prepared, add_special_tokens=False)
         rows = []
         for text, read, ids, encoding in zip(texts, prepared, self._pieces(encodings), encodings, strict=True):
@@ -233,16 +236,16 @@ class Tokenizer:
         return rows
 
     def word_numbers(self, texts: Iterable[str], plain_text: bool = True) -> list[np.ndarray]:
-        """For each text, the index of the word of each token, int32 (n,); punctuation marks are separate words."""
+        """For each text, the index of the word of each token, int32 (n,). Punctuation marks are words, too."""
         backend = self._plain_backend if plain_text else self.backend
         texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-        with rust_errors(_NOT_ENCODED):
+        with rust_errors(NOT_ENCODED):
             encodings = backend.encode_batch(texts, add_special_tokens=False)
         return [np.array(encoding.word_ids, dtype=np.int32) for encoding in encodings]
 
     def _pieces(self, encodings: list) -> list[np.ndarray]:
         rows = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-        if self.preparation:  # an intermediate merge that did not become a piece is unknown
+        if self.preparation:  # an intermediate merge that is not in the vocabulary becomes the unknown token
             rows = [np.where(row < self.vocabulary_size, row, np.int32(self.unk_id)) for row in rows]
         return rows
 
@@ -279,7 +282,7 @@ class Tokenizer:
 
     @functools.cached_property
     def tokens(self) -> list[str]:
-        """All tokens in the order of their ids; an id without a token has an empty str."""
+        """All tokens in the order of their ids, with "" for an id without a token."""
         tokens = [""] * self.vocabulary_size
         for token, index in self.backend.get_vocab(with_added_tokens=True).items():
             if index < self.vocabulary_size:
@@ -295,42 +298,17 @@ class Tokenizer:
 
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
-        """bool (vocabulary,): whether the piece begins a word. The first piece of a row always begins one."""
-        model = self.content["model"]
-        if model["type"] == "WordPiece":
-            prefix = model["continuing_subword_prefix"]
-            starts = [not token.startswith(prefix) for token in self.tokens]
-        elif model["type"] == "Unigram" or "Metaspace" in json.dumps(self.content["pre_tokenizer"]):
-            starts = [token.startswith("▁") for token in self.tokens]
-        elif "ByteLevel" in json.dumps([self.content["pre_tokenizer"], self.content["decoder"]]):
-            starts = [token.startswith("Ġ") for token in self.tokens]
-        else:
-            raise ValueError(f"Word starts are unknown for {model['type']} without a mark at the start of words.")
-        starts = np.array(starts)
+        """bool (vocabulary_size,), True for tokens that begin a word, and for special tokens."""
+        starts = word_starts(self.content, self.tokens)
         starts[self.special_ids] = True
         return starts
 
     def template(self, pair: bool = False) -> tuple[tuple[int | str, int], ...]:
-        """The layout of rows: ids of special tokens, "A" and "B", each with its segment id.
+        """The layout of rows as (item, segment id): an item is the id of a special token, or "A" or "B" for a text.
 
         BERT's pair -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
         """
-        with rust_errors(_NOT_ENCODED):
-            encodings = (self.backend.encode(text, add_special_tokens=False) for text in ("a", "0", *self.tokens))
-            probe = next((encoding for encoding in encodings if encoding.ids), None)
-            if probe is None:
-                raise ValueError(f"{_NOT_ENCODED}: it cannot encode any token of its vocabulary.")
-            full = self.backend.post_process(probe, probe if pair else None)
-        items: list[tuple[int | str, int]] = []
-        texts = 0
-        for index, segment, special in zip(full.ids, full.type_ids, full.special_tokens_mask, strict=True):
-            if special:
-                items.append((index, segment))
-                continue
-            if texts % len(probe.ids) == 0:
-                items.append(("AB"[texts // len(probe.ids)], segment))
-            texts += 1
-        return tuple(items)
+        return row_template(self.backend, self.tokens, pair)
 
     @property
     def facts(self) -> dict:
@@ -340,7 +318,10 @@ class Tokenizer:
 
     @property
     def info(self) -> dict:
-        """What a data pipeline needs to know, JSON-serialisable: hash, sizes, ids of the roles, templates."""
+        """The properties of the tokenizer that a data pipeline needs, as a dict that JSON can represent.
+
+        They are its hash, vocabulary size, ids of special tokens, templates, and padding side.
+        """
         return {
             "hash": self.hash,
             "vocabulary_size": self.vocabulary_size,
@@ -352,9 +333,9 @@ class Tokenizer:
 
     @functools.cached_property
     def hash(self) -> str:
-        """sha256 (hex) of everything that determines the ids of a text."""
+        """The SHA-256 hash, in hexadecimal, of everything that determines the ids of a text."""
         parts = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")
-        # Scores are single precision; their last digits as doubles change when a file is written and read.
+        # Scores are in single precision. In double precision, writing and reading them can change the last digits.
         whole = json.loads(self.backend.to_str(), parse_float=lambda text: float(np.float32(text)))
         content = {part: whole[part] for part in parts}
         if self.preparation:
@@ -364,17 +345,7 @@ class Tokenizer:
     @functools.cached_property
     def _plain_backend(self) -> hf.Tokenizer:
         """A copy of the backend that does not recognise special tokens in text."""
-        backend = hf.Tokenizer.from_str(self.backend.to_str())
-        backend.encode_special_tokens = True
-        # Unigram models have the special tokens among their pieces, with the highest scores. Their first character is
-        # split off, so that the piece cannot match.
-        names = [name for name in map(self.token, self.special_ids) if len(name) > 1]
-        if names:
-            pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
-            before = [backend.pre_tokenizer] if backend.pre_tokenizer else []
-            split = pre_tokenizers.Split(hf.Regex(pattern), "isolated")
-            backend.pre_tokenizer = pre_tokenizers.Sequence([*before, split])
-        return backend
+        return plain_copy(self.backend, [self.token(i) for i in self.special_ids])
 
     @functools.cached_property
     def content(self) -> dict:

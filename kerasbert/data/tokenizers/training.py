@@ -1,4 +1,4 @@
-"""Trains vocabularies; the same text always gives the same one."""
+"""Trains vocabularies. The same text always gives the same vocabulary."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from .families import FAMILIES, mark_special
 from .files import bert_template, bpe_of_words, roberta_template
 from .sentencepiece import names_apart
 
-# In the order of their ids; byte_bpe puts the mask after the learnt pieces, as RoBERTa does.
+# In the order of their ids. The mask token of byte_bpe comes after the learnt tokens, as in RoBERTa.
 SPECIAL_TOKENS = {
     "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
     "byte_bpe": {
@@ -26,8 +26,9 @@ SPECIAL_TOKENS = {
 }
 
 MOST_PIECES = 1 << 24
-_MIN_FREQUENCY = 2  # a pair that occurs once is not evidence for a piece
-_LONGEST_LINE = 4096  # text without blanks would be one word, and unigram training is slow on long words
+_MIN_FREQUENCY = 2  # a pair of tokens that occurs only once is not merged
+# Longer lines are split: a long text without spaces is one word, on which unigram training is slow.
+_LONGEST_LINE = 4096
 
 
 def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
@@ -42,7 +43,8 @@ def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool
             spool.write(line + "\n")
         spool.seek(0)
         # The trainer numbers "##" letters in the order of a hash map, which differs between processes, and breaks ties
-        # by number. Passing them in fixes their order, and no known letter can be unknown inside a word.
+        # by these numbers. Passing the letters as special tokens fixes their order, and makes sure that every letter
+        # of the text has a token inside words.
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocabulary_size,
             min_frequency=_MIN_FREQUENCY,
@@ -84,13 +86,13 @@ def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     backend.train_from_iterator(lines, trainer)
-    if mask is not None:  # absorbs the blank before it, which belongs to the masked word
+    if mask is not None:  # `lstrip`: the mask absorbs the space before it, which belongs to the masked word
         backend.add_special_tokens([hf.AddedToken(mask, lstrip=True, special=True, normalized=False)])
     return backend
 
 
 def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
-    """BPE on words split by Moses, the last letter of each marked (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
+    """Trains BPE on the words of Moses, with marks at their ends (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
     backend = hf.Tokenizer(models.BPE(unk_token=roles["unk"], end_of_word_suffix="</w>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     special = list(dict.fromkeys(roles.values()))
@@ -101,7 +103,7 @@ def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, role
             letters.update(letter for word in words.split() for letter in (*word[:-1], f"{word[-1]}</w>"))
             spool.write(words + "\n")
         spool.seek(0)
-        # As for WordPiece, passing in the letters gives them the same ids every time.
+        # As for WordPiece, passing the letters as special tokens fixes their ids.
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary_size,
             min_frequency=_MIN_FREQUENCY,
@@ -148,10 +150,11 @@ class _TooSmall(Exception):
 
 
 def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
-    """Makes the pieces independent of the order of a hash map in the trainer.
+    """Makes the tokens independent of the order of a hash map in the trainer.
 
-    Letters that did not survive the pruning get the lowest score plus 0, 1e-4, 2e-4... in no fixed order; here these
-    scores follow the order of the code points. Scores are rounded, which hides the order of summation.
+    The trainer gives letters that its pruning removed the lowest score plus 0, 1e-4, 2e-4 and so on, in no fixed order.
+    Here, they get these scores in the order of their code points. Scores are rounded, because they depend on the order
+    of summation.
     """
     scores = {piece: score for piece, score in pieces if piece not in special}
     lowest = min(scores.values(), default=0.0)
@@ -174,17 +177,20 @@ def train_backend(
     roles: dict[str, str],
     behind: Sequence[str] = (),
 ) -> hf.Tokenizer:
-    """Trains a tokenizer, adds the template of its kind, and rejects a size that the text does not support.
+    """Trains the backend of a tokenizer, with the template of its kind.
 
     Args:
-        kind, documents, vocabulary_size, lowercase: see `Tokenizer.train`.
-        roles: special tokens that are part of the training.
-        behind: special tokens that the caller adds after the learnt pieces; `vocabulary_size` includes them.
+        kind, documents, vocabulary_size, lowercase: as in `Tokenizer.train`.
+        roles: the special tokens that training includes, by role.
+        behind: special tokens that the caller adds after the learnt tokens. `vocabulary_size` includes them.
+
+    Raises:
+        ValueError: there is no text, or the vocabulary size is too large for the text or too small for its alphabet.
     """
     if kind not in TRAINERS:
         raise ValueError(f"`kind` must be one of {', '.join(TRAINERS)}. Received: {kind!r}.")
     if "unk" not in roles and kind != "byte_bpe":
-        raise ValueError(f"`special_tokens` must have one for unknown pieces, {{'unk': ...}}. Received: {roles}.")
+        raise ValueError(f"`special_tokens` must have an unknown token, {{'unk': ...}}. Received: {roles}.")
     special = {*roles.values(), *behind}
     is_integer = hasattr(vocabulary_size, "__index__") and not isinstance(vocabulary_size, bool)
     if not is_integer or not len(special) < vocabulary_size <= MOST_PIECES:
@@ -195,24 +201,25 @@ def train_backend(
     lines = (line for document in checked_documents(documents) for line in lines_of(document, _LONGEST_LINE))
     first = next(lines, None)
     if first is None:
-        raise ValueError("`documents` must contain text to learn from. Received: none.")
+        raise ValueError("`documents` must contain text. Received: documents without any text.")
     try:
         backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size - len(behind), lowercase, roles)
     except _TooSmall as error:
         raise ValueError(
             f"`vocabulary_size` must cover the alphabet of the text and the {len(special)} special tokens. Received: "
-            f"{vocabulary_size}, too small for this text ({error}). Use a larger size, or less varied text."
+            f"{vocabulary_size}, which is too small ({error}). Use a larger size, or text with fewer characters."
         ) from None
     reached = backend.get_vocab_size(with_added_tokens=True) + len(behind)
     if reached < vocabulary_size:
         raise ValueError(
-            f"`vocabulary_size` must be one that the text supports. Received: {vocabulary_size}, but training ran out "
-            f"of pieces at {reached}. Use at most {reached}, or more text."
+            f"`vocabulary_size` must not exceed the number of tokens that the text supports. Received: "
+            f"{vocabulary_size}, but training ended at {reached} tokens. Use at most {reached}, or more text."
         )
     if reached > vocabulary_size:
         raise ValueError(
-            f"`vocabulary_size` must cover the alphabet and the special tokens. Received: {vocabulary_size}, but they "
-            f"alone are {reached}. Use more than {reached}, or less varied text."
+            f"`vocabulary_size` must cover the alphabet and the special tokens. Received: {vocabulary_size}, but there "
+            "are "
+            f"{reached} of them. Use a size above {reached}, or text with fewer characters."
         )
     if "cls" in roles and "sep" in roles:
         template = roberta_template if kind == "byte_bpe" else bert_template
@@ -223,17 +230,20 @@ def train_backend(
 def train_family(
     family: str, kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict | None
 ) -> tuple[hf.Tokenizer, dict[str, str]]:
-    """Like `train_backend`, with the special tokens of a family in the order of its ids, and its row layout."""
+    """Like `train_backend`, with the special tokens and the template of a family.
+
+    Returns: the backend, and the special token of each role.
+    """
     known = FAMILIES.get(family)
     trainable = [name for name, entry in FAMILIES.items() if entry.kind == kind]
     if known is None or known.kind != kind:
-        raise ValueError(f"`family` must be one of {', '.join(trainable)} for {kind}. Received: {family!r}.")
+        raise ValueError(f"For {kind}, `family` must be one of {', '.join(trainable)}. Received: {family!r}.")
     roles = roles or known.roles
     named = {role: token for role, token in roles.items() if token not in known.behind + known.special}
     named |= {token: token for token in known.special}
     backend = train_backend(kind, documents, vocabulary_size, lowercase, named, known.behind)
     mark_special(backend, known.behind, roles.get("mask"))
     layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
-    if layout is not None and family != "roberta":  # RoBERTa already has a layout, with the same ids
+    if layout is not None and family != "roberta":  # RoBERTa already has a template that gives the same ids
         backend.post_processor = layout
     return backend, roles

@@ -79,7 +79,7 @@ def test_equal_to_transformers(wordpiece, byte_bpe, unigram, documents, tmp_path
 def test_bad_texts(wordpiece):
     with pytest.raises(ValueError, match="Received: one str"):
         encode_texts(wordpiece, "text")
-    with pytest.raises(ValueError, match="as text 1: 3"):
+    with pytest.raises(ValueError, match="Received: 3 as text 1"):
         encode_texts(wordpiece, ["a", 3])
     with pytest.raises(ValueError, match="as text 0"):
         encode_texts(wordpiece, [("a", "b", "c")])

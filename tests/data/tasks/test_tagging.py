@@ -139,7 +139,7 @@ def _words(rows, number):
 
 
 def test_bad_sentences(wordpiece):
-    with pytest.raises(ValueError, match="sentence 1: 3"):
+    with pytest.raises(ValueError, match="3 as sentence 1"):
         TaggedRows(wordpiece, [["a"], 3], 16)
     with pytest.raises(ValueError, match="leave space"):
         TaggedRows(wordpiece, [["a"]], 2)

@@ -168,7 +168,7 @@ def test_files_of_common_crawl_are_documents(tmp_path):
     assert sorted(read_documents(tmp_path)) == ["New.", "Three.\nFour."]  # the last page of each URL
     (tmp_path / "CC-MAIN-1.warc.wet.gz").unlink()
     (tmp_path / "damaged.wet").write_text("no record", encoding="utf-8")
-    with pytest.raises(ValueError, match="damaged.wet holds no text"):
+    with pytest.raises(ValueError, match="damaged.wet has no text"):
         list(read_documents(tmp_path))
 
 

@@ -107,7 +107,7 @@ def test_invalid_utf8_is_located(tmp_path):
     assert list(read_documents(path, errors="replace")) == ["naïve\nline two\ncaf\ufffd x"]
     assert list(read_documents(path, encoding="latin-1")) == ["naÃ¯ve\nline two\ncafé x"]
     path.write_bytes("text".encode("utf-16"))
-    with pytest.raises(ValueError, match="such as --encoding utf-16;"):
+    with pytest.raises(ValueError, match="such as --encoding utf-16[.] "):
         list(read_documents(path))
     assert list(read_documents(path, encoding="utf-16")) == ["text"]
     for name in ("a.csv", "a.jsonl"):
@@ -165,7 +165,7 @@ def test_mistakes_are_told_before_anything_is_read(tmp_path):
     with pytest.raises(ValueError, match="empty.txt is empty"):
         read_documents(tmp_path)
     (tmp_path / "empty.txt").rename(tmp_path / "empty.bin")
-    with pytest.raises(ValueError, match=r"must have files that can be read.*Received: \['.bin'\]"):
+    with pytest.raises(ValueError, match=r"must have files of a known type.*Received: files of the types \['.bin'\]"):
         read_documents(tmp_path)
     with pytest.raises(ValueError, match="`errors` must be"):
         read_documents(tmp_path, errors="maybe")
@@ -181,7 +181,7 @@ def test_files_without_text(tmp_path):
     (tmp_path / "bad.json").write_text('{"text": ')
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
     for name in ("a.txt", "a.csv"):
-        with pytest.raises(ValueError, match="holds no text"):
+        with pytest.raises(ValueError, match="has no text"):
             list(read_documents(tmp_path / name))
     with pytest.raises(ValueError, match="not valid JSON"):
         list(read_documents(tmp_path / "bad.json"))

@@ -69,7 +69,7 @@ def test_rows_laid_out_with_ids_beyond_the_vocabulary(folder):
         content["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [2**31]
 
     change(folder / "tokenizer.json", update)
-    with pytest.raises(ValueError, match="The template of rows must have ids below 60. Received: 2147483648"):
+    with pytest.raises(ValueError, match="The special tokens in rows must have ids below 60. Received: 2147483648"):
         Tokenizer.load(folder)
 
 
@@ -83,8 +83,8 @@ def test_rows_laid_out_with_ids_beyond_the_vocabulary(folder):
         ({"do_lower_case": "yes"}, "`do_lower_case` in .* must be bool or null"),
         ({"mask_token": ["[MASK]"]}, "`mask_token` in .* must be str or dict or null"),
         ({"mask_token": {"lstrip": True}}, "`content` in .* must be str"),
-        ({"added_tokens_decoder": {"x": {"content": "y"}}}, "`added_tokens_decoder` in .* must have id keys"),
-        ({"extra_ids": 10**9}, "`extra_ids` in .* must be from 0 to"),
+        ({"added_tokens_decoder": {"x": {"content": "y"}}}, "keys of `added_tokens_decoder` in .* must be ids"),
+        ({"extra_ids": 10**9}, "`extra_ids` in .* must be between 0 and"),
     ],
 )
 def test_settings(changes, message, folder):

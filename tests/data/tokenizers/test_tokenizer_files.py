@@ -185,7 +185,7 @@ def test_settings_of_a_folder_are_followed(pieces, tmp_path):
     (folder / "added_tokens.json").write_text(json.dumps({"<entity>": last}))
     assert Tokenizer.load(folder).id("<entity>") == last
     (folder / "added_tokens.json").write_text(json.dumps({"<entity>": last + 5}))
-    with pytest.raises(ValueError, match="'<entity>' as"):
+    with pytest.raises(ValueError, match="for '<entity>' in"):
         Tokenizer.load(folder)
     (folder / "tokenizer_config.json").write_text("{")
     with pytest.raises(ValueError, match="must be json"):
@@ -366,5 +366,5 @@ def test_training_for_a_family_gives_its_ids_and_rows(family, documents, tmp_pat
 
 
 def test_a_family_has_one_kind(documents):
-    with pytest.raises(ValueError, match="`family` must be one of .*t5.* for unigram. Received: 'bert'"):
+    with pytest.raises(ValueError, match="For unigram, `family` must be one of .*t5.*Received: 'bert'"):
         Tokenizer.train("unigram", documents, 100, family="bert")
