@@ -84,7 +84,10 @@ def _batches(
 
 
 def _task_rates(recipe: Recipe, parts: dict[str, Batches]) -> dict[str, float]:
-    """Mixing rates by number of examples, at most `sampling_limit`; text has an assumed number (T5, section 3.5)."""
+    """Mixing rates proportional to the numbers of examples, up to `sampling_limit` (T5, section 3.5).
+
+    The number of examples of unlabelled text is a setting of the recipe.
+    """
     limit = recipe.sampling_limit or math.inf
     sizes = {name: min(part.num_pairs, limit) for name, part in parts.items() if name != recipe.unlabelled}
     sizes |= {name: recipe.unlabelled_examples for name in parts if name == recipe.unlabelled}

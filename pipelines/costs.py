@@ -1,4 +1,4 @@
-"""What a model takes: weights by part, operations per token, and memory to train and to serve. Nothing is computed."""
+"""The costs of a model, without computing anything: weights, operations per token, and memory for training and use."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from .operations import Operations, counting, traced, without_values
 
 CHOICES = 4  # of an example of multiple choice
 MASK_RATE = 0.15  # share of the tokens that a masked language model predicts
-# Keys that the example inputs of XLNet hold for the sake of its query stream, which only its objective uses.
+# Keys in the example inputs of XLNet that only its query stream reads, which only its objective uses.
 QUERY_STREAM = ("query_ranks", "key_ranks", "masked_positions")
 HALF = ("mixed_bfloat16", "mixed_float16")
 
@@ -48,22 +48,22 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """What a model takes with one dtype. Memory is in bytes.
+    """The costs of a model with one dtype. Memory is in bytes.
 
     Args:
         parts: {part of the model: number of weights}; weights that parts share belong to the first of them.
         trained: number of weights that training changes.
         tokens: number of tokens in the batch.
         forward, training: operations on the batch.
-        weights: of all weights.
-        half_weights: of the half-precision copies of the weights, with a mixed dtype.
-        gradients: of the gradients.
-        optimizer: of the state of the optimizer.
-        activations: of what the gradients need of a forward pass, without the attention weights.
-        attention_weights: of these, which fused attention kernels do not keep.
-        forward_activations: of a forward pass that keeps nothing.
-        cache: of the keys and values of earlier tokens while generating, as many as the batch has; 0 for a model
-            without a cache.
+        weights: bytes of all weights.
+        half_weights: bytes of the half-precision copies of the weights, with a mixed dtype.
+        gradients: bytes of the gradients.
+        optimizer: bytes of the state of the optimizer.
+        activations: bytes of the activations that the backward pass needs, without attention weights.
+        attention_weights: bytes of the attention weights, which fused attention kernels do not store.
+        forward_activations: bytes of the activations of a forward pass without a backward pass.
+        cache: bytes of the keys and values of all tokens of the batch during generation, or 0 for a model without a
+            cache.
     """
 
     parts: dict[str, int]

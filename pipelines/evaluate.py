@@ -61,7 +61,7 @@ def evaluate(
     learning_rate: float = SuiteOptions.learning_rate,
     parts: tuple[str, ...] = (),
 ) -> dict:
-    """Evaluates a saved model and prints the scores as JSON; those of a suite, as a table.
+    """Evaluates a saved model, and prints the scores as JSON, or as a table for a suite.
 
     Args:
         model: folder of a model, or hf://org/name.
@@ -86,10 +86,10 @@ def evaluate(
             `data` is then the folder of the data sets, without which only minimal pairs are measured, and `output` a
             folder for the results; if it has some already, only the missing ones are measured. The options below are
             those of a suite.
-        text: text files, or folders of them, that the model was trained on. Minimal pairs then have their frequent
-            words only, and the scores of n-grams are reported, too.
+        text: text files, or folders of them, that the model was trained on. Minimal pairs then have only words that are
+            frequent in them, and the scores of an n-gram model are reported, too.
         reference: folder of another model to compare with.
-        seeds: seeds of the trainings of each task, which are paired in the tests of differences.
+        seeds: seeds of the trainings of each task. Tests of differences compare trainings with the same seed.
         examples: maximum number of examples to train on.
         learning_rate: peak learning rate.
         parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
@@ -99,7 +99,8 @@ def evaluate(
         folders = [data] if isinstance(data, (str, Path)) else list(data)
         if len(folders) > 1 or corpus or task or answers:
             raise ValueError(
-                "A suite is evaluated on one folder of data sets, and takes no corpus, task or answers. Received: "
+                "`suite` needs one folder of data sets, and cannot be combined with `corpus`, `task` or `answers`. "
+                "Received: "
                 f"data={data}, corpus={corpus}, task={task}, answers={answers}."
             )
         options = SuiteOptions(reference, tuple(seeds), examples, learning_rate, tuple(parts))
@@ -179,7 +180,7 @@ def _unnamed(examples: Examples, labels: list[str]) -> Examples:
 def score_pairs(
     model: MaskedLM | CausalLM, path: str, batch_size: int, reading: Reading, columns: Columns
 ) -> dict[str, float]:
-    """The share of minimal pairs (as in BLiMP) whose acceptable sentence is more likely under a language model."""
+    """The share of minimal pairs (as in BLiMP) in which a language model finds the acceptable sentence more likely."""
     rows = list(read_rows(path, replace(reading, header=not columns.are_numbers)))
     if not rows:
         raise ValueError(f"{path} has no rows.")

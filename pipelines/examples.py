@@ -131,7 +131,9 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
         starts = value.get("answer_start")
         starts = [None] * len(texts) if starts is None or not len(starts) else list(starts)
         if len(starts) != len(texts):
-            raise ValueError(f"All or no answers must have a start. Received: {path} row {number} with {value!r:.80}.")
+            raise ValueError(
+                f"Either all answers or none must have a start. Received: {path} row {number} with {value!r:.80}."
+            )
         return [dict(text=text, answer_start=start) for text, start in zip(texts, starts, strict=True)]
     if not isinstance(value, (list, tuple)):
         start = row.get("answer_start")  # some tables have a column for it
@@ -221,7 +223,7 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
         sides = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ValueError(
-                "Sources and targets must be two files of as many lines. Received: "
+                "The files of sources and targets must have the same number of lines. Received: "
                 + ", ".join(f"{file} of {len(side)} lines" for file, side in zip(files, sides, strict=True))
             )
         for file, side in zip(files, sides, strict=True):

@@ -64,7 +64,7 @@ def finetune(
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
 ) -> dict:
-    """Fine-tunes a model and saves it with its scores; with several seeds, the model of the first is saved.
+    """Fine-tunes a model, and saves it with its scores.
 
     Args:
         model: folder of a pretrained model, or hf://org/name.
@@ -80,24 +80,26 @@ def finetune(
             squad_v2, conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
         epochs: passes over the data.
         batch_size: examples per step.
-        learning_rate: peak learning rate after the warm-up; it then falls to 0.
-        warmup_share: share of the steps for the warm-up.
+        learning_rate: peak learning rate, which is reached after the warm-up, and decays to 0.
+        warmup_share: share of the steps that are the warm-up.
         weight_decay: weight decay of AdamW.
-        layer_decay: factor of the learning rate from a layer to the one below; 0.8 for ELECTRA's base model.
+        layer_decay: factor by which the learning rate of a layer is smaller than that of the layer above, such as 0.8
+            for ELECTRA's base model.
         max_length: maximum number of tokens in texts, targets and windows. Default: that of the model, up to 512.
-        seeds: train once with each seed; the model of the first seed is saved.
-        patience: stop training when the loss on a tenth of the examples, which are then not trained on, has not fallen
-            for this many epochs, and restore the weights with the lowest loss.
-        keep_best: train to the end, then restore the weights with the lowest loss on a tenth of the examples, which
-            are not trained on.
-        balanced: weight classes as if all were equally frequent.
+        seeds: seeds of the trainings. The model of the first seed is saved.
+        patience: stop training when the validation loss has not fallen for this many epochs, and restore the weights
+            with the lowest one. A tenth of the training examples is then used for validation only.
+        keep_best: train to the end, then restore the weights with the lowest validation loss. A tenth of the training
+            examples is then used for validation only.
+        balanced: give all classes the same total weight in the loss.
         text_to_text: train an encoder-decoder to generate the labels or answers, in the format of T5.
         from_scratch: start from random weights, for comparison.
         max_new_tokens: maximum length of a generated answer, in tokens.
         num_beams: number of beams for a generated answer.
         limit: use at most this many training and held-out examples each.
         dtype: dtype policy, such as mixed_bfloat16.
-        less_memory: rematerialise activations: blocks keep only their inputs, and a step takes a third longer.
+        less_memory: recompute activations in the backward pass instead of storing them. It saves memory, and a step
+            takes a third longer.
         format: format of the files. Default: by file extension and, for .txt, by content.
         encoding: encoding of the files.
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
@@ -293,7 +295,7 @@ def label_names(kind: str, training: Examples, order: Sequence[str] = (), where:
 def check_labels(known: list[str], examples: Examples, where: str) -> None:
     """Raises a ValueError if examples have a label that the model does not know.
 
-    An unknown tag only counts as a prediction error; tags raise a ValueError only if the model knows none of them.
+    For tags, this happens only if the model knows none of them. Otherwise, unknown tags count as prediction errors.
     """
     if examples.y and isinstance(examples.x[0], list):
         found = {name for tags in examples.y for name in tags}
@@ -317,7 +319,7 @@ def _names(label: str | list) -> list[str]:
 
 
 def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
-    """The targets in the form that `fit` of the model takes."""
+    """Converts the targets to the form that `fit` of the model accepts."""
     if kind != "score":
         return examples.y if kind in ("questions", "choices", "sequences") else model.encode_labels(examples.y)
     try:
@@ -327,7 +329,7 @@ def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
 
 
 def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[dict[str, float], list]:
-    """The scores of a task model and its answers; `writing` are options of `generate`."""
+    """Returns the scores of a task model, and its answers. `writing` are options of `generate`."""
     if isinstance(model, TextClassifier):
         targets = encoded_targets(model, model.problem, examples)
         return text_scores(model, examples, targets, batch_size)

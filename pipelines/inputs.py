@@ -25,7 +25,7 @@ from .tagged import (
     word_column,
 )
 
-LEAST_LABELLED = 10  # if all lines begin with the same label, at least this many make a file of `label text`
+LEAST_LABELLED = 10  # minimum number of lines of a file of `label text` whose lines all begin with the same label
 
 
 class Input(NamedTuple):

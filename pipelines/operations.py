@@ -51,7 +51,7 @@ def traced(function: Callable):
     The weights of models that are created inside take no memory, and the models are of no use outside.
 
     Args:
-        function: without arguments; returns what does not contain tensors or layers.
+        function: function without arguments, whose result does not contain tensors or layers.
     """
     tracer = _Tracer(function)
     tracer(keras.KerasTensor((1,)))
@@ -65,11 +65,11 @@ def traced(function: Callable):
 
 @dataclasses.dataclass
 class Operations:
-    """What a call of a model takes. Operations count two for a multiplication and an addition.
+    """The cost of a call of a model. A multiplication and an addition count as two operations.
 
     Args:
         forward: operations of the matrix products and convolutions.
-        frozen: those of them in models that are not trained, such as a teacher.
+        frozen: the part of `forward` in models that are not trained, such as a teacher.
         kept: bytes of the activations that the gradients need, without the attention weights: the outputs of products,
             norms, activation functions and dropout.
         attention_weights: bytes of the attention weights, which training keeps unless a fused kernel recomputes them.

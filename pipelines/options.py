@@ -34,7 +34,7 @@ def option_types(function: Callable) -> dict[str, typing.Any]:
 
 
 def unknown_option(function: Callable, arguments: list[str]) -> str | None:
-    """A message about the first argument that names an option that does not exist; None: there is none."""
+    """Returns an error message for the first argument that is an unknown option, or None if there is none."""
     known = {}
     for name, kind in option_types(function).items():
         flag = name.replace("_", "-")
@@ -94,7 +94,9 @@ def as_arguments(options: typing.Any) -> dict[str, typing.Any]:
 
 
 def description(function: Callable, words: str, details: str = "") -> str:
-    """The start of the --help text: what the function does, an example as it is run installed and in a clone, the rest.
+    """The --help text before the options: a summary, an example, and further details.
+
+    The example is given for the installed package and for a clone of the repository.
 
     Args:
         function: the function. The docstring of its module has the example, a line with `python -m pipelines.NAME`.
@@ -135,7 +137,7 @@ def _helps(function: Callable) -> dict[str, str]:
 
 
 def _default_hint(text: str, default: typing.Any) -> str | None:
-    """What follows the help text of an optional argument; None: tyro's "(default: ...)"."""
+    """The text after the help of an optional argument, or None for tyro's "(default: ...)"."""
     if default is None or default in ((), ""):
         return "" if "Default:" in text else "(optional)"
     return None

@@ -6,7 +6,7 @@ from kerasbert.data import Batches
 
 
 class Phases(Batches):
-    """Several runs in sequence, seen as one run. BERT: 90% of the steps at length 128, the rest at 512.
+    """One run that consists of several runs, such as BERT's: 90% of the steps at length 128, the rest at 512.
 
     Args:
         parts: the runs, with the same `accumulation`, and the same `batch_size` if rows continue from step to step.
@@ -43,7 +43,7 @@ class Phases(Batches):
         return steps
 
     def prefixes(self) -> list["Phases"]:
-        """The run up to the end of each part, the whole run last; passed to `fit` in turn."""
+        """For each part, the run up to the end of that part. They are passed to `fit` one after the other."""
         return [Phases(self.parts[: number + 1]) for number in range(len(self.parts))]
 
     def shard(self, index: int, count: int) -> "Phases":
@@ -56,7 +56,7 @@ class Phases(Batches):
 
 
 class Mixed(Batches):
-    """A mixture of monolingual and parallel text whose batches all have `position_ids`, as those of parallel text do.
+    """A mixture of monolingual and parallel text. All its batches have `position_ids`, which parallel text needs.
 
     Args:
         mixture: `Batches`, some of which lack `position_ids`.

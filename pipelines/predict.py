@@ -1,4 +1,4 @@
-"""Answers lines of text or files of examples with JSON lines.
+"""Writes the answers of a model to lines of text, or to files of examples, as JSON lines.
 
 echo "Return the [MASK] of the list." | python -m pipelines.predict --model saved_models/quickstart
 echo '{"question": "Who sat?", "context": "The cat sat."}' | python -m pipelines.predict --model saved_models/answerer
@@ -59,7 +59,7 @@ def predict(
         model: folder of a model, or hf://org/name.
         input: file, folder of RACE's files, or hf://name:configuration#split. Default: lines of standard input.
         output: file for the answers, in UTF-8. It is replaced once all answers are written. Default: standard output.
-        task: data set that the input belongs to, as in `finetune`; decides how its files are read.
+        task: data set that the input belongs to, as in `finetune`, which determines how its files are read.
         top: number of candidates for each mask, or of answers to a question.
         batch_size: texts per step.
         max_new_tokens: maximum length of generated text, in tokens.
@@ -83,7 +83,7 @@ def predict(
         sys.stdout.reconfigure(encoding="utf-8")
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
     inputs = read_inputs(input or sys.stdin, form, spec.columns, encoding, format, spec.layouts, labels)
-    # Chunks are small for masks, whose scores span the vocabulary. Large ones can be batched by similar length.
+    # Chunks are small for masks, which have a score for every token. Inputs of a large chunk are batched by length.
     size = batch_size * (1 if isinstance(loaded, MaskedLM) else 64 if isinstance(loaded, TextClassifier) else 8)
     with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as answers:
         for found in answers_of(inputs, answer, size):

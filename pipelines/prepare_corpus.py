@@ -49,18 +49,19 @@ def prepare_corpus(
         source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), or hf://name for a data
             set on the hub.
         tokenizer: folder of the tokenizer.
-        output: folder for the corpus; it must not hold one yet. The remains of an interrupted preparation are replaced.
+        output: folder for the corpus, which must not contain one yet. An unfinished corpus of an interrupted command is
+            replaced.
         held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document. If there are fewer
             than twice as many documents, two are held out (of two or three documents, the last one).
-        held_out_every: hold out one document in this many; 100 holds out one per cent.
+        held_out_every: hold out one of every so many documents, such as 100 to hold out one per cent.
         column: the column of a table that holds the text.
         errors: what to do with bytes that cannot be decoded.
         encoding: encoding of the files.
         subset: configuration of a data set on the hub.
         split: split of a data set on the hub.
-        clean: clean web text by the rules of C4, which drop lines that are not sentences, and pages with code or too
-            little text.
-        deduplicate: keep one copy of each line or document, or of any three consecutive sentences (spans).
+        clean: clean web text by the rules of C4, which remove lines that are not sentences, and pages with code or
+            too little text.
+        deduplicate: keep only the first occurrence of each line, document, or span of three consecutive sentences.
         language: keep only documents in this language, such as en, as detected by langdetect with 99% certainty.
         documents: what ends a document in a text file: a blank line, or the end of the file. By default it is the end
             of the file if there are several text files whose blank lines separate paragraphs. The choice is printed.
@@ -72,7 +73,7 @@ def prepare_corpus(
         options |= dict(detect=langdetect_detector(), language=language)
 
     if held_out:
-        # Checked before anything is written: a corpus of one document has nothing to hold out.
+        # Check this before anything is written: a corpus of one document has nothing to hold out.
         first = sum(1 for _ in itertools.islice(read_documents(source, **options), 2 * held_out_every))
         if first < 2 or held_out_every < 2:
             raise ValueError(
@@ -104,8 +105,8 @@ def prepare_corpus(
 def preparing(folders: list[Path]) -> Iterator[None]:
     """Locks the folders of corpora to be written, and marks them as unfinished until all corpora are complete.
 
-    The remains of an interrupted preparation are removed first, and those of this one if it fails. A folder with a
-    finished corpus raises an error.
+    Unfinished files of an earlier command are removed first, and those of this one if it fails. A folder with a
+    finished corpus is an error.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ValueError(f"Corpora must have different folders. Received: {folders[0]} twice. Change --held-out.")

@@ -62,23 +62,24 @@ def pretrain(
     Ctrl-C stops it at once.
 
     Args:
-        corpus: folders of `prepare_corpus`. For recipes with languages, name them: de=corpora/de fr=corpora/fr, and
-            de-fr=corpora/pairs for parallel text.
+        corpus: folders that `prepare_corpus` wrote. Recipes with languages need their names: de=corpora/de
+            fr=corpora/fr, and de-fr=corpora/pairs for parallel text.
         run: folder for the recipe, the logs, the curves and the checkpoints. If it holds a run, the run continues.
-        recipe: name of the recipe, family.run, such as bert.base, or the recipe.json of another run or of a model. Also
-            accepted as first argument without --recipe.
-        held_out: corpora of other text, evaluated at every report.
+        recipe: name of a recipe, such as bert.base, or the recipe.json of another run or of a model. It may also be the
+            first argument, without --recipe.
+        held_out: corpora of held-out text, which are evaluated at every report.
         held_out_steps: maximum number of held-out batches per evaluation.
         report_every: updates between two reports, each with a checkpoint. Lowered to a divisor of the steps of the run.
         keep: number of newest checkpoints to keep.
         output: folder for the model. Default: RUN/model.
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
-        less_memory: rematerialise activations: blocks keep only their inputs, and an update takes a third longer.
+        less_memory: recompute activations in the backward pass instead of storing them. It saves memory, and an update
+            takes a third longer.
         minutes: stop after this many minutes, with a checkpoint from which the same command continues, and save the
             model so far.
         set: overrides of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
-            More `steps` extend a finished run.
+            With more `steps`, a finished run is extended.
     """
     request = StopRequest(minutes)
     chosen = find_recipe(recipe).with_settings(list(set))
@@ -104,7 +105,7 @@ def pretrain(
 
 
 def open_corpora(paths: str | Path | Sequence[str | Path], tokenizer: Tokenizer | None) -> dict[str, Corpus]:
-    """Opens corpora by name: `name=folder`, or the name of the folder. All must have the same tokenizer."""
+    """Opens corpora, given as name=folder or folder, and returns them by name. All must have the same tokenizer."""
     corpora = {}
     for path in [paths] if isinstance(paths, (str, Path)) else paths:
         name, equals, folder = str(path).partition("=")
@@ -131,14 +132,14 @@ def train(
     request: StopRequest | None = None,
     unfinished: bool = True,
 ) -> dict:
-    """Runs a recipe on open corpora; returns the last row of the log. See `pretrain`.
+    """Runs a recipe on open corpora (see `pretrain`), and returns the last row of the log.
 
     Args:
-        request: stops the run when requested. Default: by Ctrl-C.
+        request: a `StopRequest`, which stops the run. Default: one that Ctrl-C triggers.
         unfinished: whether to save the model if the run stops because its time is up.
 
     Raises:
-        RunStopped: if a signal stops the run, or its time is up and `unfinished` is False.
+        RunStopped: a signal stopped the run, or its time was up and `unfinished` is False.
     """
     request = request or StopRequest()
     if min(report_every, held_out_steps, keep) < 1:
@@ -224,7 +225,7 @@ def train(
             _draw(run)
         folder = output or run / "model"
         model.save_to_preset(folder)
-        # So that `evaluate` can repeat the validation of the run wherever the folder is moved.
+        # With this, `evaluate` can repeat the validation of the run, even if the folder was moved.
         published = {**info, "recipe": without_folders(info["recipe"]), "held_out_steps": held_out_steps}
         write_text(folder / "recipe.json", json.dumps(published, indent=2))
         steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
@@ -234,7 +235,7 @@ def train(
 
 
 def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopRequest) -> str | Path:
-    """The folder of a model: `source`, or the result of the recipe of that name, which is run first."""
+    """The folder of a model: `source` itself, or the result of the recipe of that name, which is run first."""
     if source not in all_recipes():
         return source
     if not (run / "model" / "kerasbert.json").exists():
@@ -243,7 +244,7 @@ def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopR
 
 
 def report_interval(ends: list[int], wanted: int) -> int:
-    """The largest interval up to `wanted` that divides the end of every piece, all in updates."""
+    """The largest interval, in updates, that is at most `wanted` and divides the end of every part of the run."""
     whole = math.gcd(*ends)
     found = next(number for number in range(min(wanted, whole), 0, -1) if whole % number == 0)
     if found * 20 < min(wanted, whole):
@@ -265,7 +266,7 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
     Returns: the records (see `record_of`) of the run before each extension.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe or of other data.
+        ValueError: the folder holds a run with another recipe or other data.
     """
     path = run / "recipe.json"
     if not path.exists():
@@ -298,7 +299,7 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
 
 
 def _recipe_defaults() -> dict:
-    """Values of the recipe's optional fields, as JSON has them: an earlier version may not have had a field."""
+    """The optional fields of a recipe with their values in JSON. Recipes of earlier versions may lack some."""
     factories = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
     defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
     missing = dataclasses.MISSING

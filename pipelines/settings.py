@@ -1,4 +1,4 @@
-"""Files of options: `--config FILE`, whose keys are the options of a command."""
+"""Reads files of options: the option `--config FILE` of a command names a YAML file with its other options."""
 
 import types
 import typing
@@ -9,7 +9,7 @@ from kerasbert.command_line import did_you_mean
 
 from .options import CONFIG, option_types
 
-ADDED = "set"  # the option whose values on the command line are added to those of the file: its values are settings
+ADDED = "set"  # values of this option on the command line are added to those in the file instead of replacing them
 
 
 def with_settings_file(function: Callable, arguments: list[str]) -> list[str]:
@@ -38,7 +38,7 @@ def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.
     """{option: value} of a YAML file. Options may have hyphens or underscores; those of a dataclass may be nested.
 
     Raises:
-        ValueError: if the file is not a mapping, or has an option that is not in `kinds`.
+        ValueError: the file is not a mapping, or has an option that is not in `kinds`.
     """
     stored = _read_yaml(path)
     if not isinstance(stored, dict):
@@ -77,7 +77,7 @@ def _read_yaml(path: Path) -> typing.Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Refuses a key that occurs twice, of which YAML keeps the last."""
+        """Raises a ValueError for a key that occurs twice, because YAML would use only the last one."""
 
         def construct_mapping(self, node, deep=False):
             keys = [self.construct_object(key) for key, _ in node.value]

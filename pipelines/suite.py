@@ -15,10 +15,10 @@ Its parts:
     reviews        whether a review is positive
 
 Models are fine-tuned from their weights, from random weights of the same architecture, and from a reference. A seed
-decides which examples are used, their order, the new head and the dropout, in the same way for all starts, so that
-their scores are compared in pairs. Every measurement is a cell, a line of cells.jsonl. A cell with the same weights and
-settings that is there is not measured again: an interrupted suite resumes, and several models, numbers of seeds or
-processes can share a folder. suite.md is the table of the last command.
+determines the examples, their order, the new head and the dropout. It is the same for all starting weights, so that
+their scores can be compared in pairs. Every measurement is a cell, which is a line of cells.jsonl. A cell that is
+already there, for the same weights and settings, is not measured again, so that an interrupted suite resumes, and
+several models, processes and numbers of seeds can share a folder. suite.md is the table of the last command.
 
 On one core, a model of 8 layers and 256 units takes about two hours, with one training and its scores in two minutes.
 """

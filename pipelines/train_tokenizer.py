@@ -27,7 +27,7 @@ def train_tokenizer(
     split: str = "train",
     documents: Literal["auto", "blank-line", "file"] = "auto",
 ) -> Tokenizer:
-    """Learns a vocabulary from text and saves it in the files that transformers reads.
+    """Learns a vocabulary from text, and saves the tokenizer in a format that transformers reads.
 
     Args:
         source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet), or hf://name for a data set on the hub.

@@ -67,7 +67,7 @@ class StateDict(dict):
 
 
 class View(NamedTuple):
-    """Describes a tensor as a view of a storage, with offset and strides in elements. It is inside the storage."""
+    """Describes a tensor as a view that lies within a storage, with offset and strides in elements."""
 
     storage: Storage
     offset: int

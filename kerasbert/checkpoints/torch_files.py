@@ -165,7 +165,7 @@ class TorchFile:
             )
         header = self._bytes[entry.header_offset : entry.header_offset + 30]
         if len(header) < 30 or header[:4] != _ZIP:
-            raise ValueError(f"{entry.filename} is not where the directory of the zip says")
+            raise ValueError(f"the directory of the zip file gives a wrong position for {entry.filename}")
         name, extra = struct.unpack("<HH", header[26:])
         start = entry.header_offset + 30 + name + extra
         if start + entry.file_size > len(self._bytes) or entry.file_size != entry.compress_size:

@@ -27,7 +27,7 @@ from .. import pairs
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The settings of one run. The dicts (groups) are arguments of the classes that their comments name."""
+    """The settings of one run. Each dict is a group: the arguments of the class that its comment names."""
 
     name: str
     backbone: str  # name of a size, such as bert_base
@@ -108,7 +108,7 @@ class Recipe:
         labelled = bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
         if self.objective == "MaskedLM" and bool(self.objective_options.get("sentence_pair")) != labelled:
             raise ValueError(
-                "A sentence-pair head needs pairs, and pairs need the head: `objective_options.sentence_pair` and "
+                "A sentence-pair head and labelled pairs require each other, so `objective_options.sentence_pair` and "
                 "`data.sentence_pairs` (or `data.rows`) must agree. Received: "
                 f"{self.objective_options} and {self.data}."
             )
@@ -274,7 +274,7 @@ def parameters(target: Callable) -> dict[str, typing.Any]:
 
 
 def _parsed(name: str, text: str, kind) -> typing.Any:
-    """`text` as a value of type `kind`."""
+    """Converts `text` to a value of type `kind`."""
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     kinds = tuple(typing.get_origin(option) or option for option in kinds)
     try:
@@ -334,7 +334,7 @@ def read_recipe(path: Path) -> Recipe:
     """Returns the recipe in a recipe.json, which `pretrain` writes into the folders of runs and models.
 
     Raises:
-        ValueError: if the file is not such a recipe; the message suggests the right name of an unknown field.
+        ValueError: the file is not such a recipe. For an unknown field, the message suggests a similar name.
     """
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["recipe"]
@@ -348,7 +348,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def _with_tuples(value: typing.Any) -> typing.Any:
-    """`value` of JSON with tuples for its lists, as recipes have them."""
+    """A value of JSON with its lists converted to tuples, which recipes use."""
     if isinstance(value, dict):
         return {name: _with_tuples(inner) for name, inner in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

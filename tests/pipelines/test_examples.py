@@ -257,7 +257,7 @@ def test_sequences(tmp_path):
     pairs = write(tmp_path, "b.jsonl", {"translation": {"de": "ja", "en": "yes"}})
     assert read_examples("sequences", pairs).y == ["yes"]
     assert read_examples("sequences", pairs, Columns(text="en", label="de")).y == ["ja"]
-    with pytest.raises(ValueError, match="of as many lines. Received: .* of 2 lines, .* of 1 lines"):
+    with pytest.raises(ValueError, match="the same number of lines. Received: .* of 2 lines, .* of 1 lines"):
         read_examples("sequences", f"{sources},{write(tmp_path, 'c.txt', 'one')}")
     with pytest.raises(ValueError, match="sources cannot be told"):
         read_examples("sequences", write(tmp_path, "c.jsonl", {"a": "b"}))

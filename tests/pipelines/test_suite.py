@@ -174,7 +174,7 @@ def test_mistakes_have_plain_errors(model, data, tokenizer, tmp_path):
     config = TransformerConfig(tokenizer.vocabulary_size, num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=24)
     Seq2SeqLM(Transformer(config), tokenizer).save_to_preset(tmp_path / "seq2seq")
     fails(ValueError, "encoders and causal language models. Received: .*a Seq2SeqLM", model=tmp_path / "seq2seq")
-    with pytest.raises(ValueError, match="on one folder of data sets"):
+    with pytest.raises(ValueError, match="needs one folder of data sets"):
         evaluate(model, (str(data), str(data)), output=tmp_path / "out", suite="small")
     assert not (tmp_path / "out").exists()
 

@@ -65,7 +65,7 @@ class PassBatches(Batches):
 
 
 def tokenizer_info_of(corpus: Corpus, *roles: str) -> dict:
-    """The `tokenizer_info` of a corpus. Raises a ValueError if the tokenizer has no token for one of the roles."""
+    """The `tokenizer_info` of a corpus. Raises a ValueError if a special token is missing, such as "mask"."""
     if not isinstance(corpus, Corpus):
         raise ValueError(
             f"`corpus` must be a Corpus. Received: {type(corpus).__name__}. Use Corpus.open(folder), or "

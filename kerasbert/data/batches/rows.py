@@ -252,7 +252,7 @@ class StreamRows(ChunkRows):
 
 
 class PackedRows(ChunkRows):
-    """Rows of several chunks of documents, each in its own template, which reduces padding.
+    """Rows that pack several chunks of documents, which reduces padding. Each chunk is in a template.
 
     Chunks do not attend to each other: "sequence_ids" tells them apart. "position_ids" and "first_positions" give
     the positions within the chunks and the starts of the chunks.

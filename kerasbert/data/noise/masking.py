@@ -321,5 +321,5 @@ def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: n
 
 
 def _order_draws(length: int) -> int:
-    """Number of draws for `sort_keys`, which put a row in random order: half a draw per token, and one to scramble."""
+    """Number of draws that `sort_keys` needs for a row of `length` tokens."""
     return -(-length // 2) + 1

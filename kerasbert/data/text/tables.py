@@ -189,7 +189,7 @@ def table_rows(
             names = cells if header else [str(place) for place in range(len(cells))]
             twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
             if twice is not None:
-                raise ValueError(f"Columns must have different names. Received: {path} with {twice!r} twice.")
+                raise ValueError(f"The columns of {path} must have different names. Received: {twice!r} twice.")
             if header:
                 continue
         number += 1

@@ -152,8 +152,8 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
 def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = False) -> hf.Tokenizer:
     """Marks special tokens, adds tokens that are stored outside the vocabulary, and sets the template.
 
-    The mask token absorbs the space before it if the settings say so (`lstrip`). If they say nothing about it,
-    `swallow` decides, whose value for each kind of vocabulary is that of transformers 5.
+    The mask token absorbs the space before it if the settings say so (`lstrip`). Otherwise,
+    `swallow` decides. Callers pass the behaviour of transformers 5 for each kind of vocabulary.
     """
     stated = settings.get("mask_token")
     swallow = stated.get("lstrip", False) if isinstance(stated, dict) else swallow

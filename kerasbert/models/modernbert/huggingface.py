@@ -33,7 +33,9 @@ def rope_theta(stored, layer_type, older_name):
     """
     rope = (stored.get("rope_parameters") or {}).get(layer_type) or {}
     if rope.get("rope_type", "default") != "default":
-        raise ValueError(f"kerasbert has rope_type='default' only. Received in config.json: {rope['rope_type']!r}.")
+        raise ValueError(
+            f"kerasbert supports only rope_type='default'. Received in config.json: {rope['rope_type']!r}."
+        )
     if rope.get("rope_theta") is not None:
         return rope["rope_theta"]
     return stored["global_rope_theta"] if stored[older_name] is None else stored[older_name]
