@@ -22,7 +22,7 @@ LINES = {
     "classes": [
         ("text,foo,bar\na,b,c\n", "Which column of .*file.csv holds the label.*--columns.label"),
         ("text,label\nx,1\n  ,1\n", "file.csv row 2 without 'text'"),
-        ("text,text,label\nx,y,1\n", "different names. Received: .*file.csv with 'text' twice"),
+        ("text,text,label\nx,y,1\n", "file.csv must have different names. Received: 'text' twice"),
         ("text,label\ncafé,1\n".encode() + "naïve,0\n".encode("latin-1"), "csv is not valid utf-8: line 3, byte 21"),
         ("text,label\n", "file.csv has no rows"),
         ('{"text": "x", "label": NaN}', "file.jsonl row 1 without 'label'"),
