@@ -1,6 +1,9 @@
 """Validates the JSON files of a model folder. Types are checked against annotations, numbers against fixed limits."""
 
+import contextlib
 import dataclasses
+import inspect
+import types
 import typing
 
 from ..data.text.json_files import check_types, read_json, shortened
@@ -38,7 +41,7 @@ class SavedModel:
 
 @dataclasses.dataclass(frozen=True)
 class SavedArguments:
-    """The types of all arguments of objectives, tasks and backbones that `kerasbert.json` may contain."""
+    """The types of all arguments that this package's objectives, tasks and backbones save in `kerasbert.json`."""
 
     pooler: bool
     sentence_pair: bool
@@ -57,7 +60,7 @@ class SavedArguments:
     lowercase: bool
     prompts: dict[str, str] | None
     default_prompt: str | None
-    objective: str | None
+    objective: str | dict[str, str | float | list[str | int]] | None
     margin: float
     scale: float
     tasks: dict[str, dict]
@@ -159,18 +162,76 @@ def read_saved(folder):
     saved = read_json(path)
     hints = typing.get_type_hints(SavedModel)
     check_types(saved, {"class": hints.pop("class_name"), **hints}, path)
-    check_arguments(saved.get("arguments") or {}, path)
-    check_arguments(saved.get("backbone") or {}, path)
     return saved
 
 
-def check_arguments(arguments, path):
-    """Raises a ValueError if an argument in a file has the wrong type, or is outside its limits.
+def check_arguments(cls, arguments, path):
+    """Raises a ValueError if a saved constructor argument has the wrong type for a class, or is outside its limits.
+
+    Arguments that a class of this package defines are checked by `SavedArguments` and by fixed limits, and arguments
+    that a user's class defines, by the annotations of its `__init__`. Arguments without annotation, or with one that
+    JSON values cannot have, are not checked.
 
     Args:
+        cls: a backbone, objective or task.
         arguments: {name: value}.
         path: path of the file, for messages.
     """
+    annotations = _users_annotations(cls)
+    check_types(arguments, {name: a for name, a in annotations.items() if _is_json_type(a)}, path)
+    _check_ours({name: value for name, value in arguments.items() if name not in annotations}, path)
+
+
+@contextlib.contextmanager
+def accepting_arguments(cls, arguments, path):
+    """Context in which `cls` is called with arguments from a file. Errors of its constructor name the file."""
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError) as error:
+        if not arguments:
+            raise
+        raise ValueError(
+            f"`arguments` in {path} must be arguments that {cls.__name__} accepts. Received: "
+            f"{shortened(arguments, 200)}, for which its constructor raised {type(error).__name__}: {error}."
+        ) from error
+
+
+def _users_annotations(cls):
+    """Returns {argument: annotation} of the arguments that users' classes define; the annotation may be missing."""
+    found = {}
+    for base in reversed(cls.__mro__):
+        if "__init__" not in vars(base):
+            continue
+        is_ours = base.__module__.partition(".")[0] == "kerasbert"
+        try:
+            hints = typing.get_type_hints(base.__init__)
+        except (NameError, TypeError):  # names that are only imported for type checkers
+            hints = {}
+        for name in inspect.signature(base.__init__).parameters:
+            if is_ours:
+                found.pop(name, None)
+            elif name in hints or name not in _arguments_of(base.__mro__[1:]):
+                found[name] = hints.get(name, inspect.Parameter.empty)
+    return found
+
+
+def _arguments_of(classes):
+    """Returns the names of all arguments that the constructors of these classes define."""
+    return {name for cls in classes if "__init__" in vars(cls) for name in inspect.signature(cls.__init__).parameters}
+
+
+def _is_json_type(annotation):
+    """Whether all values of a type are values that `json` reads, so that `check_types` can check it."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal or annotation is Ellipsis:
+        return True
+    if origin in (types.UnionType, typing.Union, list, tuple, dict):
+        return all(map(_is_json_type, typing.get_args(annotation)))
+    return annotation in (bool, int, float, str, list, tuple, dict, type(None))
+
+
+def _check_ours(arguments, path):
+    """Checks arguments that classes of this package define; names that none of them has are not checked."""
     check_types(arguments, typing.get_type_hints(SavedArguments), path)
     for name, value in arguments.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -184,5 +245,7 @@ def check_arguments(arguments, path):
     for name, value in sizes.items() if isinstance(sizes, dict) else ():
         if isinstance(value, int) and not 0 <= value <= 10_000:
             raise ValueError(f"`features` in {path} must have sizes from 0 to 10,000. Received: {name}={value}.")
+    if isinstance(arguments.get("objective"), dict):
+        _check_ours(arguments["objective"], f"`objective` of {path}")
     for name, spec in (arguments.get("tasks") or {}).items():
-        check_arguments(spec, f"{path}, task {shortened(name)}")
+        _check_ours(spec, f"{path}, task {shortened(name)}")

@@ -19,7 +19,7 @@ from ..core.registration import Deferred
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub
-from .fields import check_config_file, checked_config
+from .fields import accepting_arguments, check_arguments, check_config_file, checked_config
 from .fields import read_saved as _saved
 from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
 from .weight_checks import check_sizes
@@ -199,9 +199,11 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     stored, open_files = _opened(folder)
     family = _family_class(None, stored, folder)
     saved, renewed = _saved(folder), cls.head_to_renew(stored, settings)
+    arguments = {}
     if saved.get("class") == keras.saving.get_registered_name(cls).removeprefix("kerasbert>"):
-        arguments = saved.get("arguments") or {}
+        arguments = cls.current_arguments(saved.get("arguments") or {})
         unknown = sorted(_split_settings(cls, arguments)[1])
+        check_arguments(cls, arguments, folder / "kerasbert.json")
         if unknown:
             raise ValueError(
                 f"`arguments` in {folder / 'kerasbert.json'} must be those of {cls.__name__}. Received: "
@@ -214,14 +216,15 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     rest = {**_saved_arguments(family, folder), **_needed_fields(cls, family), **rest}
     if _takes_pooler(family) and "pooler" not in overrides:
         rest["pooler"] = cls.needs_pooler(family.family, settings)
-    arguments, fields = _split(family, rest)
+    options, fields = _split(family, rest)
     weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
     config = _config(family, stored, fields, weights, folder)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
-        backbone = family(config, dtype=dtype, **arguments)
-    model = cls(backbone, **settings)
+        backbone = family(config, dtype=dtype, **options)
+    with accepting_arguments(cls, arguments, folder / "kerasbert.json"):
+        model = cls(backbone, **settings)
     if load_weights:
         huggingface.load_weights(model, weights, allow_nan)
     return model
@@ -309,6 +312,7 @@ def _takes_pooler(family):
 def _saved_arguments(family, folder):
     """Returns the constructor arguments of a backbone that are stored in its folder."""
     saved = _saved(folder).get("backbone") or {}
+    check_arguments(family, saved, folder / "kerasbert.json")
     return {name: value for name, value in saved.items() if name in inspect.signature(family.__init__).parameters}
 
 

@@ -144,6 +144,11 @@ class Trainable(Fitting):
         return settings
 
     @classmethod
+    def current_arguments(cls, saved):
+        """Converts constructor arguments that an earlier version of this class has saved to those of this version."""
+        return saved
+
+    @classmethod
     def head_to_renew(cls, stored, settings):
         """Returns the kind of head whose stored weights must not be loaded, or None if all heads can be loaded.
 
@@ -218,7 +223,7 @@ class Trainable(Fitting):
         config["backbone"] = keras.saving.deserialize_keras_object(config["backbone"])
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        return cls(**config)
+        return cls(**cls.current_arguments(config))
 
     def save_assets(self, folder):
         """Writes the tokenizer into the assets folder of a `.keras` file."""

@@ -235,7 +235,9 @@ class ReplacedTokenDetection(PairObjective):
         settings = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
             folder = presets.find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
-            settings = {**(fields.read_saved(folder).get("arguments") or {}), **settings}
+            saved = fields.read_saved(folder).get("arguments") or {}
+            fields.check_arguments(cls, saved, folder / "kerasbert.json")
+            settings = {**saved, **settings}
             generator, discriminator = folder / "generator", folder / "discriminator"
         else:
             generator, discriminator = f"{path}_generator", path

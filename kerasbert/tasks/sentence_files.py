@@ -1,4 +1,4 @@
-"""Reading of the JSON files of a sentence-transformers folder, with type checks."""
+"""Reads the JSON files of a sentence-transformers folder and checks the types of their values."""
 
 import dataclasses
 import typing
@@ -8,7 +8,7 @@ from ..data.text.json_files import check_types, read_json, shortened
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """An entry of `modules.json`: the class, and the folder with its settings."""
+    """An entry of `modules.json`: the class of a module, and the folder with its settings."""
 
     type: str
     path: str
@@ -16,7 +16,7 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """`sentence_bert_config.json`."""
+    """The fields of `sentence_bert_config.json`."""
 
     max_seq_length: int | None = None
     do_lower_case: bool | None = None
@@ -24,7 +24,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Prompts:
-    """`config_sentence_transformers.json`."""
+    """The fields of `config_sentence_transformers.json`."""
 
     prompts: dict[str, str | None] | None = None
     default_prompt_name: str | None = None
@@ -32,14 +32,14 @@ class Prompts:
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """`config.json` of a pooling module, without its switches."""
+    """The fields of a pooling module's `config.json`, other than its `pooling_mode_...` flags."""
 
     pooling_mode: str | list[str] | None = None
     include_prompt: bool | None = None
 
 
 def read_modules(folder):
-    """The entries of `modules.json`."""
+    """Returns the entries of `modules.json`."""
     path = folder / "modules.json"
     modules = read_json(path, list)
     for module in modules:
@@ -50,7 +50,10 @@ def read_modules(folder):
 
 
 def read_settings(encoder, folder):
-    """(settings, prompts), from two optional files, in the folder of the encoder and in the top folder."""
+    """Reads two optional files: `sentence_bert_config.json` of the encoder, and the prompts of the whole folder.
+
+    Returns: (settings, prompts), two dicts.
+    """
     settings = _read(encoder / "sentence_bert_config.json", Settings)
     longest = settings.get("max_seq_length")
     if longest is not None and longest < 1:
@@ -60,9 +63,9 @@ def read_settings(encoder, folder):
     return settings, _read(folder / "config_sentence_transformers.json", Prompts)
 
 
-def read_pooling(path, switches):
-    """The settings of a pooling module, including its `switches`."""
-    return _read(path, Pooling, dict.fromkeys(switches, bool | None))
+def read_pooling(path, flags):
+    """Returns the settings of a pooling module, in which the values of `flags` must be bool."""
+    return _read(path, Pooling, dict.fromkeys(flags, bool | None))
 
 
 def _read(path, record, further=()):

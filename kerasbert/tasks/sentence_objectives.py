@@ -1,10 +1,58 @@
 """Training objectives for sentence vectors (Reimers, Gurevych 2019, arXiv 1908.10084, section 3).
 
-Each loss function takes vectors float32 (b, c, m), for c texts per example, and returns one loss per example, float32
+Each loss function takes vectors, float32 (b, c, m) for examples of c texts, and returns one loss per example, float32
 (b,).
 """
 
 from keras import ops
+
+# Name -> (minimum and maximum number of texts per example, options with their defaults).
+OBJECTIVES = {
+    "cosine": (2, 2, {}),
+    "classes": (2, 2, {"labels": 3}),
+    "triplet": (3, 3, {"margin": 1.0}),
+    "ranking": (2, None, {"scale": 20.0}),
+}
+OPTIONS = ("labels", "margin", "scale")
+
+
+def objective_options(objective):
+    """Returns the `objective` of a `TextEmbedder` as a dict of its name and all of its options.
+
+    "ranking" -> {"name": "ranking", "scale": 20.0}
+    """
+    given = {"name": objective} if isinstance(objective, str) else dict(objective)
+    if given.get("name") not in OBJECTIVES:
+        raise ValueError(
+            f"`objective` must be one of {', '.join(OBJECTIVES)}, or a dict of its `name` and options. "
+            f"Received: {objective!r}."
+        )
+    known = OBJECTIVES[given["name"]][2]
+    if set(given) - {"name", *known}:
+        raise ValueError(
+            f"The objective {given['name']!r} has {f'the option {next(iter(known))!r}' if known else 'no options'}. "
+            f"Received: {objective!r}."
+        )
+    options = {**known, **given}
+    if "labels" in options:
+        labels = options["labels"]
+        options["labels"] = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else list(map(str, labels))
+    return options
+
+
+def with_grouped_options(arguments):
+    """Moves `labels`, `margin` and `scale`, which were separate arguments in version 0.1, into `objective`."""
+    given = {name: arguments[name] for name in OPTIONS if name in arguments}
+    if not given:
+        return arguments
+    rest = {name: value for name, value in arguments.items() if name not in OPTIONS}
+    objective = rest.get("objective")
+    if isinstance(objective, dict):
+        raise ValueError(f"{', '.join(given)} must be options of `objective`. Received: {objective} without them.")
+    if isinstance(objective, str) and objective in OBJECTIVES:
+        options = {name: given[name] for name in OBJECTIVES[objective][2] if name in given}
+        rest["objective"] = {"name": objective, **options}
+    return rest
 
 
 def cosine(one, other):
@@ -13,49 +61,52 @@ def cosine(one, other):
 
 
 def unit(x):
+    """Scales vectors along the last axis to length 1; vectors of zeros stay zeros."""
     return x / ops.maximum(ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True)), 1e-12)
 
 
 def pair_features(vectors):
-    """[u; v; |u - v|] of pairs, float (b, 3 m). [1, 0] and [0, 1] -> [1, 0, 0, 1, 1, 1]"""
+    """Returns [u; v; |u - v|] for pairs of vectors, float (b, 3 m). [1, 0] and [0, 1] -> [1, 0, 0, 1, 1, 1]"""
     u, v = vectors[:, 0], vectors[:, 1]
     return ops.concatenate([u, v, ops.abs(u - v)], axis=-1)
 
 
 def cosine_losses(vectors, scores):
-    """Squared error between the cosine similarity of each pair and its score from -1 to 1, (b,) or (b, 1)."""
+    """Squared error between the cosine similarity of each pair and its score, (b,) or (b, 1), from -1 to 1."""
     scores = ops.reshape(ops.cast(scores, "float32"), (-1,))
     return ops.square(cosine(vectors[:, 0], vectors[:, 1]) - scores)
 
 
 def triplet_losses(vectors, margin=1.0):
-    """max(|a - p| - |a - n| + margin, 0), with Euclidean norms, for (anchor, positive, negative)."""
+    """max(|a - p| - |a - n| + margin, 0) for (anchor a, positive p, negative n), with Euclidean norms."""
     near, far = (_distance(vectors[:, 0], vectors[:, i]) for i in (1, 2))
     return ops.maximum(near - far + margin, 0.0)
 
 
 def _distance(one, other):
-    # The gradient of a square root at 0 is infinite: equal vectors get a gradient of 0.
+    # The gradient of the square root is infinite at 0. For equal vectors, the gradient is set to 0 instead.
     squares = ops.sum(ops.square(one - other), axis=-1)
     apart = squares > 0
     return ops.where(apart, ops.sqrt(ops.where(apart, squares, 1.0)), 0.0)
 
 
 def ranking_losses(vectors, token_ids, weights, scale=20.0):
-    """-log softmax of scale * cosine of an anchor and its positive, over all candidates in the batch.
+    """Cross-entropy of finding the positive of each anchor among all candidates in the batch.
 
-    The candidates are the positives of all rows, then their other texts (hard negatives). Rows of weight 0, and other
-    texts equal to the anchor's positive, are excluded.
+    The logits are scale * cosine similarity. The candidates are the positives of all rows, followed by their hard
+    negatives. Rows with weight 0 are excluded, and so are texts of other rows that equal the anchor's positive.
 
-    Call:
-        token_ids: int32 (b, c, s), to detect equal texts.
+    Args:
+        vectors: float32 (b, c, m), ordered as anchor, positive, hard negatives.
+        token_ids: int32 (b, c, s), by which equal texts are detected.
         weights: float32 (b,).
+        scale: factor of the cosine similarities.
     """
     rows, texts = vectors.shape[0], vectors.shape[1]
     if rows is None:
         rows = ops.shape(vectors)[0]
 
-    def candidates(x):  # (b, c, ...) -> the second texts of all rows, then the third ones ...: ((c - 1) b, ...)
+    def candidates(x):  # (b, c, ...) -> ((c - 1) * b, ...): the second texts of all rows, then the third ones, ...
         return ops.concatenate([x[:, i] for i in range(1, texts)], axis=0)
 
     scores = scale * ops.matmul(unit(vectors[:, 0]), ops.transpose(unit(candidates(vectors))))

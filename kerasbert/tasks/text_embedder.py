@@ -1,6 +1,7 @@
 """Text embeddings: pooled hidden states of an encoder. Reads and writes sentence-transformers folders."""
 
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -14,81 +15,60 @@ from ..data.batches.bucketing import BucketedBatches, batches_by_length, resized
 from ..data.tasks.examples import encode_texts
 from ..data.text.files import write_text
 from ..data.text.json_files import inside, shortened
-from ..layers.embeddings import gather_positions, last_tokens
 from ..layers.masks import real_tokens
+from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings
-from .sentence_objectives import cosine_losses, pair_features, ranking_losses, triplet_losses, unit
+from .sentence_objectives import (
+    OBJECTIVES,
+    OPTIONS,
+    cosine_losses,
+    objective_options,
+    pair_features,
+    ranking_losses,
+    triplet_losses,
+    unit,
+    with_grouped_options,
+)
 from .task import Task, as_rows, check_texts_together, label_ids, zipped_columns
-
-
-def _mean(x, real, power=1.0):
-    weights = ops.cast(real, x.dtype)[:, :, None]
-    return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1e-9) ** power
-
-
-def _position_weighted_mean(x, real):
-    count = ops.cumsum(ops.cast(real, x.dtype), axis=1) * ops.cast(real, x.dtype)
-    return ops.sum(x * count[:, :, None], axis=1) / ops.maximum(ops.sum(count, axis=1), 1e-9)[:, None]
-
-
-def _first(x, real):
-    return gather_positions(x, ops.cast(ops.argmax(ops.cast(real, "int32"), axis=1), "int32")[:, None])[:, 0]
-
-
-def _max(x, real):
-    return ops.max(ops.where(real[:, :, None], x, -1e9), axis=1)
-
-
-# Name -> (pooling of (b, s, m) over the real tokens, its switch in sentence-transformers), in the order in which
-# several poolings are concatenated.
-POOLINGS = {
-    "cls": (_first, "pooling_mode_cls_token"),
-    "max": (_max, "pooling_mode_max_tokens"),
-    "mean": (_mean, "pooling_mode_mean_tokens"),
-    "mean_sqrt_len_tokens": (lambda x, real: _mean(x, real, 0.5), "pooling_mode_mean_sqrt_len_tokens"),
-    "weightedmean": (_position_weighted_mean, "pooling_mode_weightedmean_tokens"),
-    "lasttoken": (lambda x, real: last_tokens(x, {"padding_mask": real}), "pooling_mode_lasttoken"),
-}
-
-# Objective -> minimum and maximum number of texts per example.
-OBJECTIVES = {"cosine": (2, 2), "classes": (2, 2), "triplet": (3, 3), "ranking": (2, None)}
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TextEmbedder(Task):
-    """Maps a text to a vector, to be compared by cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084).
+    """Maps texts to vectors, which are compared by cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084).
 
-    Mean pooling includes [CLS] and [SEP], but not padding. Reads and writes sentence-transformers folders; an encoder
-    from any other folder gets mean pooling.
+    Mean pooling includes [CLS] and [SEP], but not padding. `from_preset` and `save_to_preset` read and write
+    sentence-transformers folders; for any other folder of an encoder, the default is mean pooling.
 
     Args:
         backbone: an encoder.
-        pooling: one of `POOLINGS`, or several, whose vectors are concatenated in the order of that table.
-        normalize: whether to normalise vectors to length 1.
-        max_length: maximum tokens per text, longer texts are truncated; default: the maximum length of backbone and
-            tokenizer, at most 512.
-        lowercase: whether to lower-case text before tokenization.
-        prompts: {name: prefix of the text}, such as {"query": "query: "}.
+        pooling: a name from `poolings.POOLINGS`, or a list of names. Several vectors are concatenated in
+            the order of that table.
+        normalize: whether the vectors are scaled to length 1.
+        max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
+            backbone and the tokenizer, at most 512.
+        lowercase: whether texts are converted to lower case before tokenization.
+        prompts: {name: text to put before each text}, such as {"query": "query: "}.
         default_prompt: the name of the prompt that `embed` uses by default.
-        objective: the training objective of `fit`, on tuples of texts:
-            "cosine": pairs with a target from -1 to 1 (STS-B's score divided by 5) for their cosine similarity;
-            "classes": pairs with a label, predicted by a layer on [u; v; |u - v|] that is dropped after training;
-            "triplet": (anchor, positive, negative), where the negative shall be further away by `margin`;
-            "ranking": (anchor, positive), optionally with negatives: find the positive among the texts of the batch.
-            Default: none; `compile` then requires a loss on the vectors.
-        labels: for "classes", the label names, or their number.
-        margin: for "triplet"; the default is the paper's.
-        scale: for "ranking", the factor of the cosines.
-        tokenizer: for text.
+        objective: the training objective of `fit`, whose examples are tuples of texts. Either a name, or a dict of
+            `name` and options, such as {"name": "triplet", "margin": 0.5}:
+            "cosine": pairs with a score from -1 to 1 (in STS-B, the score divided by 5), the target of their cosine;
+            "classes": pairs with a label, predicted by a layer on [u; v; |u - v|] that is only used in training. The
+            option `labels` is a list of the label names, or their number (default: 3);
+            "triplet": (anchor, positive, negative). The negative should be further from the anchor than the positive,
+            by at least the option `margin` (default: 1, as in the paper);
+            "ranking": (anchor, positive), optionally with negatives. The positive is to be found among all texts of the
+            batch. The option `scale` is the factor of the cosine similarities in the softmax (default: 20).
+            Default: none. Then `compile` requires a loss on the vectors.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: a batch; `token_ids` may be (b, c, s), the c texts of an example.
+        inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts.
 
-    Returns: float32 (b, hidden size times the number of poolings), or (b, c, ...).
+    Returns: float32 (b, hidden size * number of poolings), or (b, c, hidden size * number of poolings).
     """
 
     TRAINING_ONLY = ("pair_classifier",)
-    needs_targets = False  # some objectives derive them from the texts
+    needs_targets = False  # for triplets and rankings, the order of the texts is the target
 
     def __init__(
         self,
@@ -100,12 +80,13 @@ class TextEmbedder(Task):
         prompts=None,
         default_prompt=None,
         objective=None,
-        labels=3,
-        margin=1.0,
-        scale=20.0,
         tokenizer=None,
         **kwargs,
     ):
+        old = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+        if old:
+            _warn_of_options(old)
+            objective = with_grouped_options({"objective": objective, **old})["objective"]
         super().__init__(backbone, tokenizer, **kwargs)
         names = [pooling] if isinstance(pooling, str) else list(pooling)
         if not names or not set(names) <= set(POOLINGS):
@@ -119,21 +100,19 @@ class TextEmbedder(Task):
         self.lowercase = lowercase
         self.prompts = dict(prompts or {})
         self.default_prompt = default_prompt
-        if objective not in (None, *OBJECTIVES):
-            raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}.")
-        self.objective = objective
-        self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
-        self.margin = margin
-        self.scale = scale
+        self.objective_options = {"name": None} if objective is None else objective_options(objective)
+        self.objective = self.objective_options["name"]
         self._program = None
         self.pair_classifier = None
-        if objective == "classes":
+        if self.objective == "classes":
             options = dict(kernel_initializer=backbone.config.kernel_initializer(), dtype="float32")
-            self.pair_classifier = keras.layers.Dense(len(self.labels), name="pair_classifier", **options)
+            count = len(self.objective_options["labels"])
+            self.pair_classifier = keras.layers.Dense(count, name="pair_classifier", **options)
         self.build_now()
 
     @property
     def embedding_dim(self):
+        """Number of components of a vector."""
         return len(self.poolings) * self._width
 
     def example_inputs(self):
@@ -143,7 +122,8 @@ class TextEmbedder(Task):
     def call(self, inputs):
         if inputs.get("sequence_ids") is not None:
             raise ValueError(
-                "A TextEmbedder pools whole rows. Received: packed rows (`sequence_ids`). Use one text per row."
+                "A TextEmbedder computes one vector per row, so every row must hold a single text. Received: packed "
+                "rows (`sequence_ids`)."
             )
         if len(inputs["token_ids"].shape) == 3:
             vectors = self.call(as_rows(inputs))
@@ -152,7 +132,7 @@ class TextEmbedder(Task):
                 self.pair_classifier(pair_features(vectors))
             return vectors
         x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
-        self._width = x.shape[-1]  # ELMo's states concatenate two directions of hidden_dim each
+        self._width = x.shape[-1]  # in ELMo, twice hidden_dim, for the two directions
         real = real_tokens(inputs)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
@@ -163,7 +143,7 @@ class TextEmbedder(Task):
     def inputs_of_backbone(self, x):
         if not isinstance(x, dict) or len(getattr(x.get("token_ids"), "shape", ())) != 3:
             return x
-        check_texts_together(x, "(b, c, s), the texts of each example")
+        check_texts_together(x, "(b, c, s), for examples of c texts")
         return as_rows(x)
 
     # === Training ===
@@ -171,7 +151,7 @@ class TextEmbedder(Task):
     def default_loss(self):
         if self.objective is None:
             raise ValueError(
-                f"Training a TextEmbedder needs an objective: {', '.join(OBJECTIVES)}. Received: none. Use "
+                f"Training a TextEmbedder needs an objective: {', '.join(OBJECTIVES)}. Received: None. Use "
                 'TextEmbedder.from_preset(path, objective="ranking"), or compile(optimizer, loss=...).'
             )
         return None
@@ -189,9 +169,10 @@ class TextEmbedder(Task):
             logits = self.pair_classifier(pair_features(y_pred))
             losses = keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)
         elif self.objective == "triplet":
-            losses = triplet_losses(y_pred, self.margin)
+            losses = triplet_losses(y_pred, self.objective_options["margin"])
         else:
-            losses = ranking_losses(y_pred, ops.convert_to_tensor(x["token_ids"]), weights, self.scale)
+            token_ids = ops.convert_to_tensor(x["token_ids"])
+            losses = ranking_losses(y_pred, token_ids, weights, self.objective_options["scale"])
         total = ops.sum(weights)
         return ops.sum(losses * weights) / ops.where(total > 0, total, 1.0) / num_replicas()
 
@@ -211,20 +192,24 @@ class TextEmbedder(Task):
         return zipped_columns(x)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: texts, or tuples with the number of texts that the objective requires; `y`: its targets, if any."""
+        """Batches of texts, or of tuples with the number of texts that the objective requires.
+
+        Args:
+            y: the targets of the objective, if it has any.
+        """
         texts = list(x)
         many = 1 if isinstance(texts[0], str) else len(texts[0])
         parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
         if len({len(part) for part in parts}) > 1:
             wrong = next(i for i, part in enumerate(parts) if len(part) != many)
             raise ValueError(
-                f"Every example must have the same number of texts. Received: {many} texts, "
+                f"All examples must have the same number of texts. Received: {many} texts in example 0, "
                 f"but {len(parts[wrong])} in example {wrong}."
             )
-        least, most = OBJECTIVES.get(self.objective, (1, None))
+        least, most, _ = OBJECTIVES.get(self.objective, (1, None, {}))
         if shuffle and not least <= many <= (most or many):
             wanted = str(least) if least == most else f"{least} or more"
-            raise ValueError(f"{self.objective!r} needs {wanted} texts per example. Received: {many}.")
+            raise ValueError(f"The objective {self.objective!r} needs {wanted} texts per example. Received: {many}.")
         encoded = self.encode([text for part in parts for text in part])
         if many > 1:
             encoded = {key: array.reshape(len(texts), many, *array.shape[1:]) for key, array in encoded.items()}
@@ -237,24 +222,28 @@ class TextEmbedder(Task):
     def _targets(self, y, rows):
         if self.objective in ("triplet", "ranking"):
             if y is not None:
-                raise ValueError(f"{self.objective!r} has its targets in the texts. Received: y. Drop it.")
+                raise ValueError(
+                    f"The objective {self.objective!r} has no targets besides the texts. Received: y. Leave it out."
+                )
             return np.zeros(rows, "float32")
         if y is None:
-            raise ValueError(f"{self.objective!r} needs targets. Received: y=None.")
+            raise ValueError(f"The objective {self.objective!r} needs targets. Received: y=None.")
         if self.objective == "classes":
-            return label_ids(self.labels, y)
+            return label_ids(self.objective_options["labels"], y)
         scores = np.asarray(y, "float32").reshape(-1)
         wrong = scores[~(np.abs(scores) <= 1)]
         if len(wrong):
-            raise ValueError(f"Scores must be from -1 to 1. Received: {wrong[0]}. Divide them by the highest score.")
+            raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the highest one.")
         return scores
 
     def embed(self, texts, batch_size=32, prompt=None):
-        """The vectors of texts, in the given order. Texts of similar length share batches of a few fixed widths.
+        """Computes the vectors of texts, in the given order.
+
+        Internally, texts of similar length are put into the same batch, and batches are padded to a few fixed widths.
 
         Args:
             texts: a str, or a list of str.
-            batch_size: texts per batch if they have 64 tokens; more for shorter texts, fewer for longer ones.
+            batch_size: number of texts of 64 tokens per batch. A batch holds more shorter texts, or fewer longer ones.
             prompt: the name of one of the prompts. Default: `default_prompt`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
@@ -267,7 +256,7 @@ class TextEmbedder(Task):
             raise ValueError(f"`prompt` must be one of {sorted(self.prompts)}. Received: {prompt!r}.")
         wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
         if wrong is not None:
-            raise ValueError(f"Each text must be a str. Received, as text {wrong}: {texts[wrong]!r:.60}.")
+            raise ValueError(f"Each text must be a str. Received: {texts[wrong]!r:.60}, as text {wrong}.")
         texts = [self.prompts.get(prompt, "") + text for text in texts]
         vectors = np.zeros((len(texts), self.embedding_dim), "float32")
         if not texts:
@@ -276,7 +265,7 @@ class TextEmbedder(Task):
         self.check_batch(encoded)
         left = "padding_mask" in encoded
         parts = batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=not compiles_shapes())
-        before = None  # the previous batch, whose vectors are fetched after the next one is dispatched
+        before = None  # the previous batch; its vectors are fetched while the device computes the next one
         for examples, rows, width in parts:
             batch = {}
             for key, array in encoded.items():
@@ -290,7 +279,7 @@ class TextEmbedder(Task):
         return vectors
 
     def _vectors_of(self, batch):
-        """The vectors of a batch, by one compiled program per shape; the computation may be asynchronous."""
+        """Computes the vectors of a batch with one compiled program per shape, without waiting for the result."""
         if self._program is None:
             self._program = compiled(lambda batch: self(batch, training=False), lambda: self.weights, waits=False)
         with checked_inputs():
@@ -304,20 +293,36 @@ class TextEmbedder(Task):
 
     def arguments(self):
         names = ("normalize", "max_length", "lowercase", "prompts", "default_prompt")
-        names += ("objective", "labels", "margin", "scale")
-        return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}}
+        objective = None if self.objective is None else self.objective_options
+        return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}, "objective": objective}
+
+    @classmethod
+    def current_arguments(cls, saved):
+        return with_grouped_options(saved)
+
+    @classmethod
+    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+        old = [name for name in OPTIONS if name in overrides]
+        if old:
+            _warn_of_options(old)
+            if overrides.get("objective") is None:
+                raise ValueError(
+                    f"{', '.join(old)} must be passed together with the `objective`. Received: no objective. Use "
+                    'objective={"name": ..., ...}.'
+                )
+        return super().from_preset(path, load_weights, dtype, **with_grouped_options(overrides))
 
     @classmethod
     def open_folder(cls, folder, constructor_arguments):
-        """(folder of the encoder, arguments including the settings of the other modules), if it has modules."""
+        """Returns (folder of the encoder, constructor arguments), reading the files of sentence-transformers if any."""
         if not (folder / "modules.json").exists():
             return folder, constructor_arguments
         modules = read_modules(folder)
         kinds = [module["type"].rpartition(".")[2] for module in modules]
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
             raise ValueError(
-                "kerasbert supports embedders of a Transformer, a Pooling and optionally a Normalize module. "
-                f"Received: {folder} with {shortened(kinds)}."
+                "A sentence-transformers folder must have a Transformer module, a Pooling module and optionally a "
+                f"Normalize module. Received: {folder} with {shortened(kinds)}."
             )
         encoder, pooling = (inside(folder, module["path"], folder / "modules.json") for module in modules[:2])
         settings, prompts = read_settings(encoder, folder)
@@ -332,7 +337,7 @@ class TextEmbedder(Task):
         return encoder, {**stored, **constructor_arguments}
 
     def write_extras(self, folder):
-        """Writes the files that sentence-transformers needs besides those of the encoder."""
+        """Writes the files of a sentence-transformers folder other than those of the encoder."""
         kinds = ["Transformer", "Pooling", *(["Normalize"] if self.normalize else [])]
         paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
         modules = [
@@ -340,7 +345,7 @@ class TextEmbedder(Task):
             for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
         ]
         pooling = {"word_embedding_dimension": self._width}
-        pooling |= {switch: name in self.poolings for name, (_, switch) in POOLINGS.items()}
+        pooling |= {flag: name in self.poolings for name, (_, flag) in POOLINGS.items()}
         for path in paths[1:]:
             (folder / path).mkdir(exist_ok=True)
         _write(folder / "modules.json", modules)
@@ -352,14 +357,20 @@ class TextEmbedder(Task):
 
 
 def _stored_pooling(path):
-    switches = [switch for _, switch in POOLINGS.values()]
-    config = read_pooling(path, switches)
+    config = read_pooling(path, [flag for _, flag in POOLINGS.values()])
     if config.get("include_prompt") is False:
-        raise ValueError(
-            f"kerasbert always pools prompts together with their texts. Received: include_prompt=false in {path}."
-        )
-    names = config.get("pooling_mode") or [name for name, (_, switch) in POOLINGS.items() if config.get(switch)]
+        raise ValueError(f"Pooling must include the prompts (`include_prompt`: true). Received: false in {path}.")
+    names = config.get("pooling_mode") or [name for name, (_, flag) in POOLINGS.items() if config.get(flag)]
     return names or "mean"
+
+
+def _warn_of_options(names):
+    warnings.warn(
+        f"{', '.join(names)}: from version 0.3 on, these are options of `objective`, such as "
+        'objective={"name": "triplet", "margin": 1.0}.',
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
 def _write(path, value):

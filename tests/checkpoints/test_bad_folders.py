@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.checkpoints.fields import check_arguments
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
 from kerasbert.core import initializers as construction
 from kerasbert.data.text.json_files import check_types
@@ -118,6 +119,50 @@ def test_a_task_of_the_user_is_loaded_by_its_registered_name(folder):
     Reader(Bert(CONFIG), labels=["no", "yes"]).save_to_preset(folder)
     assert json.loads((folder / "kerasbert.json").read_text())["class"] == "elsewhere>Reader"
     assert type(kerasbert.load(folder)) is Reader
+
+
+@keras.saving.register_keras_serializable("elsewhere")
+class Grader(TextClassifier):
+    """A user's task whose arguments have names that classes of this package use with other types."""
+
+    def __init__(
+        self, backbone, labels=2, scale: str = "A-F", temperature: list[int] | None = None, steps=(1,), **kwargs
+    ):
+        self.grades = dict(scale=scale, temperature=temperature, steps=[step + 1 for step in steps])
+        super().__init__(backbone, labels, **kwargs)
+
+    def arguments(self):
+        return {"labels": self.labels, **self.grades, "steps": [step - 1 for step in self.grades["steps"]]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale": 1.5}, r"`scale` in .*kerasbert.json must be str. Received: 1.5 \(float\)"),
+        ({"temperature": [1, "hot"]}, r"`temperature` in .*kerasbert.json must be list\[int\] or null"),
+        ({"labels": 10**9}, "`labels` in .*kerasbert.json must be from 1 to 10,000"),
+        ({"steps": ["a"]}, "must be arguments that Grader accepts. Received: .*raised TypeError: "),
+        ({"other": 1}, r"must be those of Grader. Received: \['other'\]"),
+    ],
+)
+def test_arguments_of_a_task_of_the_user(changes, message, folder):
+    Grader(Bert(CONFIG), labels=["no", "yes"], temperature=[3], steps=[4, 5]).save_to_preset(folder)
+    assert kerasbert.load(folder).grades == {"scale": "A-F", "temperature": [3], "steps": [5, 6]}
+    path = folder / "kerasbert.json"
+    arguments = json.loads(path.read_text())["arguments"]
+    change(path, arguments={**arguments, **changes})
+    with pytest.raises(ValueError, match=message):
+        kerasbert.load(folder)
+
+
+def test_annotations_that_cannot_be_checked_are_not():
+    class Odd(TextClassifier):
+        def __init__(self, backbone, scale: np.ndarray = None, margin: "Unknown" = 1, **kwargs):  # noqa: F821
+            super().__init__(backbone, **kwargs)
+
+    check_arguments(Odd, {"scale": [1], "margin": "wide"}, "here")
+    with pytest.raises(ValueError, match="`max_length` in here must be int or null"):
+        check_arguments(Odd, {"max_length": "long"}, "here")
 
 
 def test_a_pair_with_bad_arguments(tmp_path):

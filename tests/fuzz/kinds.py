@@ -194,11 +194,12 @@ def _make_saved(folder):
 
 def read_saved_model(folder):
     from kerasbert.checkpoints import presets
-    from kerasbert.checkpoints.fields import read_saved
+    from kerasbert.checkpoints.fields import check_arguments, read_saved
 
     saved = read_saved(folder)
     if saved.get("class") not in (None, "Backbone"):
-        presets._class_named(saved["class"], folder)
+        cls = presets._class_named(saved["class"], folder)
+        check_arguments(cls, saved.get("arguments") or {}, folder / "kerasbert.json")
     return saved
 
 

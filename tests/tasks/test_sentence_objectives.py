@@ -1,5 +1,7 @@
 """The objectives of sentence vectors: the worked examples, and that they teach."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from kerasbert.tasks import TextEmbedder
 from kerasbert.tasks.sentence_objectives import (
     cosine,
     cosine_losses,
+    objective_options,
     pair_features,
     ranking_losses,
     triplet_losses,
@@ -77,7 +80,8 @@ def separation(model):
 @pytest.mark.one_backend
 @pytest.mark.parametrize("objective", ["cosine", "classes", "triplet", "ranking"])
 def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tokenizer, tmp_path):
-    model = TextEmbedder(tiny_backbone(), objective=objective, labels=["other", "same"], tokenizer=tokenizer)
+    options = {"labels": ["other", "same"]} if objective == "classes" else {}
+    model = TextEmbedder(tiny_backbone(), objective={"name": objective, **options}, tokenizer=tokenizer)
     groups = [
         (a, b, c) for one, other in ((PLACES, ANIMALS), (ANIMALS, PLACES)) for a in one for b in one for c in other
     ]
@@ -107,7 +111,49 @@ def test_each_objective_brings_like_texts_together(objective, tiny_backbone, tok
     model.save_to_preset(tmp_path)
     again = kerasbert.load(tmp_path)
     assert type(again) is TextEmbedder and again.objective == objective
+    assert again.objective_options == model.objective_options
     np.testing.assert_array_equal(again.embed(PLACES), model.embed(PLACES))
+
+
+@pytest.mark.one_backend
+def test_options_of_objectives(tiny_backbone):
+    assert objective_options("ranking") == {"name": "ranking", "scale": 20.0}
+    assert objective_options({"name": "classes", "labels": 2})["labels"] == ["LABEL_0", "LABEL_1"]
+    model = TextEmbedder(tiny_backbone(), objective={"name": "triplet", "margin": 0.5})
+    assert model.arguments()["objective"] == {"name": "triplet", "margin": 0.5}
+    with pytest.raises(ValueError, match="'triplet' has the option 'margin'. Received: .*scale"):
+        TextEmbedder(tiny_backbone(), objective={"name": "triplet", "scale": 2.0})
+    with pytest.raises(ValueError, match="'cosine' has no options"):
+        TextEmbedder(tiny_backbone(), objective={"name": "cosine", "scale": 2.0})
+
+
+@pytest.mark.one_backend
+def test_options_as_separate_arguments_of_version_0_1(tiny_backbone, tokenizer, tmp_path):
+    """They work with a warning in calls, and without one in files."""
+    with pytest.warns(
+        DeprecationWarning, match="labels, margin: from version 0.3 on, these are options of `objective`"
+    ):
+        old = TextEmbedder(tiny_backbone(), objective="classes", labels=["no", "yes"], margin=2.0)
+    old.tokenizer = tokenizer
+    assert old.objective_options == {"name": "classes", "labels": ["no", "yes"]}
+    old.save_to_preset(tmp_path / "preset")
+    path = tmp_path / "preset" / "kerasbert.json"
+    saved = json.loads(path.read_text())
+    saved["arguments"] |= {"objective": "classes", "labels": ["no", "yes"], "margin": 1.0, "scale": 20.0}
+    path.write_text(json.dumps(saved))
+    again = kerasbert.load(tmp_path / "preset")
+    assert again.objective_options == old.objective_options and again.pair_classifier.units == 2
+    config = {**old.get_config(), "objective": "triplet", "labels": ["a"], "margin": 2.0, "scale": 20.0}
+    assert TextEmbedder.from_config(config).objective_options == {"name": "triplet", "margin": 2.0}
+    config["objective"] = None
+    assert TextEmbedder.from_config(config).objective is None
+    with pytest.warns(DeprecationWarning):
+        ranked = TextEmbedder.from_preset(tmp_path / "preset", objective="ranking", scale=10.0)
+    assert ranked.objective_options == {"name": "ranking", "scale": 10.0}
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="scale must be passed together with"):
+        TextEmbedder.from_preset(tmp_path / "preset", scale=10.0)
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="scale must be options of `objective`"):
+        TextEmbedder(tiny_backbone(), objective={"name": "ranking"}, scale=10.0)
 
 
 @pytest.mark.one_backend
@@ -120,12 +166,12 @@ def test_bad_input(tiny_backbone, tokenizer):
     ranking = TextEmbedder(tiny_backbone(), objective="ranking", tokenizer=tokenizer)
     with pytest.raises(ValueError, match="2 or more texts per example. Received: 1"):
         ranking.fit(["a", "b"], verbose=0)
-    with pytest.raises(ValueError, match="Received: 2 texts, but 3 in example 1"):
+    with pytest.raises(ValueError, match="Received: 2 texts in example 0, but 3 in example 1"):
         ranking.fit([("a", "b"), ("a", "b", "c")], verbose=0)
-    with pytest.raises(ValueError, match="targets in the texts. Received: y"):
+    with pytest.raises(ValueError, match="no targets besides the texts. Received: y"):
         ranking.fit([("a", "b")], [1], verbose=0)
     cosines = TextEmbedder(tiny_backbone(), objective="cosine", tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="from -1 to 1. Received: 5.0"):
+    with pytest.raises(ValueError, match="between -1 and 1. Received: 5.0"):
         cosines.fit([("a", "b")], [5.0], verbose=0)
     with pytest.raises(ValueError, match="needs targets"):
         cosines.fit([("a", "b")], verbose=0)

@@ -1,0 +1,35 @@
+"""Functions that pool the hidden states of a text into one vector, under their names in sentence-transformers."""
+
+from keras import ops
+
+from ..layers.embeddings import gather_positions, last_tokens
+
+
+def _mean(x, real, power=1.0):
+    weights = ops.cast(real, x.dtype)[:, :, None]
+    return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1e-9) ** power
+
+
+def _position_weighted_mean(x, real):
+    count = ops.cumsum(ops.cast(real, x.dtype), axis=1) * ops.cast(real, x.dtype)
+    return ops.sum(x * count[:, :, None], axis=1) / ops.maximum(ops.sum(count, axis=1), 1e-9)[:, None]
+
+
+def _first(x, real):
+    return gather_positions(x, ops.cast(ops.argmax(ops.cast(real, "int32"), axis=1), "int32")[:, None])[:, 0]
+
+
+def _max(x, real):
+    return ops.max(ops.where(real[:, :, None], x, -1e9), axis=1)
+
+
+# Name -> (function that pools (b, s, m) over the real tokens, name of its flag in sentence-transformers), in the order
+# in which several poolings are concatenated.
+POOLINGS = {
+    "cls": (_first, "pooling_mode_cls_token"),
+    "max": (_max, "pooling_mode_max_tokens"),
+    "mean": (_mean, "pooling_mode_mean_tokens"),
+    "mean_sqrt_len_tokens": (lambda x, real: _mean(x, real, 0.5), "pooling_mode_mean_sqrt_len_tokens"),
+    "weightedmean": (_position_weighted_mean, "pooling_mode_weightedmean_tokens"),
+    "lasttoken": (lambda x, real: last_tokens(x, {"padding_mask": real}), "pooling_mode_lasttoken"),
+}
