@@ -1,9 +1,10 @@
 """Continues prompts token by token, in one compiled program per shape.
 
-An objective that generates has two methods. `start_cache(context, batch_size, length)` returns an empty cache with
-capacity for `length` tokens; `context` is a dict of arrays, one row per prompt, such as the input of an encoder.
-`next_logits(inputs, cache)` returns the logits (b, v) of the token after the last column of `token_ids`, and the next
-cache; `inputs` has `token_ids`, `padding_mask` and `position_ids`, all (b, q). Prompts are padded on the left.
+An objective that generates text has two methods. `start_cache(context, batch_size, length)` returns an empty cache with
+capacity for `length` tokens, where `context` is a dict of arrays with one row per prompt, such as the inputs of an
+encoder. `next_logits(inputs, cache)` returns the logits (b, v) of the token that follows the last column of
+`token_ids`, and the updated cache, where `inputs` is a dict of `token_ids`, `padding_mask` and `position_ids`, each
+(b, q). Prompts are padded on the left.
 """
 
 import dataclasses
@@ -17,16 +18,25 @@ from ..core.inputs import checked_inputs
 from .cache import repeat_rows
 from .search import NUMBERS, BeamSearch, Sampling
 
-BUCKET = 32  # prompt widths and numbers of new tokens are rounded up to multiples of it, to reuse programs
+BUCKET = 32  # widths of prompts and numbers of new tokens are rounded up to its multiples, to compile fewer programs
 
 
 def decode(model, options, length, context, numbers, token_ids, real, limits, draws):
-    """Tokens (b, sequences, length), counts and scores (b, sequences) for prompts padded on the left.
+    """Generates continuations of one batch of prompts.
 
     Args:
-        length: capacity for new tokens, static; `limits`, int32 (2,), are their minimum and maximum number.
-        numbers: the `NUMBERS` of the options, float32 ().
-        token_ids: int32 (b, p). real: bool (b, p). draws: float32 (r, length), from [0, 1), for sampling.
+        model: an objective with the two methods above.
+        options: the `Options`, whose `NUMBERS` are not read.
+        length: capacity for new tokens, which is part of the shape of the program.
+        context: the context of `start_cache`.
+        numbers: {name: float32 ()}, the values of those `NUMBERS` that are not None.
+        token_ids: int32 (b, p), prompts padded on the left.
+        real: bool (b, p), True at tokens of prompts.
+        limits: int32 (2,), minimum and maximum number of new tokens.
+        draws: float32 (r, length), uniform random numbers in [0, 1) for sampling.
+
+    Returns: tokens int32 (b, sequences, length), numbers of tokens int32 (b, sequences), and scores float32
+        (b, sequences).
     """
     rows, width = token_ids.shape
     chosen = {"numbers": numbers, "limits": limits, "draws": draws}
@@ -68,13 +78,20 @@ def _search(options, rows, length, numbers, limits, draws):
 def generate(
     model, prompts, options, max_new_tokens=None, min_new_tokens=0, seed=0, batch_size=32, context=None, limit=None
 ):
-    """Continuations of prompts, each a list of `num_sequences` (int32 ids, score), best first.
+    """Generates continuations of prompts.
 
     Args:
         model: an objective; see the docstring of this module.
-        prompts: int32 arrays of token ids, one each.
-        context: for `start_cache`; with `lengths`, the number of used columns of the arrays that have columns.
-        limit: maximum number of tokens of a prompt with its continuation, or None.
+        prompts: list of int32 arrays, the token ids of each prompt.
+        options: the `Options` of the search.
+        max_new_tokens, min_new_tokens: limits of the number of new tokens.
+        seed: seed of sampling.
+        batch_size: number of prompts per batch.
+        context: the context of `start_cache`. Its entry `lengths` is the number of columns that each row of the other
+            arrays uses.
+        limit: maximum number of tokens of a prompt and its continuation together, or None.
+
+    Returns: for each prompt a list of `num_sequences` pairs (int32 token ids, score), best first.
     """
     options.check()
     if batch_size < 1 or not 0 <= seed < 2**64:
@@ -111,12 +128,12 @@ def generate(
 
 
 def _rounded(width):
-    """`width` rounded up to a multiple of `BUCKET`; 1, the width of start tokens, is kept."""
+    """Rounds `width` up to a multiple of `BUCKET`, except for 1, the width of a start token."""
     return width if width == 1 else -(-width // BUCKET) * BUCKET
 
 
 def _rows_of(context, numbers):
-    """Some rows of a context, trimmed to what the longest of them needs."""
+    """Selects rows of a context, and trims them to the length of the longest one, rounded up."""
     width, part = _rounded(int(context["lengths"][numbers].max())), {}
     for key, array in context.items():
         part[key] = array[numbers]
@@ -126,7 +143,7 @@ def _rows_of(context, numbers):
 
 
 def _program(model, options, length):
-    """The compiled `decode`, kept with the model."""
+    """Returns the compiled `decode`, which is stored in the model."""
     programs = model.__dict__.setdefault("_decoding_programs", {})
     if (options, length) not in programs:
         function = functools.partial(decode, model, options, length)
@@ -135,7 +152,7 @@ def _program(model, options, length):
 
 
 def _draws(options, seed, numbers, length):
-    """Uniform random numbers float32 (r, length) that depend on the seed and a prompt's index, not on the batch."""
+    """Draws uniform random numbers float32 (r, length), which depend on the seed and the prompt, not on the batch."""
     if not options.sample:
         return np.zeros((1, 1), "float32")
     keys = [number * options.num_sequences + i for number in numbers for i in range(options.num_sequences)]
@@ -144,7 +161,7 @@ def _draws(options, seed, numbers, length):
 
 
 def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, limit):
-    """Checks prompts and limits; returns `max_new_tokens`, with its default filled in."""
+    """Checks prompts and limits. Returns `max_new_tokens`, or its default if it is None."""
     vocabulary = model.backbone.config.vocabulary_size
     if not len(lengths) or not lengths.all():
         where = f"prompt {int(np.argmin(lengths))} is empty" if len(lengths) else "no prompts"
@@ -161,13 +178,14 @@ def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, l
     max_tokens = None if limit is None else limit - longest
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(
-            f"Prompts must be shorter than the position table, {limit} tokens. Received: one of {longest}. Truncate it."
+            f"Prompts must be shorter than the position table, {limit} tokens. Received: a prompt of {longest}. "
+            "Truncate it."
         )
     if max_new_tokens is None:
         max_new_tokens = 64 if max_tokens is None else min(64, max_tokens)
     if max_new_tokens < 1 or not 0 <= min_new_tokens <= max_new_tokens:
         raise ValueError(
-            "`max_new_tokens` must be at least 1, and `min_new_tokens` between 0 and that. Received: "
+            "`max_new_tokens` must be at least 1, and `min_new_tokens` from 0 to `max_new_tokens`. Received: "
             f"max_new_tokens={max_new_tokens}, min_new_tokens={min_new_tokens}."
         )
     if max_tokens is not None and max_new_tokens > max_tokens:

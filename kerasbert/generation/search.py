@@ -12,7 +12,7 @@ DEAD = -1.0e9  # added to the score of a beam that must not be chosen, as in tra
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to choose tokens; see `CausalLM.generate`. Inside a compiled program, the three `NUMBERS` are tensors."""
+    """Options of the search; see `CausalLM.generate`. In a compiled program, the `NUMBERS` are tensors."""
 
     num_beams: int = 1
     length_penalty: float = 1.0
@@ -28,17 +28,20 @@ class Options:
         sampling = (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
         beams_only = (self.length_penalty, self.early_stopping) != (1.0, False)
         branches = self.num_beams if self.num_beams > 1 or not self.sample else self.num_sequences
-        temperature = np.float32(self.temperature)  # in which the smallest numbers are 0
+        temperature = np.float32(self.temperature)  # the smallest Python floats are 0 in float32
         for wrong, rule in (
             (self.num_beams < 1, "`num_beams` must be at least 1."),
             (self.num_beams > 1 and self.sample, "Beam search does not sample: use num_beams=1 or sample=False."),
             (sampling and not self.sample, "`temperature`, `top_k` and `top_p` are for sampling: use sample=True."),
             (beams_only and self.num_beams == 1, "`length_penalty` and `early_stopping` are for num_beams above 1."),
-            (not temperature > 0, "`temperature` must be above 0; for the most likely tokens use sample=False."),
+            (not temperature > 0, "`temperature` must be above 0. For the most likely tokens, use sample=False."),
             (self.top_k is not None and self.top_k < 1, "`top_k` must be at least 1, or None."),
             (self.top_p is not None and not 0 < self.top_p <= 1, "`top_p` must be above 0 and at most 1, or None."),
             (self.early_stopping not in (True, False, "never"), '`early_stopping` must be True, False or "never".'),
-            (not 1 <= self.num_sequences <= branches, "`num_sequences` above 1 needs as many beams, or sample=True."),
+            (
+                not 1 <= self.num_sequences <= branches,
+                "`num_sequences` must lie between 1 and `num_beams`, unless sample=True.",
+            ),
         ):
             if wrong:
                 raise ValueError(f"{rule} Received: {self}.")
@@ -52,10 +55,18 @@ NUMBERS = ("length_penalty", "temperature", "top_p")
 
 
 class Sampling:
-    """The most likely token, or a sampled one, for every row.
+    """Greedy search, or sampling: chooses the most likely token, or draws a token, for every row.
 
-    The state: `step` (), tokens so far; `token` (r,), the latest; `tokens` (r, n); `counts` (r,); `scores` (r,), sums
-    of log probabilities; `finished` (r,).
+    The state is a dict. `step` () is the number of tokens so far, `tokens` (r, n) are all tokens, `token` (r,) are the
+    latest ones, `counts` (r,) the numbers of tokens, `scores` (r,) the sums of log probabilities, and `finished` (r,)
+    tells which rows have ended.
+
+    Args:
+        options: the `Options`.
+        rows: number of prompts b; each has r / b rows.
+        length: capacity n for new tokens.
+        limits: minimum and maximum number of new tokens.
+        draws: float32 (r, n), uniform random numbers.
     """
 
     def __init__(self, options, rows, length, limits, draws):
@@ -98,22 +109,31 @@ class Sampling:
         return cache
 
     def result(self, state):
-        """tokens (b, sequences, n), counts and scores (b, sequences)."""
+        """Returns tokens (b, sequences, n), counts (b, sequences) and scores (b, sequences)."""
         count = self.options.num_sequences
         tokens = ops.reshape(state["tokens"], (-1, count, self.length))
         return tokens, *(ops.reshape(state[name], (-1, count)) for name in ("counts", "scores"))
 
 
 class BeamSearch:
-    """The `num_beams` best continuations of every row, as in transformers (version 5.23), including ties.
+    """Beam search for every row, with the results of transformers (version 5.23), including ties.
 
-    Each step extends the running beams to 2 * `num_beams` candidates per row (more with several stop tokens).
-    Candidates that end are finished if they are among the best `num_beams`; the best of the others keep running.
+    Each step extends the running beams to 2 * `num_beams` candidates per row (more if there are several stop tokens).
+    Candidates that end with a stop token become finished beams if they are among the best `num_beams` candidates. The
+    best of the other candidates become the next running beams.
 
-    The state is a dict. `step` () is the number of tokens so far. Of running beams: `tokens` (b, beams, n), `scores`
-    (b, beams), the latest `token` (b * beams,), and `rows` (b * beams,), the beam that each one extends. Of finished
-    ones: `done_tokens`, `done_counts`, `done_scores`, and `done`, True where there is one. `hope` (b, 1) is whether a
-    running beam may still surpass a finished one, `open` () whether any candidate has not ended.
+    The state is a dict. `step` () is the number of tokens so far. Running beams have `tokens` (b, beams, n), `scores`
+    (b, beams), their latest `token` (b * beams,), and `rows` (b * beams,), the beam that each of them extends. Finished
+    beams have `done_tokens`, `done_counts` and `done_scores`, and `done` (b, beams) is True where there is a finished
+    beam. `hope` (b, 1) is whether a running beam may still surpass a finished one, and `open` () whether any candidate
+    has not ended.
+
+    Args:
+        options: the `Options`.
+        rows: number of prompts b.
+        length: capacity n for new tokens.
+        limits: minimum and maximum number of new tokens.
+        draws: not used.
     """
 
     def __init__(self, options, rows, length, limits, draws):
@@ -123,7 +143,7 @@ class BeamSearch:
 
     def start(self):
         beams = (self.rows, self.branches)
-        first = ops.arange(self.branches) == 0  # initially all beams are the same
+        first = ops.arange(self.branches) == 0  # initially all beams are equal, so only the first one may be extended
         return {
             "step": ops.zeros((), "int32"),
             "token": ops.zeros((self.rows * self.branches,), "int32"),
@@ -194,15 +214,18 @@ class BeamSearch:
         return pick_rows(cache, state["rows"])
 
     def result(self, state):
-        """tokens (b, sequences, n), counts and scores (b, sequences), best first."""
+        """Returns tokens (b, sequences, n), counts (b, sequences) and scores (b, sequences), best first."""
         names = ("done_tokens", "done_counts", "done_scores")
         return tuple(state[name][:, : self.options.num_sequences] for name in names)
 
 
 def filtered(logits, options):
-    """Logits, shifted to a maximum of 0, after temperature, top-k and top-p, in this order; -inf if excluded."""
-    # Relative to the largest logit: a tiny temperature makes only the others infinite.
-    temperature = ops.maximum(options.temperature, SMALLEST)  # some processors treat smaller numbers as 0
+    """Applies temperature, top-k and top-p, in this order, to logits (r, v).
+
+    Returns: logits (r, v) whose maximum is 0. Excluded tokens have -inf.
+    """
+    # The largest logit is subtracted first, so that a tiny temperature makes only the others infinite.
+    temperature = ops.maximum(options.temperature, SMALLEST)  # some devices treat smaller numbers as 0
     logits = (logits - ops.max(logits, axis=-1, keepdims=True)) / temperature
     if options.top_k is not None and options.top_k < logits.shape[-1]:
         least = ops.top_k(logits, options.top_k)[0][:, -1:]
@@ -216,18 +239,18 @@ def filtered(logits, options):
 
 
 def drawn(logits, uniform):
-    """Tokens int32 (r,) sampled from `logits` (r, v): where `uniform` (r,) falls in their cumulative probability."""
+    """Samples tokens int32 (r,) from `logits` (r, v), by inverting the cumulative distribution at `uniform` (r,)."""
     probabilities = ops.softmax(logits, axis=-1)
     sums = ops.cumsum(probabilities, axis=-1)
     below = ops.sum(ops.cast(sums <= uniform[:, None] * sums[:, -1:], "int32"), axis=-1)
     token = ops.minimum(below, logits.shape[-1] - 1)
-    # Parallel sums are not quite monotone: make sure that tokens of probability 0 are never drawn.
+    # Rounding errors of parallel sums could select a token of probability 0. The most likely token replaces it.
     possible = ops.take_along_axis(probabilities, token[:, None], axis=-1)[:, 0] > 0
     return ops.where(possible, token, ops.cast(ops.argmax(logits, axis=-1), "int32"))
 
 
 def among(tokens, ids):
-    """bool, of the shape of `tokens`: whether each is one of `ids`."""
+    """Returns bool of the shape of `tokens`, True where a token is one of `ids`."""
     found = ops.zeros(tokens.shape, "bool")
     for i in ids:
         found = found | (tokens == i)
@@ -235,17 +258,17 @@ def among(tokens, ids):
 
 
 def without_stops(scores, stop_ids, here):
-    """`scores` (r, v), with -inf at `stop_ids` where `here` is true."""
+    """Returns `scores` (r, v), in which stop tokens have -inf if `here`, a bool (), is True."""
     if not stop_ids:
         return scores
     return ops.where(among(ops.arange(scores.shape[-1]), stop_ids) & here, -np.inf, scores)
 
 
 def gather(tokens, beams):
-    """tokens (b, beams, n) at beams (b, k): (b, k, n)."""
+    """Selects beams (b, k) of tokens (b, beams, n). Returns (b, k, n)."""
     return ops.take_along_axis(tokens, beams[:, :, None], axis=1)
 
 
 def put(tokens, step, token):
-    """`tokens` (..., n) with `token` (...) in column `step`."""
+    """Returns `tokens` (..., n) with `token` (...) in column `step`."""
     return ops.where(ops.arange(tokens.shape[-1]) == step, token[..., None], tokens)

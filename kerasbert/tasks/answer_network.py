@@ -7,29 +7,30 @@ from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.masks import real_tokens
 
-KEPT = 0.9  # probability of keeping each step's prediction in training; at least one is always kept
+KEPT = 0.9  # probability of keeping the prediction of a step in training; at least one prediction is always kept
 
 
 class AnswerNetwork(Composite):
     """Attends to the second text of a pair repeatedly, and averages the predictions of all steps (MT-DNN, section 3).
 
-    As in the official code of Liu et al. 2019 (arXiv 1901.11504), the first text, with the special tokens of its
-    segment, is the hypothesis and the second one is the premise. The initial state is a weighted sum of the hypothesis;
-    every step attends from the state to the premise, predicts, and updates the state by a GRU.
+    As in the official code of Liu et al. 2019 (arXiv 1901.11504), the first text, including the special tokens of its
+    segment, is the hypothesis, and the second text is the premise. The initial state is a weighted sum of the hidden
+    states of the hypothesis. Every step attends from the state to the premise, makes a prediction, and updates the
+    state with a GRU.
 
     Args:
-        num_labels: width of the output.
+        num_labels: number of labels.
         hidden_dim: width m of the hidden states.
         steps: number of steps; 5 in the paper.
-        dropout: rate at the input of every layer; all tokens of a text share one dropout mask.
-        kernel_initializer: initializer of the dense layers.
+        dropout: dropout rate at the input of every layer. All tokens of a text share one dropout mask.
+        kernel_initializer: initializer of the kernels of the dense layers.
 
     Call:
         x: float (b, s, m), hidden states.
-        inputs: the batch that `x` was computed from; its `segment_ids` distinguish the two texts.
+        inputs: the batch from which `x` was computed. Its `segment_ids` distinguish the two texts.
 
-    Returns: float32 (b, num_labels), the logarithm of the mean probabilities. In training, steps are randomly left out
-        of the mean, and the probabilities do not sum to 1; the softmax in losses on logits normalises them.
+    Returns: float32 (b, num_labels), the logarithms of the mean probabilities, which can be used as logits. In
+        training, steps are randomly left out of the mean, so that the probabilities do not sum to 1 before the softmax.
     """
 
     def __init__(self, num_labels, hidden_dim, steps=5, dropout=0.1, kernel_initializer="glorot_uniform", **kwargs):
@@ -49,7 +50,7 @@ class AnswerNetwork(Composite):
         if inputs.get("segment_ids") is None:
             raise ValueError(
                 "The answer network needs `segment_ids` to distinguish the two texts. Received: a batch without them. "
-                "Use a family and a tokenizer with segments, such as BERT's, and pairs of texts."
+                "Use pairs of texts, and a family and a tokenizer with segments, such as BERT."
             )
         second = ops.cast(inputs["segment_ids"], "bool")
         real = real_tokens(inputs)
@@ -73,19 +74,21 @@ class AnswerNetwork(Composite):
         return averaged(steps)
 
     def _kept(self, rows):
-        """bool (b, steps): the predictions that are kept."""
+        """Draws which predictions are kept, bool (b, steps)."""
         draws = keras.random.uniform((rows, self.steps), seed=self.seed_generator)
         always = keras.random.randint((rows, 1), 0, self.steps, seed=self.seed_generator)
         return ops.logical_or(draws < KEPT, ops.arange(self.steps) == always)
 
 
 def averaged(steps, kept=None):
-    """Log of the mean probabilities over the steps; with `kept`, bool (b, k), log of the sum over kept steps / (0.9 k).
+    """Computes the logarithm of the mean probabilities over the steps.
 
     (.7 .2 .1), (.5 .3 .2), (.6 .3 .1) -> log (.6 .2667 .1333); without the second step, log (.4815 .1852 .0741)
 
-    Call:
-        steps: float32 (b, k, n), log probabilities.
+    Args:
+        steps: float32 (b, k, n), the log probabilities of k steps.
+        kept: bool (b, k). If given, only these steps are summed, and the sum is divided by its expected number of
+            steps, 0.9 k, instead of by k.
 
     Returns: float32 (b, n).
     """
@@ -97,7 +100,10 @@ def averaged(steps, kept=None):
 
 
 def _attended(scores, real, x):
-    """The sum of x (b, s, m) over real tokens, weighted by the softmax of scores (b, s); zeros for rows without any."""
+    """Returns the sum of x (b, s, m) over real tokens, weighted by the softmax of scores (b, s).
+
+    It is zero for rows without real tokens.
+    """
     scores = ops.where(real, ops.cast(scores, "float32"), -1e30)
     shares = ops.where(real, ops.softmax(scores, axis=-1), 0.0)
     return ops.einsum("bs,bsm->bm", ops.cast(shares, x.dtype), x)

@@ -1,4 +1,4 @@
-"""Feature-based use of a frozen backbone: a head on its hidden states, mixed or concatenated."""
+"""A head on the hidden states of a frozen backbone, which serve as features (feature extraction)."""
 
 import contextlib
 import inspect
@@ -15,7 +15,7 @@ COMBINATIONS = ("mix", "concatenate")
 
 
 def feature_options(features):
-    """A task's `features` as a dict with defaults filled in: {"combine", "layers", "lstm_dim"}.
+    """Returns a task's `features` as a dict of `combine`, `layers` and `lstm_dim`, with defaults filled in.
 
     "concatenate" -> {"combine": "concatenate", "layers": 4, "lstm_dim": 0}
     """
@@ -23,7 +23,7 @@ def feature_options(features):
     options = {"combine": "mix", "layers": None, "lstm_dim": 0, **given}
     if options["combine"] not in COMBINATIONS or len(options) > 3:
         raise ValueError(
-            f"`features` must be one of {', '.join(COMBINATIONS)}, or a dict of combine, layers and lstm_dim. "
+            f"`features` must be one of {', '.join(COMBINATIONS)}, or a dict of `combine`, `layers` and `lstm_dim`. "
             f"Received: {features!r}."
         )
     if options["layers"] is None and options["combine"] == "concatenate":
@@ -34,21 +34,22 @@ def feature_options(features):
 class FeatureHead(Layer):
     """Predicts labels from frozen hidden states (Devlin et al. 2018, section 5.3; Peters et al. 2018).
 
-    "mix" is a sum weighted by a softmax of learned parameters, times a learned scale, as in ELMo; "concatenate"
-    concatenates the states. BERT's best result uses the last four, concatenated, with a two-layer bidirectional LSTM of
-    768 units per direction.
+    The hidden states of several layers are combined in one of two ways. "mix" is their sum, weighted by a softmax of
+    learned parameters and multiplied by a learned scale, as in ELMo. "concatenate" concatenates them. The best result
+    in the BERT paper concatenates the last four layers and uses a two-layer bidirectional LSTM with 768 units per
+    direction.
 
     Args:
-        num_labels: width of the output.
+        num_labels: number of labels.
         combine: "mix" or "concatenate".
-        layers: number of hidden states to use, counted from the last. Default: all.
-        lstm_dim: width of each direction of two LSTM layers; 0 for none.
-        pool: whether to average over the tokens, for labels of whole texts.
-        dropout: rate before the LSTM, and before the output layer.
+        layers: number of layers whose hidden states are used, counted from the last. Default: all.
+        lstm_dim: number of units in each direction of two bidirectional LSTM layers; 0 for no LSTM.
+        pool: whether the features are averaged over the tokens, for labels of whole texts.
+        dropout: dropout rate before the LSTM, and before the output layer.
 
     Call:
-        states: hidden states, each float (b, s, m).
-        real: bool (b, s), the real tokens.
+        states: list of hidden states, each float (b, s, m).
+        real: bool (b, s), True at tokens that are not padding.
 
     Returns: logits, float (b, s, num_labels), or (b, num_labels) with `pool`.
     """
@@ -75,7 +76,7 @@ class FeatureHead(Layer):
         count = len(states_shape)
         if self.num_layers is not None and not 0 < self.num_layers <= count:
             raise ValueError(
-                f"`layers` must be from 1 to {count}, the number of hidden states. Received: {self.num_layers}."
+                f"`layers` must lie between 1 and {count}, the number of hidden states. Received: {self.num_layers}."
             )
         if self.combine == "mix":
             self.mix = self.add_weight(name="mix", shape=(self.num_layers or count,), initializer="zeros")
@@ -100,7 +101,16 @@ class FeatureHead(Layer):
 
 
 def hidden_states(backbone, inputs, training=None, frozen=True):
-    """(hidden states of a backbone, bool (b, s) of the real tokens); no dropout and no gradients if `frozen`."""
+    """Computes the features for a `FeatureHead`.
+
+    Args:
+        backbone: a backbone.
+        inputs: a batch.
+        training: whether dropout is applied, unless `frozen`.
+        frozen: whether the backbone is used without dropout and without gradients.
+
+    Returns: (list of hidden states float (b, s, m), bool (b, s), True at tokens that are not padding).
+    """
     frozen = frozen or not backbone.trainable
     options = {"hidden_states": True} if "hidden_states" in inspect.signature(backbone.call).parameters else {}
     with no_gradients() if frozen else contextlib.nullcontext():

@@ -8,7 +8,8 @@ from ..core.trainable import Trainable
 class FewShot:
     """Answers by continuing a prompt of examples with a language model, without training (Brown et al. 2020).
 
-    arXiv 2005.14165, section 2.4. `classify` compares the log probabilities of the labels, `answer` generates.
+    `classify` compares the log probabilities of the labels, and `answer` generates text (arXiv 2005.14165, section
+    2.4). This is a prompt with one example, where the model continues after the last colon:
 
         Review: warm and fine
         Opinion: good
@@ -17,15 +18,15 @@ class FewShot:
         Opinion:
 
     Args:
-        model: a `CausalLM`, which continues the prompt, or a `Seq2SeqLM`, which answers it.
-        examples: pairs (input, answer) for the prompt. An input is a str, or a tuple of str for a template with several
-            placeholders.
-        template: format of an example: {} is replaced by each text of the input, {answer} at the end by the answer.
+        model: a `CausalLM`, which continues the prompt, or a `Seq2SeqLM`, whose encoder reads the prompt.
+        examples: pairs (input, answer) for the prompt. An input is a str, or a tuple of str if the template has several
+            placeholders {}.
+        template: format of an example. Each {} is replaced by a text of the input. {answer} must be at the end.
         labels: the answers that `classify` chooses from. Default: the answers of the examples.
         instruction: text at the beginning of the prompt.
-        separator: text between examples; a generated answer ends before it.
+        separator: text between examples. A generated answer ends before the next separator.
         shots: number of examples in the prompt, drawn at random. Default: all, in the given order.
-        seed: of the random draw.
+        seed: seed of the random draw.
     """
 
     def __init__(
@@ -62,24 +63,25 @@ class FewShot:
         self._start = separator.join([*([instruction] if instruction else []), *shown, ""])
 
     def prompt(self, text):
-        """The prompt for an input, up to where its answer begins."""
+        """Returns the prompt for an input. It ends where the answer should begin."""
         return self._start + self._asked(text)
 
     def classify(self, texts, normalize=True, batch_size=32):
-        """The likeliest label of each input.
+        """Returns the most likely label of each input.
 
         Args:
             texts: an input, or a list of them.
-            normalize: compare mean log probabilities per token; False compares sums, which favour short labels.
-            batch_size: prompts per batch.
+            normalize: whether the mean log probability per token is compared. False compares sums, which favours short
+                labels.
+            batch_size: number of prompts per batch.
 
-        Returns: for each input {"label", "score", "scores"}: the best label, its probability among the labels, and the
-            probabilities of all labels by name; for a single input, just its dict.
+        Returns: for each input a dict {"label", "score", "scores"}: the best label, its probability among the labels,
+            and {label: probability}. For a single input, its dict instead of a list.
         """
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], normalize, batch_size)[0]
         if len(self.labels) < 2:
-            raise ValueError(f"Classification needs two or more labels. Received: {self.labels}. Pass `labels`.")
+            raise ValueError(f"Classification needs two or more labels. Received: {self.labels}. Pass `labels=`.")
         prompts = [self.prompt(text) for text in texts for _ in self.labels]
         wanted = [self._blank + label for _ in texts for label in self.labels]
         found = self.model.score(wanted, prompts, batch_size=batch_size)
@@ -99,7 +101,7 @@ class FewShot:
             texts: an input, or a list of them.
             **options: options of `generate`.
 
-        Returns: a str for each input; for a single input, just its str.
+        Returns: a str for each input. For a single input, its str instead of a list.
         """
         if isinstance(texts, (str, tuple)):
             return self.answer([texts], **options)[0]

@@ -18,19 +18,21 @@ CLASSES = {cls.__name__: cls for cls in (TextClassifier, TokenClassifier, Questi
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MultiTask(Trainable):
-    """MT-DNN: one encoder, a head per task, each batch from a single task (Liu et al. 2019, arXiv 1901.11504).
+    """MT-DNN: one encoder with a head for each task, trained on batches that belong to a single task each.
 
-    Every task is a separate model that shares the backbone: `model.tasks["mnli"].classify(pairs)` predicts with one
-    task, `model.tasks["mnli"].save_to_preset(path)` saves it alone. Ranking, as of QNLI's candidates for a question, is
-    a `MultipleChoice`: a softmax over the scores of the candidates (see `data.tasks.choices.ranking_examples`).
+    Liu et al. 2019, arXiv 1901.11504. Every task is a separate model that shares the backbone:
+    `model.tasks["mnli"].classify(pairs)` predicts with one task, and `model.tasks["mnli"].save_to_preset(path)` saves
+    only that task. Ranking tasks, such as QNLI with several candidates for each question, use `MultipleChoice`, which
+    has a softmax over the scores of the candidates (see `data.tasks.choices.ranking_examples`).
 
     The default loss weight of every task is 1. Heads of tasks that are not in a batch get zero gradients, as in the
     official code.
 
     Args:
         backbone: an encoder.
-        tasks: {name: {"task": class, **its arguments}}; the class is one of `CLASSES`, and TextClassifier by default.
-        tokenizer: for text.
+        tasks: {name: {"task": class, **arguments of the class}}. The class is one of `CLASSES` or its name. Default:
+            TextClassifier.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: {"tasks": {name: a batch of that task}}.
@@ -44,7 +46,7 @@ class MultiTask(Trainable):
         super().__init__(backbone, tokenizer, **kwargs)
         if not tasks or any("/" in name or "." in name for name in tasks):
             raise ValueError(
-                f"`tasks` must have one or more entries, with names without / and dots. Received: {list(tasks)}."
+                f"`tasks` must have at least one entry, and names must not contain / or dots. Received: {list(tasks)}."
             )
         self.specs = {name: _complete(name, spec) for name, spec in tasks.items()}
         self.tasks = {}
@@ -64,18 +66,23 @@ class MultiTask(Trainable):
         return {"tasks": {name: task.example_inputs() for name, task in self.tasks.items()}}
 
     def call(self, inputs):
-        # On TensorFlow the number of rows is not static, so batches without rows are computed, too.
+        # On TensorFlow, the number of rows is unknown here, so that batches without rows are computed, too.
         batches = {name: x for name, x in inputs["tasks"].items() if x["token_ids"].shape[0] != 0}
         return {name: self.tasks[name](x) for name, x in batches.items()}
 
     # === Losses ===
 
     def compile(self, optimizer="adamw", loss=None, loss_weights=None, metrics=None, **kwargs):
-        """Like Keras's `compile`, with `loss_weights` by task (default: 1). The tasks define losses and metrics."""
+        """Like `compile` of Keras, but losses and metrics are those of the tasks.
+
+        Args:
+            optimizer: a Keras optimizer.
+            loss_weights: {name of a task: weight of its loss}. Default: 1.
+        """
         unknown = set(loss_weights or {}) - set(self.tasks)
         if unknown or loss is not None or metrics is not None:
             raise ValueError(
-                f"The tasks define losses and metrics; `loss_weights` must be a dict by task, of {list(self.tasks)}. "
+                f"Losses and metrics are those of the tasks. The keys of `loss_weights` must be in {list(self.tasks)}. "
                 f"Received: loss={loss!r}, metrics={metrics!r}, loss_weights={loss_weights!r}."
             )
         self.loss_weights = {**dict.fromkeys(self.tasks, 1.0), **(loss_weights or {})}
@@ -103,7 +110,7 @@ class MultiTask(Trainable):
         return losses(y, y_pred, weights)
 
     def _idle(self, active):
-        """Trained variables that this step does not use; Keras on torch warns about variables without a gradient."""
+        """Returns trained variables that this step does not use; Keras on torch would warn about missing gradients."""
         reached = {id(variable) for name in active for variable in self.tasks[name].trainable_variables}
         return [variable for variable in self.trainable_variables if id(variable) not in reached]
 
@@ -113,19 +120,19 @@ class MultiTask(Trainable):
         """Trains all tasks together.
 
         Args:
-            x: {name: (x, y) or (x, y, sample_weight)}, texts or arrays as each task accepts them; or `TaskBatches`.
-            batch_size: rows per step.
-            epochs: passes over all tasks together; the steps of a pass are the sum of the batches of all tasks.
-            exponent: each task's share of the steps is proportional to its number of batches ** exponent; with 1,
-                every batch occurs once per pass; below 1, small tasks are drawn more often.
-            limit: upper bound on the number of batches in this formula.
-            validation_data: same format as x.
-            **kwargs: as for any model: `shuffle`, `seed`, `callbacks`, `verbose`, ...
+            x: {name: (x, y) or (x, y, sample_weight)} with texts or arrays that each task accepts; or `TaskBatches`.
+            batch_size: number of rows per step.
+            epochs: number of passes over all tasks together. A pass has as many steps as all tasks have batches.
+            exponent: the number of steps of a task is proportional to its number of batches ** exponent. With 1, every
+                batch occurs once per pass; below 1, small tasks are drawn more often.
+            limit: upper bound on the number of batches of a task in this formula. Default: none.
+            validation_data: data in the same format as `x`.
+            **kwargs: other arguments of `fit`, such as `shuffle`, `seed`, `callbacks` and `verbose`.
 
-        Returns: the Keras History, with loss and metrics by task.
+        Returns: the Keras `History`, with the loss and the metrics of each task.
         """
         if y is not None:
-            raise ValueError("Targets must be passed with their texts, as {name: (x, y)}. Received: y.")
+            raise ValueError("Targets must be passed together with their texts, as {name: (x, y)}. Received: y.")
         if not isinstance(x, Batches):
             self._check_names(x)
             if set(x) != set(self.tasks):
@@ -138,16 +145,16 @@ class MultiTask(Trainable):
         return super().fit(x, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, batch_size=32, **kwargs):
-        """Like Keras's `evaluate`; `x` as for `fit`."""
+        """Like `evaluate` of Keras, for `x` in the format of `fit`."""
         return super().evaluate(self.task_batches(x, batch_size) if isinstance(x, dict) else x, **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
-        """{name: outputs} for {name: x}."""
+        """Returns {name: outputs of the task} for {name: inputs of the task}."""
         self._check_names(x)
         return {name: self.tasks[name].predict(part, batch_size=batch_size, **kwargs) for name, part in x.items()}
 
     def task_batches(self, data, batch_size=32, epochs=1, exponent=1.0, limit=None, seed=0, shuffle=False):
-        """The `TaskBatches` that `fit` creates from {name: (x, y)}."""
+        """Returns the `TaskBatches` that `fit` creates from {name: (x, y)}."""
         self._check_names(data)
         parts = {}
         for name, (x, y, *weights) in data.items():
@@ -160,7 +167,7 @@ class MultiTask(Trainable):
     def _check_names(self, data):
         if not isinstance(data, dict) or not data or not set(data) <= set(self.tasks):
             received = list(data) if isinstance(data, dict) else type(data).__name__
-            raise ValueError(f"Data must be a dict by task, of {list(self.tasks)}. Received: {received}.")
+            raise ValueError(f"Data must be a dict whose keys are in {list(self.tasks)}. Received: {received}.")
 
     def check_batch(self, x, y=None, sample_weight=None):
         for name, rows in x["tasks"].items():
@@ -183,7 +190,7 @@ class MultiTask(Trainable):
 
 
 def _complete(name, spec):
-    """(class name, arguments) of a task."""
+    """Returns (class name, constructor arguments) of a task."""
     arguments = dict(spec)
     cls = arguments.pop("task", "TextClassifier")
     cls = cls if isinstance(cls, str) else cls.__name__
@@ -193,7 +200,7 @@ def _complete(name, spec):
 
 
 def _renamed(name, metrics):
-    """[(key of the target or None, metric)], with the task name as a prefix of each metric name."""
+    """Returns [(key of the target or None, metric)], in which the name of each metric begins with that of the task."""
     found = []
     for target, several in (metrics if isinstance(metrics, dict) else {None: metrics}).items():
         for metric in several:

@@ -10,23 +10,23 @@ from ..data.tasks.choices import encode_choices
 from ..layers.masks import real_tokens
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
 
-NOT_THERE = -3e4  # the score of padding choices; representable in float16
+NOT_THERE = -3e4  # logit of choices that are padding; representable in float16
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MultipleChoice(Task):
-    """A score for each choice, with a softmax over the choices (Devlin et al. 2018, arXiv 1810.04805, section 4.4).
+    """Scores each choice, with a softmax over all choices (Devlin et al. 2018, arXiv 1810.04805, section 4.4).
 
-    Each choice is encoded, together with the context, as a separate row.
+    Each choice is encoded as a separate row, together with the context.
 
     Args:
         backbone: a backbone with a `choice` head.
-        max_length: maximum tokens per row. Default: the maximum length of the backbone, at most 512.
-        tokenizer: for text.
+        max_length: maximum number of tokens per row. Default: the maximum length of the backbone, at most 512.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
-        inputs: a batch whose `token_ids`, `padding_mask` and `segment_ids` are (b, c, s), and `lengths` (b, c).
-            Targets are int32 (b,). A choice without real tokens is padding.
+        inputs: a batch whose `token_ids`, `padding_mask` and `segment_ids` are (b, c, s), and whose `lengths` are
+            (b, c). Choices that consist of padding only are never predicted. Targets are int32 (b,).
 
     Returns: logits, float (b, c).
     """
@@ -39,7 +39,7 @@ class MultipleChoice(Task):
 
     @classmethod
     def head_to_renew(cls, stored, settings):
-        """A head with several labels cannot score choices, but a head with one, such as for ranking, can."""
+        """Renews heads with several labels. A head with one output, such as that of a ranker, can score choices."""
         return "choice" if len(stored_labels(stored)) > 1 and not is_of_choices(stored) else None
 
     def example_inputs(self):
@@ -55,7 +55,7 @@ class MultipleChoice(Task):
         return ops.where(ops.reshape(ops.any(real, axis=-1), (-1, choices)), logits, NOT_THERE)
 
     def inputs_of_backbone(self, x):
-        check_texts_together(x, "(b, c, s), the choices of each example")
+        check_texts_together(x, "(b, c, s), for examples of c choices")
         return as_rows(x)
 
     def default_loss(self):
@@ -67,27 +67,35 @@ class MultipleChoice(Task):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: (context, choices) or (passage, question, choices); `y`: the index of the correct choice of each."""
+        """Batches of examples.
+
+        Args:
+            x: tuples (context, choices) or (passage, question, choices).
+            y: for each example the index of the correct choice.
+        """
         encoded = encode_choices(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
         return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def encode_labels(self, labels):
-        """The indices of the correct choices, int32 (n,)."""
+        """Checks the indices of the correct choices, and converts them to int32 (n,)."""
         labels = np.asarray(labels)
         wrong = np.flatnonzero(~np.isfinite(labels) | (labels % 1 != 0)) if labels.dtype.kind in "iufb" else [0]
         if labels.ndim != 1 or len(wrong):
-            received = f"{labels[wrong[0]]!r}, of example {wrong[0]}" if labels.ndim == 1 else f"shape {labels.shape}"
+            received = f"{labels[wrong[0]]!r}, for example {wrong[0]}" if labels.ndim == 1 else f"shape {labels.shape}"
             raise ValueError(f"The correct choices must be integers, one per example. Received: {received}.")
         return labels.astype("int32")
 
     def choose(self, examples, batch_size=32):
-        """The best choice of each example.
+        """Returns the best choice of each example.
 
         Args:
-            examples: (context, choices) or (passage, question, choices), or a list of them; `choices` is a list.
+            examples: a tuple (context, choices) or (passage, question, choices), where `choices` is a list of str; or a
+                list of such tuples.
+            batch_size: number of examples per batch.
 
-        Returns: for each example {"choice" (its index), "text", "score" (probability), "scores"}.
+        Returns: for each example a dict {"choice", "text", "score", "scores"}: index, text and probability of the best
+            choice, and the probabilities of all choices.
         """
         check_texts(examples, "choose", "a tuple (context, choices)")
         if isinstance(examples, tuple):
@@ -118,7 +126,9 @@ class MultipleChoice(Task):
         wrong = counted & ((np.asarray(y) < 0) | (np.asarray(y) >= counts))
         if wrong.any():
             row = int(wrong.argmax())
-            raise ValueError(f"A target must be the index of a choice, 0 to {counts[row] - 1}. Received: {y[row]}.")
+            raise ValueError(
+                f"A target must be the index of a choice, from 0 to {counts[row] - 1}. Received: {y[row]}."
+            )
 
     def arguments(self):
         return {"max_length": self.max_length}

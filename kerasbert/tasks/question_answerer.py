@@ -12,24 +12,24 @@ from .task import Task
 
 @keras.saving.register_keras_serializable("kerasbert")
 class QuestionAnswerer(Task):
-    """Predicts start and end of the answer span (Devlin et al. 2018, arXiv 1810.04805, sections 4.2 and 4.3).
+    """Predicts start and end of the answer in a context (Devlin et al. 2018, arXiv 1810.04805, sections 4.2 and 4.3).
 
-    The loss is the mean of the two cross-entropies. In a window without the answer, both targets are at
-    [CLS].
+    The loss is the mean of the cross-entropies of start and end. In windows that do not contain the answer, both
+    targets are the position of [CLS].
 
     Args:
         backbone: a backbone with a `span` head.
-        max_length: maximum tokens per row; longer contexts are split into windows. Default: the maximum length of the
-            backbone, at most 384.
-        stride: tokens between the starts of consecutive windows.
-        max_question_length: questions are truncated to this many tokens.
-        max_answer_length: maximum tokens in an answer.
-        tokenizer: for text.
+        max_length: maximum number of tokens per row; longer contexts are split into windows. Default: the maximum
+            length of the backbone, at most 384.
+        stride: number of tokens between the starts of consecutive windows.
+        max_question_length: number of tokens to which questions are truncated.
+        max_answer_length: maximum number of tokens in an answer.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch. Targets are {"start": int32 (b,), "end": int32 (b,)}.
 
-    Returns: a dict of logits `start` and `end`, float (b, s).
+    Returns: {"start": logits, "end": logits}, each float (b, s).
     """
 
     def __init__(
@@ -75,7 +75,12 @@ class QuestionAnswerer(Task):
         return QuestionRows(self.require_tokenizer(), list(questions), *lengths)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: pairs (question, context); `y`: (text, start character) of each answer, or None for no answer."""
+        """Batches of windows.
+
+        Args:
+            x: pairs (question, context).
+            y: for each pair (text of the answer, index of its first character), or None if there is no answer.
+        """
         rows = self.question_rows(x)
         weights = None if sample_weight is None else [sample_weight[number] for number in rows.question]
         y = None if y is None else rows.targets(y)
@@ -86,14 +91,15 @@ class QuestionAnswerer(Task):
 
         Args:
             questions: a pair (question, context), or a list of them.
-            n_best: answers per question.
-            null_threshold: `null_odds` above which the answer is empty (SQuAD 2.0; `metrics.squad` gives the best
-                value, often slightly below 0). Default: there is always an answer.
-            batch_size: windows per batch.
+            n_best: number of answers per question.
+            null_threshold: value of `null_odds` above which the answer is empty, as in SQuAD 2.0. `metrics.squad`
+                computes the best threshold, which is often slightly below 0. Default: the answer is never empty.
+            batch_size: number of windows per batch.
 
-        Returns: for each question {"text", "start", "stop", "score", "logit", "null_odds"}, where `text` is
-            `context[start:stop]` and `score` its share of the probability among the 20 best spans; with `n_best` above
-            1, a list of these dicts, best first. Without an answer, the text is "" and start and stop are 0.
+        Returns: for each question a dict {"text", "start", "stop", "score", "logit", "null_odds"}. `text` is
+            `context[start:stop]`, `score` its probability among the 20 best spans, `logit` the sum of its start and end
+            logits, and `null_odds` the logit of an empty answer minus that of the best span. If `n_best` is above 1, a
+            list of these dicts, best first. An empty answer has the text "", and start and stop are 0.
         """
         check_texts(questions, "answer", "a pair (question, context)")
         if isinstance(questions, tuple):

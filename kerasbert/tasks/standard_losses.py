@@ -1,4 +1,4 @@
-"""Adapts Keras losses and metrics to the logits that tasks return, and to labels that are numbers or one-hot."""
+"""Adapts Keras losses and metrics to the logits that tasks return, and to labels that are integers or one-hot rows."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ _SPARSE = (
     keras.metrics.SparseCategoricalAccuracy,
     keras.metrics.SparseTopKCategoricalAccuracy,
 )
-# Metrics that accept logits as well as probabilities, because only their order matters.
+# Metrics that give the same result for logits and probabilities, because they only depend on their order.
 _BY_ORDER = (
     keras.metrics.CategoricalAccuracy,
     keras.metrics.SparseCategoricalAccuracy,
@@ -20,14 +20,19 @@ _BY_ORDER = (
     keras.metrics.TopKCategoricalAccuracy,
 )
 _OF_PROBABILITIES = (keras.losses.KLDivergence, keras.losses.Poisson)
-_TABLES = (keras.metrics.FBetaScore, keras.metrics.AUC, keras.metrics.Precision, keras.metrics.Recall)  # (rows, labels)
+_TABLES = (
+    keras.metrics.FBetaScore,
+    keras.metrics.AUC,
+    keras.metrics.Precision,
+    keras.metrics.Recall,
+)  # need 2-D inputs
 
 
 def loss_on_logits(loss, problem="classes"):
-    """Adapts a Keras loss to the outputs of a task, and divides its weighted sum by the sum of the weights.
+    """Adapts a Keras loss to the outputs of a task, and makes it a weighted mean over the rows.
 
-    Losses that support `from_logits` get `from_logits=True`. Labels are converted between numbers and one-hot rows as
-    the Keras loss requires; custom losses and functions receive targets and outputs unchanged. The given loss object is
+    Losses that support `from_logits` get `from_logits=True`. Labels are converted between integers and one-hot rows as
+    the Keras loss requires. Custom losses and functions receive targets and outputs unchanged. The given loss object is
     not modified.
 
     Args:
@@ -40,7 +45,7 @@ def loss_on_logits(loss, problem="classes"):
     if not isinstance(loss, keras.losses.Loss):
         return loss
     if not _is_of_keras(loss):
-        other = object.__new__(type(loss))  # `copy` would need a class that Keras can load
+        other = object.__new__(type(loss))  # `copy.copy` would only work for registered classes
         other.__dict__.update(loss.__dict__)
         other.reduction = _by_weights(loss.reduction)
         return other
@@ -58,7 +63,8 @@ def loss_on_logits(loss, problem="classes"):
 def metric_on_logits(metric, problem="classes"):
     """Adapts a Keras metric to logits and to the format of labels; custom metrics and names are returned unchanged.
 
-    The metric receives probabilities; with `from_logits=True` or a threshold of 0 or below, it receives logits.
+    The metric receives probabilities, unless it has `from_logits=True` or a threshold of at most 0: then it receives
+    logits.
     """
     if not isinstance(metric, keras.metrics.Metric) or not _is_of_keras(metric) or problem == "score":
         return metric
@@ -88,7 +94,7 @@ def _call_loss(loss, activation, y_true, y_pred):
 def _update_metric(metric, activation, y_true, y_pred, sample_weight=None):
     y_true = _targets(y_true, y_pred, isinstance(metric, _SPARSE))
     y_pred = _activated(y_pred, activation)
-    if isinstance(metric, _TABLES) and len(y_pred.shape) > 2:  # a row per token
+    if isinstance(metric, _TABLES) and len(y_pred.shape) > 2:  # make every token a row
         rows = (-1, y_pred.shape[-1])
         y_true, y_pred = ops.reshape(y_true, rows), ops.reshape(y_pred, rows)
         sample_weight = None if sample_weight is None else ops.reshape(sample_weight, (-1,))
@@ -96,7 +102,7 @@ def _update_metric(metric, activation, y_true, y_pred, sample_weight=None):
 
 
 def _targets(y_true, y_pred, sparse):
-    """Converts labels to numbers, or to rows with one value per label."""
+    """Converts labels to integers (`sparse`), or to rows with one value per label."""
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     width, is_sparse = y_pred.shape[-1], len(y_true.shape) < len(y_pred.shape)
     if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == 1 and width != 1:

@@ -1,4 +1,4 @@
-"""Base class of fine-tuning tasks: Keras losses and metrics, weighted so that padding rows never count."""
+"""Base class of fine-tuning tasks, with Keras losses and metrics that ignore padding rows."""
 
 import re
 
@@ -12,18 +12,18 @@ from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 
 class Task(Trainable):
-    """Base class of tasks. `compile` is optional: the default is AdamW with 10% warm-up and linear decay, and the loss
-    of the task.
+    """Base class of tasks.
 
-    A subclass implements `default_loss()` and, where it has metrics, `default_metrics()`.
+    `fit` without `compile` uses the loss of the task, and AdamW with linear decay after a warm-up of 10% of the steps.
+    A subclass implements `default_loss()` and, if it has metrics, `default_metrics()`.
     """
 
     def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
-        """Like Keras's `compile`. Losses are weighted sums divided by the sum of the weights, and metrics are weighted
-        as well, because the last batch of a pass is padded with rows of weight 0.
+        """Like `compile` of Keras, but losses and metrics are weighted means.
 
-        Keras losses and metrics do not need `from_logits=True`, and accept labels as numbers, names or one-hot rows;
-        see `standard_losses`.
+        The weights are needed because the last batch of a pass is padded with rows of weight 0. Keras losses and
+        metrics do not need `from_logits=True`, and labels may be integers, names or one-hot rows; see
+        `standard_losses`.
         """
         problem = getattr(self, "problem", "classes")
         loss = mapped(lambda part: loss_on_logits(part, problem), self.default_loss() if loss is None else loss)
@@ -38,13 +38,13 @@ class Task(Trainable):
         super().compile(optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
 
     def _named_metric(self, metric):
-        """ "accuracy" becomes the default accuracy metric of the task, if it has one; other metrics are unchanged."""
+        """Replaces "accuracy" by the default accuracy metric of the task, if it has one."""
         defaults = self.default_metrics() if metric in ("accuracy", "acc") else None
         found = [default for default in defaults or () if getattr(default, "name", None) == "accuracy"]
         return found[0] if found else metric
 
     def default_metrics(self):
-        """The metrics of `compile()` without arguments."""
+        """Returns the metrics that `compile()` uses by default."""
         return []
 
     needs_targets = True
@@ -64,24 +64,27 @@ class Task(Trainable):
         return None if [str(name) for name in ours] == theirs else cls.label_head
 
     def longest_row(self):
-        """The maximum length of the backbone, at most 512 tokens."""
+        """Returns the maximum length of the backbone in tokens, but at most 512."""
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
 
 
 def zipped_columns(x):
-    """(firsts, seconds), a tuple of lists of texts of equal length -> a list of tuples; anything else is unchanged."""
+    """Converts a tuple of columns of texts to a list of tuples; anything else is returned unchanged.
+
+    (["a", "b"], ["c", "d"]) -> [("a", "c"), ("b", "d")]
+    """
     if not isinstance(x, tuple) or len(x) < 2 or any(isinstance(part, (str, tuple, dict)) for part in x):
         return x
     if not all(is_text(part) and len(part) and isinstance(list(part[:1])[0], str) for part in x):
         return x
     sizes = [len(part) for part in x]
     if len(set(sizes)) > 1:
-        raise ValueError(f"Columns of texts must have the same length. Received: columns of {sizes} texts.")
+        raise ValueError(f"Columns of texts must have the same length. Received: columns of lengths {sizes}.")
     return list(zip(*x, strict=True))
 
 
 def as_rows(inputs):
-    """Flattens a batch of examples of c texts each to a batch of texts: (b, c, ...) -> (b * c, ...)."""
+    """Converts a batch of examples of c texts to a batch of texts: (b, c, ...) -> (b * c, ...)."""
 
     def flat(array):
         sizes = (-1, *keras.ops.shape(array)[2:])
@@ -101,12 +104,12 @@ def check_texts_together(x, wanted):
         pairs = zip(shape[:2], first[:2], strict=False)
         if len(shape) < 2 or any(a != b for a, b in pairs if a is not None and b is not None):
             raise ValueError(
-                f"`{key}` must begin with the sizes (b, c) of `token_ids`, {first[:2]}. Received: {shape}."
+                f"The first two dimensions of `{key}` must be those of `token_ids`, {first[:2]}. Received: {shape}."
             )
 
 
 def label_ids(names, labels):
-    """Converts names or numbers of labels to int32 numbers."""
+    """Converts label names or indices to indices, int32."""
     ids = {name: i for i, name in enumerate(names)}
     found = np.zeros(len(labels), "int32")
     for number, label in enumerate(labels):
@@ -116,13 +119,13 @@ def label_ids(names, labels):
                 raise ValueError
         except (KeyError, ValueError, TypeError):
             raise ValueError(
-                f"Labels must be among {names}, or their numbers. Received: {label!r}, as label {number}."
+                f"Labels must be in {names}, or be their indices. Received: {label!r}, as label {number}."
             ) from None
     return found
 
 
 def label_names(labels):
-    """The two entries of a Hugging Face config that contain label names."""
+    """Returns the two fields of a Hugging Face config that contain label names."""
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
@@ -130,7 +133,12 @@ def label_names(labels):
 
 
 def with_stored_labels(stored, arguments):
-    """`arguments`, with `labels` from a config.json unless they are given or it has none."""
+    """Adds `labels` from a config.json to constructor arguments, unless they are already given.
+
+    Args:
+        stored: the content of config.json, which may have no labels.
+        arguments: {argument: value}.
+    """
     names = stored_labels(stored)
     return {**arguments, "labels": names} if "labels" not in arguments and names else arguments
 
@@ -141,6 +149,6 @@ def is_of_choices(stored):
 
 
 def stored_labels(stored):
-    """The label names in a config.json, in order."""
+    """Returns the label names in a config.json, in the order of the outputs."""
     names = stored.get("id2label") or {}
     return [names[key] for key in sorted(names, key=int)]

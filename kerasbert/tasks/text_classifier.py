@@ -1,4 +1,4 @@
-"""Classification, multi-label classification and regression of texts and pairs of texts."""
+"""Classification, multi-label classification and regression for texts and pairs of texts."""
 
 import keras
 import numpy as np
@@ -24,21 +24,22 @@ class TextClassifier(Task):
     Args:
         backbone: a backbone with a `classifier` head.
         labels: the label names in the order of the outputs, or their number.
-        problem: `"classes"` (one of the labels), `"labels"` (any of them) or `"score"` (a number; one output).
-        max_length: maximum tokens, longer texts are truncated. Default: the backbone's maximum length, at most 512.
-        answer_steps: instead of the family's head, use an answer network with this many steps for pairs (hypothesis,
-            premise); see `AnswerNetwork`. 5 in MT-DNN.
-        classifier_dropout: dropout rate before the output layer, which MT-DNN sets by task. Default: that of the
-            backbone's config.
-        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: uses the hidden states of
-            the frozen backbone, averaged over the tokens, as features; see `FeatureHead`. To train the backbone as
-            well, set `trains_backbone = True` on the model before `compile`.
-        tokenizer: for text.
+        problem: `"classes"` (each text has one label), `"labels"` (each text has any number of labels) or `"score"`
+            (regression with one output).
+        max_length: maximum number of tokens per row; longer texts are truncated. Default: the maximum length of the
+            backbone, at most 512.
+        answer_steps: if given, an `AnswerNetwork` with this many steps replaces the head of the family, for pairs of
+            texts (hypothesis, premise). MT-DNN uses 5.
+        classifier_dropout: dropout rate before the output layer. Default: that of the backbone's config.
+        features: if given, the backbone is frozen, and its hidden states, averaged over the tokens, are the features of
+            a `FeatureHead`. "mix", "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. To train the
+            backbone as well, set `model.trains_backbone = True` before `compile`.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch.
 
-    Returns: logits, float (b, number of labels); (b, 1) for a score.
+    Returns: logits, float (b, number of labels), or the score, float (b, 1).
     """
 
     label_head = "classifier"
@@ -69,8 +70,8 @@ class TextClassifier(Task):
         self.max_length = max_length or self.longest_row()
         if answer_steps and (problem != "classes" or features):
             raise ValueError(
-                "An answer network predicts probabilities of classes. Received: answer_steps with "
-                f"problem={problem!r}, features={features!r}. Remove one of them."
+                '`answer_steps` needs problem="classes", and cannot be combined with `features`. Received: '
+                f"answer_steps={answer_steps}, problem={problem!r}, features={features!r}."
             )
         self.answer_steps = answer_steps
         self.classifier_dropout = classifier_dropout
@@ -129,17 +130,21 @@ class TextClassifier(Task):
         return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
     def encode_labels(self, labels):
-        """Converts label names or numbers to targets of the loss: int32 (n,), float32 (n, labels) or float32 (n, 1).
+        """Converts labels to targets of the loss.
 
-        Rows with one value per label, one-hot or probabilities, are unchanged. The labels of a text with several labels
-        are a list of them, or a row with 0 or 1 for every label.
+        Args:
+            labels: with problem="classes", a name or index for each text, or a row of probabilities, one per label.
+                With problem="labels", a list of names or indices for each text, or a row with 0 or 1 for every label.
+                With problem="score", a number for each text.
+
+        Returns: int32 (n,), float32 (n, number of labels), or float32 (n, 1) for scores.
         """
         if self.problem == "score":
             scores = np.asarray(labels, "float32").reshape(-1, 1)
             wrong = np.flatnonzero(~np.isfinite(scores))
             if len(wrong):
                 raise ValueError(
-                    f"Targets must be finite numbers. Received: {scores[wrong[0], 0]}, as target {wrong[0]}."
+                    f"Scores must be finite numbers. Received: {scores[wrong[0], 0]}, as score {wrong[0]}."
                 )
             return scores
         if self.problem == "classes":
@@ -149,8 +154,8 @@ class TextClassifier(Task):
             rows = np.asarray(labels, "float32")
             if rows.shape[1] != len(self.labels):
                 raise ValueError(
-                    f"A row of targets must have 0 or 1 for each of the {len(self.labels)} labels, {self.labels}. "
-                    f"Received: rows of {rows.shape[1]}."
+                    f"A row of targets must have one value for each of the {len(self.labels)} labels, {self.labels}. "
+                    f"Received: rows of {rows.shape[1]} values."
                 )
             return rows
         rows = np.zeros((len(labels), len(self.labels)), "float32")
@@ -159,7 +164,7 @@ class TextClassifier(Task):
         return rows
 
     def _are_rows(self, labels):
-        """Whether each target is a row of 0 or 1 for every label, rather than a list of labels."""
+        """Whether each target is a row with 0 or 1 for every label, rather than a list of labels."""
         if getattr(labels, "ndim", 1) == 2:
             return True
         return len(self.labels) > 1 and all(
@@ -178,28 +183,32 @@ class TextClassifier(Task):
             )
         if self.problem == "classes" and y.ndim == 2 and y.shape[1] == len(self.labels):
             if not (np.isfinite(y).all() and y.min(initial=0) >= 0 and y.max(initial=0) <= 1):
-                raise ValueError("Rows of targets must be between 0 and 1. Received: other values.")
+                raise ValueError(
+                    "Rows of targets must have values between 0 and 1. Received: values from "
+                    f"{y.min(initial=0)} to {y.max(initial=0)}."
+                )
             return
         if self.problem == "classes" and y.size and not (y.min() >= 0 and y.max() < len(self.labels)):
             wrong = y.max() if y.max() >= len(self.labels) else y.min()
             raise ValueError(
-                f"Labels must be between 0 and {len(self.labels) - 1}, for {self.labels}. Received: {wrong}."
+                f"Targets must be indices from 0 to {len(self.labels) - 1}, for {self.labels}. Received: {wrong}."
             )
         if self.problem != "classes" and not np.isfinite(y).all():
             raise ValueError("Targets must be finite numbers. Received: NaN or infinity.")
         if self.problem == "labels" and y.size and not (y.min() >= 0 and y.max() <= 1):
             wrong = y.max() if y.max() > 1 else y.min()
-            raise ValueError(f"Targets of several labels must be between 0 and 1. Received: {wrong}.")
+            raise ValueError(f"Targets must lie between 0 and 1. Received: {wrong}.")
 
     def classify(self, texts, batch_size=32):
-        """Predicts labels with scores.
+        """Predicts labels or scores.
 
         Args:
             texts: a str, a pair (tuple of two str), or a list of them.
+            batch_size: number of texts per batch.
 
-        Returns: for each text {"label", "score", "scores"}: the best label, its probability, and the
-            probabilities of all labels by name; with problem="labels", {"labels", "scores"}, where "labels" are those
-            above one half; with problem="score", {"score"}.
+        Returns: for each text a dict. With problem="classes", {"label", "score", "scores"}: the best label, its
+            probability, and {label: probability}. With problem="labels", {"labels", "scores"}: the labels with a
+            probability above 0.5, and {label: probability}. With problem="score", {"score"}.
         """
         check_texts(texts, "classify", "a text or a pair")
         texts = self.examples_of(texts)

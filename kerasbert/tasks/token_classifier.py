@@ -1,4 +1,4 @@
-"""Token classification: a label for every word, such as named entities and parts of speech."""
+"""Token classification: predicts a label for every word, for example named entities or parts of speech."""
 
 import keras
 import numpy as np
@@ -13,7 +13,10 @@ from .task import Task, label_ids, label_names, with_stored_labels
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
-    """The fraction of tokens with the correct label. Keras's metric averages each row first, whatever its width."""
+    """The fraction of tokens with the correct label, over all tokens.
+
+    The metric of Keras is a mean over rows, so that tokens of short rows would have more weight.
+    """
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         if len(y_true.shape) == len(y_pred.shape):
@@ -24,18 +27,20 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TokenClassifier(Task):
-    """Tags words by a dense layer on their first pieces (Devlin et al. 2018, arXiv 1810.04805, section 5.3).
+    """Predicts a label for each word, with a dense layer on its first token.
+
+    Devlin et al. 2018, arXiv 1810.04805, section 5.3.
 
     Args:
         backbone: a backbone with a `tagger` head.
-        labels: the label names in the order of the outputs, or their number. For entities, in a scheme such as BIO: O,
-            B-PER, I-PER, ...
-        max_length: maximum tokens per row; longer sentences are split into windows. Default: the maximum length of the
-            backbone, at most 512.
-        features: "mix" or "concatenate", or a dict of `combine`, `layers` and `lstm_dim`: uses the hidden states of
-            the frozen backbone as features; see `FeatureHead`. To train the backbone as well, set `trains_backbone =
-            True` on the model before `compile`.
-        tokenizer: for text.
+        labels: the label names in the order of the outputs, or their number. For entities, the names follow a scheme
+            such as BIO: O, B-PER, I-PER, ...
+        max_length: maximum number of tokens per row; longer sentences are split into windows. Default: the maximum
+            length of the backbone, at most 512.
+        features: if given, the backbone is frozen, and its hidden states are the features of a `FeatureHead`. "mix",
+            "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. To train the backbone as well, set
+            `model.trains_backbone = True` before `compile`.
+        tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch. Targets are int32 (b, s); tokens without a label have sample_weight 0.
@@ -72,9 +77,16 @@ class TokenClassifier(Task):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """`x`: lists of words, or texts (split by `data.tasks.tagging.words_of`); `y`: a label for each word."""
+        """Batches of sentences.
+
+        Args:
+            x: lists of words, or texts, which `data.tasks.tagging.words_of` splits into words.
+            y: for each sentence a list with a label for each word.
+        """
         if sample_weight is not None:
-            raise ValueError("Words cannot be weighted. Received: sample_weight. Leave out sentences instead.")
+            raise ValueError(
+                "`sample_weight` is not supported for sentences. Received: sample_weight. Leave out sentences instead."
+            )
         rows = TaggedRows(self.require_tokenizer(), list(x), self.max_length)
         weights = None
         if y is not None:
@@ -83,7 +95,7 @@ class TokenClassifier(Task):
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
 
     def _batches(self, x, y, sample_weight, *args, class_weight=None, **kwargs):
-        """Batches as for any task; for arrays, the weight is 1 for real tokens with a label (-100 means no label)."""
+        """Like that of `Fitting`. For arrays, tokens that are padding or have the label -100 get weight 0."""
         if isinstance(x, dict) and y is not None:
             y = np.asarray(y)
             if np.ndim(sample_weight) < 2:
@@ -101,14 +113,17 @@ class TokenClassifier(Task):
         return batches
 
     def encode_labels(self, labels):
-        """Converts lists of label names or numbers to lists of int32 arrays; arrays are returned unchanged."""
+        """Converts lists of label names or indices to lists of int32 arrays; arrays are returned unchanged."""
         if isinstance(labels, np.ndarray) and labels.dtype != object:
             return labels
         return [label_ids(self.labels, sentence) for sentence in labels]
 
     def predict_words(self, sentences, batch_size=32):
-        """(rows, logits of every word): a float64 array (words, labels) per sentence. Words without pieces have NaN;
-        words within a piece of another word have the logits of that word."""
+        """Computes the logits of every word.
+
+        Returns: (`TaggedRows`, list with a float64 array (words, labels) for each sentence). The logits of words
+            without tokens are NaN. Words within a token of another word have the logits of that word.
+        """
         rows = TaggedRows(self.require_tokenizer(), list(sentences), self.max_length)
         feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
         return rows, list(rows.read(self.predict(feed, verbose=0)))
@@ -117,13 +132,15 @@ class TokenClassifier(Task):
         """Predicts a label for every word, and the entities that the labels form.
 
         Args:
-            sentences: a text, or a list of sentences, each a text or a list of words. One sentence of words is
-                [["John", "Smith"]].
+            sentences: a text, or a list of sentences, each of which is a text or a list of words. A single sentence of
+                words must be in a list, too: [["John", "Smith"]].
+            batch_size: number of rows per batch.
 
-        Returns: for each sentence {"words", "labels", "scores" (probabilities), "entities": [{"type", "text", "start",
-            "stop", "score"}]}. Start and stop are character offsets of a text, `text[start:stop]`, or word indices of a
-            list. A word without pieces (only control characters) gets the label O, or else the first label, and score
-            0. A word within a piece of another word continues its label: two ideographs in one piece are B-LOC, I-LOC.
+        Returns: for each sentence a dict {"words", "labels", "scores", "entities": [{"type", "text", "start", "stop",
+            "score"}]}, where scores are probabilities. For a text, start and stop of an entity are character offsets,
+            `text[start:stop]`; for a list, they are word indices. A word without tokens (only control characters) gets
+            the label O, or the first label if there is no O, and score 0. A word within a token of another word
+            continues the label of that word: two ideographs in one token can be B-LOC and I-LOC.
         """
         check_texts(sentences, "tag", "a sentence")
         if isinstance(sentences, str):
@@ -160,7 +177,7 @@ class TokenClassifier(Task):
         if y is None:
             return
         if tuple(y.shape) not in ((shape := tuple(x["token_ids"].shape)), (*shape, len(self.labels))):
-            raise ValueError(f"y must have the shape of `token_ids`, {shape}. Received: {tuple(y.shape)}.")
+            raise ValueError(f"`y` must have the shape of `token_ids`, {shape}. Received: shape {tuple(y.shape)}.")
         counted = np.asarray(y) if sample_weight is None else np.asarray(y)[np.asarray(sample_weight) > 0]
         if counted.size and not (counted.min() >= 0 and counted.max() < len(self.labels)):
             wrong = counted.max() if counted.max() >= len(self.labels) else counted.min()

@@ -246,7 +246,7 @@ def untrained():
         ([list(range(40))], {}, "shorter than the position table, 40 tokens. Received: one of 40"),
         ([list(range(30))], {"max_new_tokens": 11}, "Use at most 10"),
         ([[3]], {"max_new_tokens": 0}, "`max_new_tokens` must be at least 1"),
-        ([[3]], {"max_new_tokens": 3, "min_new_tokens": 4}, "`min_new_tokens` between 0 and that"),
+        ([[3]], {"max_new_tokens": 3, "min_new_tokens": 4}, "`min_new_tokens` from 0 to `max_new_tokens`"),
         ([[3]], {"num_beams": 62}, "at most the vocabulary size, 61. Received: 62"),
         ([[3]], {"num_beams": 0}, "`num_beams` must be at least 1"),
         ([[3]], {"num_beams": 2, "sample": True}, "does not sample"),

@@ -161,7 +161,7 @@ def test_a_decoder_alone_continues_its_prompt(kind):
         ([[3, 61]], {}, "between 0 and 60. Received: 61"),
         ([[3]], {"num_beams": 62}, "at most the vocabulary size, 61. Received: 62"),
         ([[3]], {"max_new_tokens": 0}, "`max_new_tokens` must be at least 1"),
-        ([[3]], {"max_new_tokens": 3, "min_new_tokens": 4}, "`min_new_tokens` between 0 and that"),
+        ([[3]], {"max_new_tokens": 3, "min_new_tokens": 4}, "`min_new_tokens` from 0 to `max_new_tokens`"),
         ("text", {}, "Text needs a tokenizer"),
     ],
 )

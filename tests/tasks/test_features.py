@@ -36,7 +36,7 @@ def test_mix_and_concatenation_by_hand():
     layer = FeatureHead(2, "concatenate", layers=2)
     x = np.concatenate(states[1:], axis=-1)
     np.testing.assert_allclose(to_numpy(layer(states, real)), x @ to_numpy(layer.dense.kernel), atol=1e-5)
-    with pytest.raises(ValueError, match="from 1 to 3, the number of hidden states. Received: 4"):
+    with pytest.raises(ValueError, match="between 1 and 3, the number of hidden states. Received: 4"):
         FeatureHead(2, "mix", layers=4)(states, real)
     assert feature_options("concatenate") == {"combine": "concatenate", "layers": 4, "lstm_dim": 0}
     for wrong in ("sum", {"width": 3}):

@@ -67,15 +67,15 @@ def test_targets_are_choices_whatever_side_is_padded(model):
     ids = np.ones((2, 3, 3), "int32")
     for padding in ({"lengths": there}, {"padding_mask": mask[..., ::-1]}):
         model.check_batch({"token_ids": ids, **padding}, np.array([1, 2]))
-        with pytest.raises(ValueError, match="index of a choice, 0 to 1. Received: 2"):
+        with pytest.raises(ValueError, match="index of a choice, from 0 to 1. Received: 2"):
             model.check_batch({"token_ids": ids, **padding}, np.array([2, 2]))
 
 
 @pytest.mark.one_backend
 def test_bad_input(model):
-    with pytest.raises(ValueError, match="index of a choice, 0 to 1. Received: 2"):
+    with pytest.raises(ValueError, match="index of a choice, from 0 to 1. Received: 2"):
         model.fit(EXAMPLES, [0, 2, 0, 2], verbose=0)
-    with pytest.raises(ValueError, match="integers, one per example. Received: .*nan.*, of example 1"):
+    with pytest.raises(ValueError, match="integers, one per example. Received: .*nan.*, for example 1"):
         model.fit(EXAMPLES, [0, np.nan, 0, 2], verbose=0)
     with pytest.raises(ValueError, match="two or more choices"):
         model.choose(("Ann", ["Bob"]))

@@ -141,7 +141,7 @@ def test_pairs_as_two_lists(make, tiny_backbone, tokenizer):
     assert [one["scores"] for one in found] == [pytest.approx(other["scores"], abs=1e-5) for other in expected]
     assert model.classify(PAIRS[0])["scores"] == pytest.approx(expected[0]["scores"], abs=1e-5)
     with pytest.raises(
-        ValueError, match=r"Columns of texts must have the same length. Received: columns of \[6, 5\] texts"
+        ValueError, match=r"Columns of texts must have the same length. Received: columns of lengths \[6, 5\]"
     ):
         model.predict((TEXTS, TEXTS[:5]), verbose=0)
     # Two examples: a tuple of lists is two columns, a list of pairs is two pairs.

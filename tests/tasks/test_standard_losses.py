@@ -116,7 +116,7 @@ def test_one_hot_rows_of_texts(classifier, tokenizer):
         model.fit(texts, labels, verbose=0)
     with pytest.raises(ValueError, match="one value for each of the 3 labels. Received: 2"):
         model.fit(texts, ROWS[:, :2], verbose=0)
-    with pytest.raises(ValueError, match="between 0 and 1. Received: other values"):
+    with pytest.raises(ValueError, match="between 0 and 1. Received: values from"):
         model.fit(texts, 2 * ROWS, verbose=0)
 
 
@@ -130,7 +130,9 @@ def test_tags(tiny_backbone):
     assert found[0] == pytest.approx(found[1]) and 0 <= found[0]["f1_score"] <= 1
     best = model.predict(X, verbose=0).argmax(-1)
     assert found[0]["accuracy"] == pytest.approx((best == y).mean(), abs=1e-6)
-    with pytest.raises(ValueError, match=r"y must have the shape of `token_ids`, \(32, 5\). Received: \(32, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"`y` must have the shape of `token_ids`, \(32, 5\). Received: shape \(32, 1\)"
+    ):
         model.evaluate(X, y[:, :1], sample_weight=np.ones((6, 1)), verbose=0)
 
 

@@ -102,7 +102,7 @@ def test_labels_in_every_form(tokenizer):
     model = TextClassifier(backbone(tokenizer), labels=["x", "yes", "z"], tokenizer=tokenizer)
     assert model.encode_labels(["yes", 2, 0.0, np.int64(1), True]).tolist() == [1, 2, 0, 1, 1]
     for wrong in (1.7, float("nan"), None, "no", [1]):
-        with pytest.raises(ValueError, match="among .*, or their numbers. Received: .*, as label 1"):
+        with pytest.raises(ValueError, match="in .*, or be their indices. Received: .*, as label 1"):
             model.encode_labels(["x", wrong])
     several = TextClassifier(backbone(tokenizer), labels=["x", "yes"], problem="labels", tokenizer=tokenizer)
     assert several.encode_labels([["yes"], [], ["x", 1], "yes"]).tolist() == [[0, 1], [0, 0], [1, 1], [0, 1]]
@@ -114,7 +114,7 @@ def test_labels_in_every_form(tokenizer):
     with pytest.raises(ValueError, match="several labels must be between 0 and 1. Received: 2.0"):
         several.fit(TEXTS[:2], np.array([[2, 0], [0, 1]]), verbose=0)
     score = TextClassifier(backbone(tokenizer), problem="score", tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="finite numbers. Received: nan, as target 1"):
+    with pytest.raises(ValueError, match="finite numbers. Received: nan, as score 1"):
         score.encode_labels([1.0, None])
 
 
@@ -182,7 +182,7 @@ def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_pat
         (lambda m: m.fit(TEXTS, ["good", "ugly"] * 4, verbose=0), "Labels must be among.*'ugly', as label 1"),
         (lambda m: m.fit(TEXTS, [0.0, np.nan] * 4, verbose=0), "Labels must be among.*nan, as label 1"),
         (lambda m: m.fit(TEXTS, [None] * 8, verbose=0), "Labels must be among.*None, as label 0"),
-        (lambda m: m.fit(TEXTS, [0, 2] * 4, verbose=0), "Labels must be between 0 and 1.*Received: 2"),
+        (lambda m: m.fit(TEXTS, [0, 2] * 4, verbose=0), "Targets must be indices from 0 to 1.*Received: 2"),
         (lambda m: m.fit(TEXTS, LABELS[:-1], verbose=0), "same number of examples"),
         (lambda m: m.predict([], verbose=0), "at least one example"),
         (lambda m: m.predict({"token_ids": np.full((1, 4), 10_000)}, verbose=0), "`token_ids` must be between"),

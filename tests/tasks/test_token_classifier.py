@@ -107,11 +107,11 @@ def test_arrays_without_weights_count_real_tokens(model):
 
 @pytest.mark.one_backend
 def test_bad_input(model):
-    with pytest.raises(ValueError, match="Labels must be among .*Received: 'B-ORG'"):
+    with pytest.raises(ValueError, match="Labels must be in .*Received: 'B-ORG'"):
         model.fit(WORDS, [["B-ORG"] * len(words) for words in WORDS], verbose=0)
     with pytest.raises(ValueError, match="sentence 1 of 4 words with 3 labels"):
         model.fit(WORDS, [TAGS[0], TAGS[1][:3], *TAGS[2:]], verbose=0)
-    with pytest.raises(ValueError, match="Words cannot be weighted"):
+    with pytest.raises(ValueError, match="`sample_weight` is not supported for sentences"):
         model.fit(WORDS, TAGS, sample_weight=np.ones(4), verbose=0)
     assert model.tag([]) == [] and model.tag([[]])[0]["entities"] == []
     model.tokenizer = None
