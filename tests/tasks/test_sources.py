@@ -111,7 +111,7 @@ def test_every_batch_is_checked(make, arrays):
     model = make()
     with pytest.raises(ValueError, match="0 and 1. Received: float64"):
         model.evaluate(Batches(arrays, LABELS, wrong=2), verbose=0)
-    with pytest.raises(ValueError, match="Labels must be between 0 and 1"):
+    with pytest.raises(ValueError, match="Targets must be indices from 0 to 1"):
         model.fit(Batches(arrays, [0, 1, 2, 0, 1, 5]), verbose=0)
 
 
