@@ -44,8 +44,8 @@ def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
-def room_of(path):
-    """The folder of kerasbert/ that a file belongs to; a file that lies in kerasbert/ itself is its own room."""
+def folder_of(path):
+    """The folder of kerasbert/ that a file belongs to, or the name of a file that lies in kerasbert/ itself."""
     return path.relative_to(ROOT / "kerasbert").parts[0].removesuffix(".py")
 
 
@@ -86,7 +86,7 @@ def test_imports_are_resolved():
 def test_imports_point_downwards():
     wrong = []
     for path in PACKAGE:
-        folder = room_of(path)
+        folder = folder_of(path)
         if folder == "__init__":
             continue
         assert folder in BELOW, f"{name_of(path)}: a new folder; say in BELOW what it may import"
@@ -151,7 +151,7 @@ def test_nothing_private_of_keras_is_imported():
     assert not mentions, mentions
 
 
-def test_backends_are_imported_in_one_room_only():
+def test_backends_are_imported_in_one_folder_only():
     wrong = []
     for path in SOURCES:
         inside = path.is_relative_to(ROOT / "kerasbert" / "backend")
@@ -165,11 +165,27 @@ def test_data_and_metrics_know_no_keras():
     wrong = [
         f"{name_of(path)}:{line}: imports {name}"
         for path in PACKAGE
-        if room_of(path) in ("data", "metrics")
+        if folder_of(path) in ("data", "metrics")
         for name, _, line in imports_of(path)
         if is_called(name, "keras", *BACKENDS)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_scripts_of_users_are_short_and_use_public_names_only():
+    scripts = sorted((ROOT / "tests" / "extending").glob("*.py"))
+    limits = {path: 250 if path.stem == "roformer" else 60 for path in scripts}
+    long = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in scripts}
+    long = {name_of(path): long[name_of(path)] for path, limit in limits.items() if long[name_of(path)] > limit}
+    assert not long, long
+    assert sum(path.stem.startswith("test_") for path in scripts) > 10
+    private = [
+        f"{name_of(path)}:{line}: {name}"
+        for path in scripts
+        for name, _, line in imports_of(path)
+        if is_called(name, "kerasbert") and (len(name.split(".")) > 3 or "._" in name)
+    ]
+    assert not private, "\n".join(private)
 
 
 def test_files_stay_readable():
@@ -184,7 +200,7 @@ def test_layers_take_few_arguments():
         for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.ClassDef):
                 continue
-            is_layer = room_of(path) == "layers" or any(ast.unparse(base).endswith("Layer") for base in node.bases)
+            is_layer = folder_of(path) == "layers" or any(ast.unparse(base).endswith("Layer") for base in node.bases)
             for method in node.body:
                 if is_layer and isinstance(method, ast.FunctionDef) and method.name == "__init__":
                     count = len(method.args.posonlyargs + method.args.args + method.args.kwonlyargs) - 1
@@ -256,7 +272,7 @@ def test_objectives_and_tasks_have_one_base_class():
     wrong = [
         f"{name_of(path)}:{node.lineno}: {node.name}({', '.join(map(ast.unparse, node.bases))})"
         for path in PACKAGE
-        if room_of(path) in ("objectives", "tasks")
+        if folder_of(path) in ("objectives", "tasks")
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef) and len(node.bases) > 1
     ]
@@ -267,7 +283,7 @@ def test_nobody_asks_which_family_it_holds():
     wrong = [
         f"{name_of(path)}:{node.lineno}"
         for path in PACKAGE
-        if room_of(path) in ("layers", "models", "objectives", "tasks")
+        if folder_of(path) in ("layers", "models", "objectives", "tasks")
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.If | ast.IfExp) and "model_type" in ast.unparse(node.test)
     ]

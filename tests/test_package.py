@@ -123,6 +123,18 @@ def test_no_two_layers_are_registered_under_one_name():
     assert len({cls.__name__ for cls in ours}) == len(ours)
 
 
+def test_public_names_of_version_0_1_are_kept():
+    known = json.loads((ROOT / "tests" / "goldens" / "public_names_0_1.json").read_text())
+    assert sum(map(len, known.values())) > 130
+    missing = [
+        f"{module}.{name}"
+        for module, names in known.items()
+        for name in names
+        if not hasattr(importlib.import_module(module), name)
+    ]
+    assert not missing, missing
+
+
 def test_public_names():
     assert kerasbert.data.Tokenizer.__module__.startswith("kerasbert.data")
     folders = {path.parent.name for path in (ROOT / "kerasbert").glob("*/__init__.py")}

@@ -1,5 +1,6 @@
 """Coined words and phrases that were removed from the prose of the package do not come back."""
 
+import ast
 import io
 import re
 import tokenize
@@ -30,7 +31,13 @@ BANNED = {
     r"\bof equal ones\b": "ties are resolved ...",
     r"\bis none of weights\b": "is not a weight tensor",
     r"\bnever silence\b": "raises an error",
+    r"\bthat is no dict\b": "that is not a dict",
+    r"\bseeds' first run\b": "say which run",
 }
+# The same for names of classes, functions, arguments, attributes and files of the package. "correct" is an ordinary
+# adjective; it was banned as the name of an output only. "facts" are the two deprecated properties.
+BANNED_NAMES = {"sight", "sights", "scene", "scenes", "blind", "elsewhere", "ranking_quality", "room", "rooms", "facts"}
+DEPRECATED_NAMES = {("kerasbert/data/corpus/corpus.py", "facts"), ("kerasbert/data/tokenizers/tokenizer.py", "facts")}
 MOST_LINES_WITH_OWN = 100
 
 
@@ -67,6 +74,32 @@ def test_no_banned_words():
         if (match := re.search(pattern, line))
     ]
     assert not found, "\n".join(found)
+
+
+def names_of(path):
+    """Yields the names that a file defines, its own included, in snake case."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower().strip("_")
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr.strip("_")
+    yield path.stem
+
+
+def test_no_banned_names(tmp_path):
+    path = tmp_path / "scene.py"
+    path.write_text("class RankingQuality:\n    def _facts(self, room):\n        self.sight = 1\n")
+    assert set(names_of(path)) == {"ranking_quality", "facts", "self", "room", "sight", "scene"}
+    found = [
+        (name_of, name)
+        for path in sources()
+        if (name_of := path.relative_to(REPOSITORY).as_posix()).startswith("kerasbert/")
+        for name in names_of(path)
+        if name in BANNED_NAMES
+    ]
+    assert set(found) == DEPRECATED_NAMES
 
 
 def test_own_is_rare():

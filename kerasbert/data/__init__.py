@@ -15,6 +15,7 @@ from .batches.span_boundary import SpanMaskBatches
 from .batches.tasks import TaskBatches
 from .batches.translation_lm import TranslationLMBatches, parallel_documents
 from .corpus.corpus import Corpus
+from .noise.corruption import positions_of
 from .noise.denoising import Denoising
 from .noise.masking import NGrams, RareTokens, Tokens, TokensWithReplacement, WholeWords, WindowNGrams, masking_rule
 from .noise.noise import MaskableRows, Noise
@@ -66,5 +67,6 @@ __all__ = [
     "mixed_documents",
     "mixing_rates",
     "parallel_documents",
+    "positions_of",
     "read_documents",
 ]

@@ -89,18 +89,15 @@ class BertBlock(Composite):
         super().__init__(**kwargs)
         initializer = config.kernel_initializer()
         common = dict(dtype=self.dtype_policy)
+        norm = dict(epsilon=config.layer_norm_epsilon, **common)
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **common
         )
-        self.attention_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="attention_norm", **common
-        )
+        self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
         self.feed_forward = FeedForward(
             config.hidden_dim, config.feed_forward_dim, config.activation, initializer, name="feed_forward", **common
         )
-        self.feed_forward_norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, name="feed_forward_norm", **common
-        )
+        self.feed_forward_norm = keras.layers.LayerNormalization(name="feed_forward_norm", **norm)
         self.attention_output_dropout = Dropout(config.dropout, name="attention_output_dropout", **common)
         self.feed_forward_dropout = Dropout(config.dropout, name="feed_forward_dropout", **common)
 
@@ -146,16 +143,10 @@ class Bert(Backbone):
     def __init__(self, config, pooler=True, **kwargs):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **common)
-        self.token_embedding = keras.layers.Embedding(
-            config.vocabulary_size, config.hidden_dim, name="token_embedding", **table
-        )
-        self.position_embedding = keras.layers.Embedding(
-            config.max_length, config.hidden_dim, name="position_embedding", **table
-        )
-        self.segment_embedding = keras.layers.Embedding(
-            config.num_segments, config.hidden_dim, name="segment_embedding", **table
-        )
+        table = dict(output_dim=config.hidden_dim, embeddings_initializer=config.kernel_initializer(), **common)
+        self.token_embedding = keras.layers.Embedding(config.vocabulary_size, name="token_embedding", **table)
+        self.position_embedding = keras.layers.Embedding(config.max_length, name="position_embedding", **table)
+        self.segment_embedding = keras.layers.Embedding(config.num_segments, name="segment_embedding", **table)
         self.embedding_norm = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, name="embedding_norm", **common
         )

@@ -1,4 +1,4 @@
-"""Copies of models: `copy.deepcopy`, pickling, `clone_model`, and a `.keras` file."""
+"""Copies of models by `copy.deepcopy` and pickling."""
 
 import copy
 import pickle

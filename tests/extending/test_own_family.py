@@ -1,7 +1,5 @@
 """A family in a user's file: the weights of transformers, in both directions, and `kerasbert.load`."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -27,16 +25,10 @@ def roformer():
     del FAMILIES["roformer"]
 
 
-def test_size_by_name(roformer):
+def test_a_block_is_rebuilt_from_its_config(roformer):
     backbone = roformer.from_preset("roformer_base", load_weights=False, num_layers=1, vocabulary_size=61)
     assert backbone.count_params() == 61 * 768 + 4 * 768 + 4 * (768**2 + 768) + 2 * 768 * 3_072 + 3_840 + 4 * 768
-
-
-def test_a_block_is_rebuilt_from_its_config(roformer):
-    backbone = roformer.from_preset("roformer_base", load_weights=False, num_layers=1, hidden_dim=24, num_heads=3)
-    stored = json.loads(json.dumps(keras.saving.serialize_keras_object(backbone.blocks[0])))
-    block = keras.saving.deserialize_keras_object(stored)
-    assert stored["registered_name"] == "extending>RoFormerBlock" and type(block) is type(backbone.blocks[0])
+    block = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(backbone.blocks[0]))
     assert [weight.shape for weight in block.weights] == [weight.shape for weight in backbone.blocks[0].weights]
 
 

@@ -1,4 +1,4 @@
-"""A new kind of head for a family, and a task with a new loss that uses it."""
+"""A new kind of head for a family, and a task with a new loss that uses it and that is saved and loaded."""
 
 import dataclasses
 
@@ -14,8 +14,6 @@ from tests.extending.small import SIZES, random_ids
 
 @keras.saving.register_keras_serializable("extending")
 class AgeHead(Composite):
-    """A number for each row, from its first token."""
-
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.dense = Dense(1, name="dense", dtype=self.dtype_policy)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.data import Corpus, MaskedLMBatches, Noise, SpanMaskBatches, Tokenizer
-from kerasbert.data.noise.corruption import positions_of
+from kerasbert.data import Corpus, MaskedLMBatches, Noise, SpanMaskBatches, Tokenizer, positions_of
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from tests.extending.small import SIZES
