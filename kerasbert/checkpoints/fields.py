@@ -86,8 +86,8 @@ def check_config_file(stored, path):
         quantised = stored["quantization_config"]
         method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
         raise ValueError(
-            f"kerasbert reads weights of full or half precision. Received: {path} for weights quantised by "
-            f"{shortened(method)}. Use the checkpoint that they were made from."
+            f"Weights must not be quantised. Received: weights quantised by {shortened(method)}, according to {path}. "
+            "Use the checkpoint from which the quantised one was made."
         )
     names = stored.get("id2label") or {}
     if set(names) != {str(i) for i in range(len(names))}:
@@ -120,7 +120,9 @@ def checked_config(cls, values, source, names=None):
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
     except (TypeError, ZeroDivisionError, IndexError) as error:
-        raise ValueError(f"The fields of {source} must be consistent. Received: others ({error}).") from error
+        raise ValueError(
+            f"The fields of {source} must be consistent. Received: fields for which {cls.__name__} raised {error!r}."
+        ) from error
 
 
 def _check_size(field, name, value, source):
@@ -184,7 +186,13 @@ def check_arguments(cls, arguments, path):
 
 @contextlib.contextmanager
 def accepting_arguments(cls, arguments, path):
-    """Context in which `cls` is called with arguments from a file. Errors of its constructor name the file."""
+    """Context in which the constructor of `cls` is called; its errors become a ValueError that names the file.
+
+    Args:
+        cls: the class.
+        arguments: {name: value}, the arguments that the file contains.
+        path: path of the file.
+    """
     try:
         yield
     except (TypeError, AttributeError, LookupError) as error:

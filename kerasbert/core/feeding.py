@@ -128,7 +128,9 @@ def class_weighted(y, sample_weight, class_weight):
     """
     y = np.asarray(y) if isinstance(y, np.ndarray) else np.zeros(0)
     if y.ndim != 1 or not len(y):
-        raise ValueError("`class_weight` needs one class per example. Received: other targets. Use sample_weight.")
+        raise ValueError(
+            "`class_weight` needs targets with one class per example. Received: other targets. Use `sample_weight`."
+        )
     weights = np.ones(len(y), "float32") if sample_weight is None else np.array(sample_weight, "float32")
     for label, weight in class_weight.items():
         weights[y == label] *= weight

@@ -97,7 +97,8 @@ SIZES = {
 class XLM(Backbone):
     """The encoder of XLM.
 
-    If `config.causal` is True, only causality masks padding, as in the official code. So, padding must be on the right.
+    If `config.causal` is True, the causal mask is the only attention mask, as in the official code. Padding must then
+    be on the right, where no real token attends to it.
 
     Args:
         config: an `XLMConfig`.

@@ -82,7 +82,7 @@ class T5Config(Config):
             )
         if self.architecture == "shared" and self.num_decoder_layers != self.num_layers:
             raise ValueError(
-                "Halves that share their weights must have the same number of layers. Received: "
+                "An encoder and a decoder that share their weights must have the same number of layers. Received: "
                 f"num_layers={self.num_layers}, num_decoder_layers={self.num_decoder_layers}."
             )
         if self.num_buckets < 4 or self.max_distance <= self.num_buckets // 2:
