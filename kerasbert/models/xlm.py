@@ -97,8 +97,8 @@ SIZES = {
 class XLM(Backbone):
     """The encoder of XLM.
 
-    If `config.causal` is True, `padding_mask` and `lengths` are not part of the attention mask, as in the official code.
-    Padding must then be on the right, where no real token attends to it.
+    If `config.causal` is True, `padding_mask` and `lengths` are not part of the attention mask, as in the official
+    code. Padding must then be on the right, where no real token attends to it.
 
     Args:
         config: an `XLMConfig`.
