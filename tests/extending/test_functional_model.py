@@ -37,6 +37,8 @@ def test_saved_cloned_and_summarised(tmp_path, capsys):
     x = {"token_ids": random_ids(3, 7), "padding_mask": np.ones((3, 7), bool)}
     model.summary()
     assert "bert" in capsys.readouterr().out
+    diagram = keras.utils.model_to_dot(model, show_shapes=True).to_string()  # which `plot_model` draws
+    assert all(name in diagram for name in ("token_ids", "bert", "scores", "(None, 7, 24)"))
     model.save(tmp_path / "model.keras")
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
