@@ -105,5 +105,5 @@ def test_learns_pairs_and_loads_again(tiny_backbone, tokenizer, tmp_path):
     again = TextClassifier.from_preset(tmp_path)
     assert again.answer_steps == 5
     np.testing.assert_array_equal(again.predict(pairs, verbose=0), model.predict(pairs, verbose=0))
-    with pytest.raises(ValueError, match="probabilities of classes"):
+    with pytest.raises(ValueError, match="`answer_steps` needs problem"):
         TextClassifier(tiny_backbone(), problem="score", answer_steps=5)

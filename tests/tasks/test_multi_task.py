@@ -171,11 +171,11 @@ def test_ranking():
     [
         (lambda m: m.fit({"place": DATA["place"]}), "Every task needs data"),
         (lambda m: m.fit({**DATA, "other": DATA["place"]}), "a dict whose keys are in .*'other'"),
-        (lambda m: m.fit({**DATA, "place": (PLACES, ["paris"] * 4)}), "Labels must be among.*'paris'"),
+        (lambda m: m.fit({**DATA, "place": (PLACES, ["paris"] * 4)}), "Labels must be in.*'paris'"),
         (lambda m: m.fit(PLACES, [0] * 4), "must be passed together with their texts"),
         (lambda m: m.compile("sgd", loss_weights={"other": 1.0}), "loss_weights.*'other'"),
         (lambda m: MultiTask(m.backbone, {"a": {"task": "Seq2SeqLM"}}), "must be one of TextClassifier.*'Seq2SeqLM'"),
-        (lambda m: MultiTask(m.backbone, {"a/b": {}}), "names without / and dots"),
+        (lambda m: MultiTask(m.backbone, {"a/b": {}}), "names must not contain / or dots"),
     ],
 )
 @pytest.mark.one_backend

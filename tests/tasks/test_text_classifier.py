@@ -111,7 +111,7 @@ def test_labels_in_every_form(tokenizer):
     several.compile("sgd")
     with pytest.raises(ValueError, match="for each of the 2 labels.*Received: rows of 3"):
         several.encode_labels(np.ones((4, 3)))
-    with pytest.raises(ValueError, match="several labels must be between 0 and 1. Received: 2.0"):
+    with pytest.raises(ValueError, match="Targets must lie between 0 and 1. Received: 2.0"):
         several.fit(TEXTS[:2], np.array([[2, 0], [0, 1]]), verbose=0)
     score = TextClassifier(backbone(tokenizer), problem="score", tokenizer=tokenizer)
     with pytest.raises(ValueError, match="finite numbers. Received: nan, as score 1"):
@@ -179,9 +179,9 @@ def test_a_pretrained_folder_gives_its_encoder_and_a_new_head(tokenizer, tmp_pat
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.fit(TEXTS, ["good", "ugly"] * 4, verbose=0), "Labels must be among.*'ugly', as label 1"),
-        (lambda m: m.fit(TEXTS, [0.0, np.nan] * 4, verbose=0), "Labels must be among.*nan, as label 1"),
-        (lambda m: m.fit(TEXTS, [None] * 8, verbose=0), "Labels must be among.*None, as label 0"),
+        (lambda m: m.fit(TEXTS, ["good", "ugly"] * 4, verbose=0), "Labels must be in.*'ugly', as label 1"),
+        (lambda m: m.fit(TEXTS, [0.0, np.nan] * 4, verbose=0), "Labels must be in.*nan, as label 1"),
+        (lambda m: m.fit(TEXTS, [None] * 8, verbose=0), "Labels must be in.*None, as label 0"),
         (lambda m: m.fit(TEXTS, [0, 2] * 4, verbose=0), "Targets must be indices from 0 to 1.*Received: 2"),
         (lambda m: m.fit(TEXTS, LABELS[:-1], verbose=0), "same number of examples"),
         (lambda m: m.predict([], verbose=0), "at least one example"),
