@@ -146,7 +146,7 @@ def test_examples_of_several_texts(bert):
     model({"token_ids": choices, "padding_mask": np.stack([MASK] * 3, axis=1)})
     for wrong, message in (
         ({"token_ids": IDS}, r"must be \(b, c, s\), for examples of c choices. Received: shape \(2, 7\)"),
-        ({"token_ids": choices, "padding_mask": MASK}, r"sizes \(b, c\) of `token_ids`, \(2, 3\). Received: \(2, 7\)"),
+        ({"token_ids": choices, "padding_mask": MASK}, r"those of `token_ids`, \(2, 3\). Received: \(2, 7\)"),
         ({"token_ids": choices, "attention_mask": choices}, "Use `padding_mask`"),
         ({"token_ids": choices, "lengths": np.full((2, 3), 8, "int32")}, "between 0 and 7"),
         ({"token_ids": choices + 60}, "between 0 and 60"),
