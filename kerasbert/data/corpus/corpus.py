@@ -3,6 +3,7 @@
 corpus.bin    token ids of all sequences, one after another, uint16 or int32
 corpus.idx    length of each sequence (a sentence or paragraph) and where each document begins
 corpus.json   counts, sources, digest, and the tokenizer's hash, ids and templates; written last
+shard-*       instead of corpus.bin and corpus.idx, the files of the shards that corpus.json lists; see shards.py
 plans/        tables that say which tokens make up each row, built on first use
 tokenizer.json and the other files of the tokenizer
 """
@@ -11,19 +12,20 @@ import hashlib
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ..tokenizers.tokenizer import Tokenizer
-from .megatron import read_index
+from .blocks import Block, block_range, num_blocks
+from .megatron import CHECKED_ON_OPEN, MegatronPair, Pairs
 from .plans import joined_blocks, read_table, write_table
-from .record import COUNTS, check_ids, read_record
+from .record import COUNTS, read_record
+from .shards import open_files
 from .statistics import count_tokens, entropy, smoothed_unigram_loss
+from .verification import verify
 from .writing import write_corpus
-
-_CHECKED_ON_OPEN = 1 << 22  # bytes of the index, and of the tokens, up to which opening a corpus checks them
 
 
 class Corpus:
@@ -37,46 +39,32 @@ class Corpus:
         tokenizer_info: properties of the tokenizer (see `Tokenizer.info`), or None for a corpus of unknown origin.
     """
 
-    def __init__(self, prefix: Path, info: dict | None, summary: dict):
-        self.prefix = prefix
-        self.folder = prefix.parent
+    def __init__(self, folder: Path, pairs: Sequence[MegatronPair], info: dict | None, summary: dict):
+        self.folder = folder
         self.tokenizer_info = info
         self.summary = summary
         self._plans: dict | None = None  # the plans of a corpus in memory, by name and key
         self._tokenizer: Tokenizer | None = None
-        index, binary = prefix.with_name(prefix.name + ".idx"), prefix.with_name(prefix.name + ".bin")
-        self.lengths, pointers, self.document_starts, dtype = read_index(index)
-        expected = int(pointers[-1]) + int(self.lengths[-1]) * dtype.itemsize
-        if binary.stat().st_size != expected:
-            raise ValueError(
-                f"{binary} must have {expected} bytes, according to {index.name}. Received: {binary.stat().st_size} "
-                "bytes. The file is truncated, or belongs to another index. Write the corpus again."
-            )
-        self.tokens = np.asarray(np.memmap(binary, dtype=dtype, mode="r"))
-        self._pointers = pointers
-        self.num_tokens = len(self.tokens)
-        self.num_sequences = len(self.lengths)
-        self.num_documents = len(self.document_starts) - 1
+        self._files = files = Pairs(pairs)
+        self.tokens, self.lengths, self.document_starts = files.tokens, files.lengths, files.document_starts
+        self.num_tokens = files.num_tokens
+        self.num_sequences = files.num_sequences
+        self.num_documents = files.num_documents
         for name in COUNTS:
             count, promised = getattr(self, name), summary.get(name, getattr(self, name))
             if count != promised:
                 raise ValueError(
-                    f"{index} must agree with corpus.json. Received: {name}={count}, but corpus.json says {promised}. "
-                    "The files belong to different corpora, or are damaged."
+                    f"{pairs[0].index} must agree with corpus.json. Received: {name}={count}, but corpus.json says "
+                    f"{promised}. The files belong to different corpora, or are damaged."
                 )
-        if index.stat().st_size <= _CHECKED_ON_OPEN:
-            self._check_index()
         if info:
-            if info["vocabulary_size"] - 1 > np.iinfo(dtype).max:
+            if info["vocabulary_size"] - 1 > np.iinfo(self.tokens.dtype).max:
                 raise ValueError(
-                    f"{index} must have a dtype that holds ids up to {info['vocabulary_size'] - 1}. Received: {dtype}. "
-                    "The files belong to different corpora, or are damaged."
+                    f"{pairs[0].index} must have a dtype that holds ids up to {info['vocabulary_size'] - 1}. Received: "
+                    f"{self.tokens.dtype}. The files belong to different corpora, or are damaged."
                 )
-            # The first and last tokens; `verify` checks all of them.
-            count = _CHECKED_ON_OPEN // 2 // dtype.itemsize
-            check_ids(binary, self.tokens[:count], 0, info["vocabulary_size"])
-            last = max(0, self.num_tokens - count)
-            check_ids(binary, self.tokens[last:], last, info["vocabulary_size"])
+            for pair in pairs:
+                pair.check_ends(info["vocabulary_size"], CHECKED_ON_OPEN // len(pairs))
 
     # === Construction ===
 
@@ -112,8 +100,8 @@ class Corpus:
         with tempfile.TemporaryDirectory() as folder:
             corpus = cls.write(folder, documents, tokenizer)
             # Copy the arrays, because Windows and network disks cannot delete a file that is still memory-mapped.
-            corpus.tokens, corpus.lengths = np.array(corpus.tokens), np.array(corpus.lengths)
-            corpus.document_starts, corpus._pointers = np.array(corpus.document_starts), np.array(corpus._pointers)
+            pairs = [pair.in_memory() for pair in corpus._files.pairs]
+            corpus = cls(corpus.folder, pairs, corpus.tokenizer_info, corpus.summary)
             corpus._tokenizer, corpus._plans = tokenizer, {}
         return corpus
 
@@ -131,22 +119,20 @@ class Corpus:
             ValueError: a file is truncated or damaged, or the tokenizer is not the one that wrote the corpus.
         """
         path = Path(path)
-        prefix = path / "corpus" if path.is_dir() else path.with_suffix("") if path.suffix in (".bin", ".idx") else path
-        for suffix in (".idx", ".bin"):
-            if not prefix.with_name(prefix.name + suffix).is_file():
-                raise FileNotFoundError(f"There is no corpus at {path}: {prefix.name}{suffix} is missing.")
-        summary = {}
         if path.is_dir():
             try:
                 summary = read_record(path / "corpus.json")
             except FileNotFoundError:
+                if not any(path.glob("shard-*")):
+                    MegatronPair(path / "corpus")  # names the file that is missing
                 raise FileNotFoundError(
                     f"{path} has no corpus.json, so the corpus is incomplete. Write it again."
                 ) from None
-            info = summary["tokenizer"]
+            pairs, info = open_files(path, summary), summary["tokenizer"]
         else:
-            info = tokenizer.info if tokenizer else None
-        corpus = cls(prefix, info, summary)
+            prefix = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
+            pairs, summary, info = [MegatronPair(prefix)], {}, tokenizer.info if tokenizer else None
+        corpus = cls(path if path.is_dir() else path.parent, pairs, info, summary)
         if tokenizer is not None:
             if path.is_dir():
                 corpus.check_tokenizer(tokenizer)
@@ -184,7 +170,7 @@ class Corpus:
 
     @property
     def sequence_starts(self) -> np.ndarray:
-        return self._pointers // self.tokens.itemsize
+        return np.asarray(self._files.sequence_starts)
 
     @property
     def word_starts(self) -> np.ndarray:
@@ -196,6 +182,7 @@ class Corpus:
     def fingerprint(self) -> str:
         """A hash of 16 hexadecimal digits that identifies the tokens and the tokenizer."""
         parts = [self.summary.get("sha256"), self.tokenizer_hash, self.num_tokens, self.num_sequences]
+        parts += [self.block_documents] if self.block_documents else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def unigram_entropy(self) -> float:
@@ -213,7 +200,27 @@ class Corpus:
 
     def counts(self) -> np.ndarray:
         """How often each token id occurs: int64 (n,), where n - 1 is the largest id that occurs."""
-        return count_tokens(self._blocks())
+        return count_tokens(self._files.token_blocks())
+
+    @property
+    def block_documents(self) -> int | None:
+        """Number of documents of a block, or None if the whole corpus is one block; see `blocks`."""
+        return self.summary.get("block_documents")
+
+    def blocks(self) -> Iterator[Block]:
+        """The blocks of consecutive documents for which plans are built.
+
+        A corpus in shards has blocks of `block_documents` documents; the last one takes the documents that remain, up
+        to twice as many. They depend neither on the number of shards nor on where these begin. Any other corpus is one
+        block.
+        """
+        size = self.block_documents or self.num_documents
+        for number in range(num_blocks(self.num_documents, size)):
+            first, last = block_range(number, self.num_documents, size)
+            starts = np.asarray(self.document_starts[first : last + 1])
+            sentences = self._files.sequence_starts[starts[0] : starts[-1]]
+            end = self._files.token_starts(starts[-1:])
+            yield Block(number, np.append(sentences, end), starts - starts[0] if first else starts)
 
     def verify(self) -> None:
         """Reads all files and checks that they agree with each other and that all tokens are in the vocabulary.
@@ -221,41 +228,7 @@ class Corpus:
         Raises:
             ValueError: the corpus is damaged; the message states what is wrong and where.
         """
-        self._check_index()
-        digest = hashlib.sha256()
-        start = 0
-        for block in self._blocks():
-            digest.update(block)
-            if self.tokenizer_info:
-                check_ids(
-                    self.prefix.with_name(self.prefix.name + ".bin"),
-                    block,
-                    start,
-                    self.tokenizer_info["vocabulary_size"],
-                )
-            start += len(block)
-        if self.summary.get("sha256", digest.hexdigest()) != digest.hexdigest():
-            raise ValueError(
-                f"{self.prefix}.bin is damaged: its digest differs from that in corpus.json. Write the corpus again."
-            )
-        if not self.tokenizer_info or not self.summary:
-            return
-        counts, known, unknown = self.counts(), self.tokenizer().info, self.tokenizer_info.get("unk_id")
-        found = {
-            "unknown_tokens": int(counts[unknown]) if unknown is not None and unknown < len(counts) else 0,
-            "unigram_entropy": entropy(counts),
-            # Without the hash, which depends on the version of `tokenizers`.
-            "tokenizer": {name: known[name] for name in self.tokenizer_info if name in known and name != "hash"},
-        }
-        said = {**self.summary, "tokenizer": {name: self.tokenizer_info[name] for name in found["tokenizer"]}}
-        for name, value in found.items():
-            value = json.loads(json.dumps(value))
-            near = isinstance(value, float) and value - 1e-9 < said.get(name, value) < value + 1e-9
-            if said.get(name, value) != value and not near:
-                raise ValueError(
-                    f"{self.folder / 'corpus.json'} must match the files. Received: {name!r} is "
-                    f"{said[name]!r:.200}, but the files have {value!r:.200}. Write the corpus again."
-                )
+        verify(self.folder, self._files, self.summary, self.tokenizer_info, self.tokenizer)
 
     def plan(self, name: str, settings: dict, build: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
         """A plan: a table that says which tokens make up each row, built on first use and stored with the corpus.
@@ -281,19 +254,3 @@ class Corpus:
             self.verify()
             table = write_table(path, build, dtype)
         return table
-
-    def _blocks(self, size: int = 1 << 22) -> Iterator[np.ndarray]:
-        return (self.tokens[start : start + size] for start in range(0, self.num_tokens, size))
-
-    def _check_index(self) -> None:
-        sizes = self.lengths.astype(np.int64) * self.tokens.itemsize
-        steps = np.diff(self.document_starts)
-        problems = {
-            "a sequence without tokens": (sizes <= 0).any(),
-            "sequences that are not contiguous": (self._pointers != np.cumsum(sizes) - sizes).any(),
-            "documents out of order": (steps < 0).any() or self.document_starts[0] != 0,
-            "documents beyond the last sequence": self.document_starts[-1] != len(sizes),
-        }
-        for problem, found in problems.items():
-            if found:
-                raise ValueError(f"{self.prefix}.idx is damaged: it has {problem}. Write the corpus again.")

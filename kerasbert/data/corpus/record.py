@@ -43,7 +43,44 @@ def _problem_of_record(record: object) -> str | None:
         return f"'sha256' must be 64 hexadecimal digits. Received: {digest!r:.80}"
     if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
         return f"'sources' must be a list of names. Received: {sources!r:.80}"
-    return _problem_of_tokenizer(record["tokenizer"])
+    return _problem_of_shards(record) or _problem_of_tokenizer(record["tokenizer"])
+
+
+def _problem_of_shards(record: dict) -> str | None:
+    if "shards" not in record and "block_documents" not in record:
+        return None
+    if not _is_count(record.get("block_documents"), 2):
+        return f"'block_documents' must be an integer of at least 2. Received: {record.get('block_documents')!r:.80}"
+    shards = record.get("shards")
+    if not isinstance(shards, list) or not shards:
+        return f"'shards' must be a list of shards. Received: {shards!r:.80}"
+    for shard in shards:
+        if problem := problem_of_shard(shard):
+            return f"in 'shards', {problem}"
+    for name in COUNTS:
+        total = sum(shard[name] for shard in shards)
+        if record[name] != total:
+            return f"{name!r} must be the sum over the shards, {total}. Received: {record[name]}"
+    block = 0
+    for number, shard in enumerate(shards):
+        blocks, rest = divmod(shard["num_documents"], record["block_documents"])
+        if shard["first_block"] != block or (rest and number + 1 < len(shards)):
+            return f"shards must end at borders of blocks, in order. Received: {shard['name']!r:.80}"
+        block += blocks
+    return None
+
+
+def problem_of_shard(shard: object) -> str | None:
+    """What is wrong with the record of a shard, or None."""
+    if not isinstance(shard, dict) or not isinstance(shard.get("name"), str):
+        return f"a shard must have a 'name'. Received: {shard!r:.80}"
+    for name, least in (*((name, 1) for name in COUNTS), ("first_block", 0)):
+        if not _is_count(shard.get(name), least):
+            return f"{name!r} must be an integer of at least {least}. Received: {shard.get(name)!r:.80}"
+    digest = shard.get("sha256")
+    if not (isinstance(digest, str) and _HASH.fullmatch(digest)):
+        return f"'sha256' must be 64 hexadecimal digits. Received: {digest!r:.80}"
+    return None
 
 
 def _problem_of_tokenizer(info: dict) -> str | None:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 
-def count_tokens(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """How often each token id occurs in arrays of token ids: int64 (largest id + 1,)."""
-    counts = np.zeros(1, dtype=np.int64)
+def count_tokens(blocks: Iterable[np.ndarray], size: int = 1) -> np.ndarray:
+    """How often each token id occurs in arrays of token ids: int64 (n,), with n the largest id + 1, or `size`."""
+    counts = np.zeros(size, dtype=np.int64)
     for block in blocks:
         found = np.bincount(block)
         counts = np.pad(counts, (0, max(0, len(found) - len(counts))))

@@ -2,17 +2,17 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
-from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from ..text.documents import checked_documents, lines_of
-from ..text.files import write_text, written_whole
+from ..text.files import write_text
 from ..tokenizers.tokenizer import Tokenizer
-from .megatron import write_index
+from .megatron import EncodedDocuments, PairWriter
 from .statistics import entropy
 
 _BATCH_CHARACTERS = 1 << 18  # characters of text that are tokenized at once
@@ -25,66 +25,102 @@ def write_corpus(folder: Path, documents: Iterable[str], tokenizer: Tokenizer, s
         FileExistsError: the folder already holds a corpus, or a different tokenizer.
         ValueError: no document has any text.
     """
+    check_is_free(folder, tokenizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
+    digest = hashlib.sha256()
+    with PairWriter(folder / "corpus", token_dtype(tokenizer)) as writer:
+        for batch in encoded_batches(checked_documents(documents), tokenizer):
+            writer.append(batch)
+            digest.update(batch.tokens)
+            counts += np.bincount(batch.tokens, minlength=len(counts))
+        if not writer.num_sequences:
+            raise ValueError(
+                "A corpus needs at least one document with text. Received: no document with text. Check the source."
+            )
+    write_tokenizer(folder, tokenizer)
+    write_record(folder, tokenizer, counts, writer, sources, sha256=digest.hexdigest())
+
+
+def check_is_free(folder: Path, tokenizer: Tokenizer) -> None:
+    """Raises a FileExistsError if a folder already holds a corpus, or a different tokenizer."""
     for name in ("corpus.json", "corpus.idx", "corpus.bin"):
         if (folder / name).exists():
             raise FileExistsError(f"{folder} already holds a corpus ({name}). Remove it, or choose another folder.")
     if (folder / "tokenizer.json").exists() and Tokenizer.load(folder).hash != tokenizer.hash:
         raise FileExistsError(f"{folder} holds another tokenizer. Choose another folder for the corpus.")
-    folder.mkdir(parents=True, exist_ok=True)
-    # Megatron uses uint16 for vocabularies below 65,500 rather than 2**16, which leaves space for the tokens it adds.
-    dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size < 65500 else np.int32)
-    counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
-    digest = hashlib.sha256()
-    lengths, document_starts = array("i"), array("q", [0])
-    with written_whole(folder / "corpus.idx") as index, written_whole(folder / "corpus.bin") as binary:
-        current = 0
-        for number, ids in _encoded(documents, tokenizer):
-            if not len(ids):
-                continue
-            if number != current and lengths:
-                document_starts.append(len(lengths))
-            current = number
-            data = ids.astype(dtype)
-            binary.write(data)
-            digest.update(data)
-            counts += np.bincount(ids, minlength=len(counts))
-            lengths.append(len(ids))
-        document_starts.append(len(lengths))
-        if not lengths:
-            raise ValueError(
-                "A corpus needs at least one document with text. Received: no document with text. Check the source."
-            )
-        write_index(index, lengths, document_starts, dtype)
+
+
+def token_dtype(tokenizer: Tokenizer) -> np.dtype:
+    """The dtype in which a corpus stores token ids.
+
+    Megatron uses uint16 for vocabularies below 65,500 rather than 2**16, which leaves space for the tokens it adds.
+    """
+    return np.dtype(np.uint16 if tokenizer.vocabulary_size < 65500 else np.int32)
+
+
+def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     tokenizer.save(folder)
     with contextlib.suppress(ValueError):  # XLM's tokens mark where a word ends, not where it starts
         np.save(folder / "word_starts.npy", tokenizer.word_starts)
-    summary = {
+
+
+def write_record(folder: Path, tokenizer: Tokenizer, counts: np.ndarray, size, sources: Iterable[str], **more) -> None:
+    """Writes corpus.json.
+
+    Args:
+        counts: how often each token occurs.
+        size: an object with `num_sequences` and `num_documents`.
+        **more: the digest, and what else the file records.
+    """
+    record = {
         "num_tokens": int(counts.sum()),
-        "num_sequences": len(lengths),
-        "num_documents": len(document_starts) - 1,
+        "num_sequences": size.num_sequences,
+        "num_documents": size.num_documents,
         "unknown_tokens": int(counts[tokenizer.unk_id]) if tokenizer.unk_id is not None else 0,
         "unigram_entropy": entropy(counts),
-        "sha256": digest.hexdigest(),
+        **more,
         "sources": [str(source) for source in sources],
         "tokenizer": tokenizer.info,
     }
-    write_text(folder / "corpus.json", json.dumps(summary, indent=1))
+    write_text(folder / "corpus.json", json.dumps(record, indent=1))
 
 
-def _encoded(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the document index and the token ids of every line of text. Many lines are tokenized at once."""
-    waiting: list[tuple[int, str]] = []
+def encoded_batches(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[EncodedDocuments]:
+    """Yields the token ids of documents; several documents are tokenized at once."""
+    return (encode_documents(batch, tokenizer) for batch in document_batches(documents))
+
+
+def document_batches(documents: Iterable[str], characters: int = 1 << 20) -> Iterator[list[str]]:
+    """Yields lists of consecutive documents that have at least `characters` characters together, except for the last.
+
+    How the documents are divided does not depend on anything else, so that a run that is resumed gives the same lists.
+    """
+    batch: list[str] = []
     size = 0
-    for number, document in enumerate(checked_documents(documents)):
-        for line in lines_of(document):
-            waiting.append((number, line))
-            size += len(line)
-            if size >= _BATCH_CHARACTERS:
-                yield from _encoded_lines(waiting, tokenizer)
-                waiting, size = [], 0
-    yield from _encoded_lines(waiting, tokenizer)
+    for document in documents:
+        batch.append(document)
+        size += len(document)
+        if size >= characters:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
-def _encoded_lines(lines: list[tuple[int, str]], tokenizer: Tokenizer) -> Iterator[tuple[int, np.ndarray]]:
-    ids = tokenizer.encode([line for _, line in lines], add_special_tokens=False, plain_text=True)
-    return zip((number for number, _ in lines), ids, strict=True)
+def encode_documents(documents: list[str], tokenizer: Tokenizer) -> EncodedDocuments:
+    """The token ids of documents. Every non-empty line is a sequence, without special tokens."""
+    lines, numbers = [], []  # the lines, and the index of the document of each
+    for number, document in enumerate(documents):
+        found = list(lines_of(document))
+        lines += found
+        numbers += [number] * len(found)
+    ends = np.cumsum([len(line) for line in lines])
+    cuts = np.searchsorted(ends, np.arange(0, (ends[-1] if lines else 0) + _BATCH_CHARACTERS, _BATCH_CHARACTERS)).tolist()
+    groups = [lines[start:stop] for start, stop in itertools.pairwise([*cuts, len(lines)]) if stop > start]
+    encoded = [tokenizer.encode_joined(group) for group in groups]
+    tokens, lengths = (
+        np.concatenate([np.zeros(0, np.int32), *(parts[place] for parts in encoded)]) for place in range(2)
+    )
+    counts = np.bincount(np.array(numbers, dtype=np.int64)[lengths > 0], minlength=len(documents))
+    return EncodedDocuments(tokens.astype(token_dtype(tokenizer)), lengths[lengths > 0], counts[counts > 0])

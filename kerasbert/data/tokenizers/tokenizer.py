@@ -7,6 +7,7 @@ about BERT cannot inject separators into a training row.
 
 import functools
 import hashlib
+import itertools
 import json
 import re
 import warnings
@@ -218,6 +219,18 @@ class Tokenizer:
         except TypeError:
             raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received: other types.") from None
         return self._pieces(encodings)
+
+    def encode_joined(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The token ids of plain texts in one array, int32 (tokens,), and how many each text has, int32 (texts,)."""
+        with rust_errors(_NOT_ENCODED):
+            texts = self._prepared(texts, True) if self.preparation else texts
+            encodings = self._plain_backend.encode_batch_fast(texts, add_special_tokens=False)
+        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int32)
+        rows = (encoding.ids for encoding in encodings)
+        ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32, count=lengths.sum())
+        if self.preparation:
+            ids[ids >= self.vocabulary_size] = self.unk_id
+        return ids, lengths
 
     def encode_with_offsets(self, texts: Iterable[str], plain_text: bool = True) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text, the token ids, int32 (n,), and the start and stop of each token in the text, int32 (n, 2).
