@@ -4,24 +4,24 @@ python -m pipelines.prepare_corpus --source text.txt --tokenizer corpora/tokeniz
 """
 
 import contextlib
-import itertools
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from kerasbert.data import Corpus, Tokenizer, read_documents
-from kerasbert.data.text.cleaning import langdetect_detector
+from kerasbert.data import Corpus, Tokenizer
+from kerasbert.data.corpus.writing import check_is_free
 from kerasbert.data.text.documents import document_boundary
 from kerasbert.data.text.files import write_text
 
 from .command import Command
+from .corpus_parts import PARTS, Source, assemble, encode_parts
 from .locks import locked
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
 FILES = (  # files of a corpus and its tokenizer
-    *("corpus.json", "corpus.idx", "corpus.bin", "word_starts.npy", ".*.partial"),
+    *("corpus.json", "corpus.idx", "corpus.bin", "shard-*", "word_starts.npy", "dropped.json", ".*.partial"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
 )
@@ -42,15 +42,19 @@ def prepare_corpus(
     deduplicate: Literal["lines", "documents", "spans"] | None = None,
     language: str | None = None,
     documents: Literal["auto", "blank-line", "file"] = "auto",
+    workers: int = 1,
+    shards: int | None = None,
+    block_documents: int = 1024,
 ) -> Corpus:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
+    If a preparation is interrupted, the same command continues it. The files do not depend on the number of workers.
+
     Args:
-        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), or hf://name for a data
-            set on the hub.
+        source: files or folders (text, CSV, TSV, JSON, JSONL, Parquet, WET of Common Crawl), URLs of them, such as
+            s3://bucket/folder, or hf://name for a data set on the hub.
         tokenizer: folder of the tokenizer.
-        output: folder for the corpus, which must not contain one yet. An unfinished corpus of an interrupted command is
-            replaced.
+        output: folder for the corpus, which must not contain one yet.
         held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document. If there are fewer
             than twice as many documents, two are held out (of two or three documents, the last one).
         held_out_every: hold out one of every so many documents, such as 100 to hold out one per cent.
@@ -65,48 +69,46 @@ def prepare_corpus(
         language: keep only documents in this language, such as en, as detected by langdetect with 99% certainty.
         documents: what ends a document in a text file: a blank line, or the end of the file. By default it is the end
             of the file if there are several text files whose blank lines separate paragraphs. The choice is printed.
+        workers: processes that clean and tokenize. By default it is this process, and the tokenizer uses all cores.
+        shards: write the corpus as this many shards, for a corpus that is too large for plans of all its documents at
+            once. The batches of a run do not depend on the number of shards.
+        block_documents: in a corpus in shards, the number of consecutive documents for which plans are made at once. A
+            shard has at least one such block.
     """
 
+    if held_out and held_out_every < 2:
+        raise ValueError(f"`held_out_every` must be at least 2. Received: {held_out_every}.")
+    if block_documents < 2 or (shards is not None and shards < 1) or workers < 1:
+        raise ValueError(
+            "`workers` and `shards` must be at least 1, and `block_documents` at least 2. Received: "
+            f"{workers}, {shards}, {block_documents}."
+        )
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
-    options |= dict(clean=clean, deduplicate=deduplicate, documents=boundary(source, documents, encoding))
-    if language:
-        options |= dict(detect=langdetect_detector(), language=language)
-
-    if held_out:
-        # Check this before anything is written: a corpus of one document has nothing to hold out.
-        first = sum(1 for _ in itertools.islice(read_documents(source, **options), 2 * held_out_every))
-        if first < 2 or held_out_every < 2:
-            raise ValueError(
-                "Whole documents are held out: there must be two or more, and `held_out_every` at least 2. Received: "
-                f"{first} of them, held_out_every={held_out_every}. Separate the documents of a text file by blank "
-                "lines, or drop --held-out and prepare a separate corpus for evaluation."
-            )
-        # At least two, so that sentence pairs can be evaluated.
-        held_out_every = min(held_out_every, first // 2 if first > 3 else first)
-
-    def chosen(unseen: bool) -> Iterator[str]:
-        for number, document in enumerate(read_documents(source, **options), start=1):
-            if unseen == (held_out is not None and number % held_out_every == 0):
-                yield document
-
+    options["documents"] = boundary(source, documents, encoding)
+    text = Source(tuple(source), options, clean, deduplicate, language)
     loaded = Tokenizer.load(tokenizer)
-    with preparing([output, *([held_out] if held_out else [])]):
-        corpus = Corpus.write(output, chosen(False), loaded, sources=source)
+    folders = [output, *([held_out] if held_out else [])]
+    with preparing(folders, loaded):
+        parts, dropped = encode_parts(output / PARTS, text, loaded, workers)
+        assemble(folders, parts, held_out_every, loaded, source, shards, block_documents, workers)
+        dropped.write(output / "dropped.json")
+        shutil.rmtree(output / PARTS)
+    corpora = [Corpus.open(folder) for folder in folders]
+    for corpus in corpora:
         describe(corpus)
-        if held_out:
-            unseen = Corpus.write(held_out, chosen(True), loaded, sources=source)
-            describe(unseen)
-            share = unseen.num_tokens / (corpus.num_tokens + unseen.num_tokens)
-            print(f"{share:.2%} of the tokens are held out")
-    return corpus
+    dropped.show()
+    if held_out:
+        sizes = [corpus.num_tokens for corpus in corpora]
+        print(f"{sizes[1] / sum(sizes):.2%} of the tokens are held out")
+    return corpora[0]
 
 
 @contextlib.contextmanager
-def preparing(folders: list[Path]) -> Iterator[None]:
+def preparing(folders: list[Path], tokenizer: Tokenizer) -> Iterator[None]:
     """Locks the folders of corpora to be written, and marks them as unfinished until all corpora are complete.
 
-    Unfinished files of an earlier command are removed first, and those of this one if it fails. A folder with a
-    finished corpus is an error.
+    What an interrupted preparation left is removed first, and what this one wrote if it fails, except for complete
+    parts: the same command continues after them. A folder with a finished corpus raises an error.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ValueError(f"Corpora must have different folders. Received: {folders[0]} twice. Change --held-out.")
@@ -118,18 +120,28 @@ def preparing(folders: list[Path]) -> Iterator[None]:
                 raise FileExistsError(f"{folder} contains a corpus. Remove it, or choose another folder.")
         for folder in folders:
             if (folder / UNFINISHED).exists():
-                print(f"{folder}: replacing a corpus that was never finished")
                 remove_unfinished(folder)
+            check_is_free(folder, tokenizer)
+        for folder in folders:
             write_text(folder / UNFINISHED, json.dumps([path.name for path in folder.iterdir()]))
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             for folder in folders:
                 remove_unfinished(folder)
+            keep_parts(folders[0] / PARTS, error)
             raise
         # In reverse order: as long as the first corpus is marked as unfinished, all of them are written again.
         for folder in reversed(folders):
             (folder / UNFINISHED).unlink()
+
+
+def keep_parts(parts: Path, error: BaseException) -> None:
+    """Keeps the parts of a preparation that failed if the same command can continue after them."""
+    if isinstance(error, ValueError) or not any(parts.glob("part-*.json")):
+        shutil.rmtree(parts, ignore_errors=True)
+    else:
+        print(f"{parts.parent}: the parts that are complete are kept, and the same command continues after them")
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -164,7 +176,7 @@ main = Command(
     groups={
         "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
         "cleaning": ("clean", "deduplicate", "language"),
-        "corpus": ("tokenizer", "output", "held_out", "held_out_every"),
+        "corpus": ("tokenizer", "output", "held_out", "held_out_every", "shards", "block_documents", "workers"),
     },
 )
 

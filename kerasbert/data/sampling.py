@@ -42,8 +42,8 @@ def raw_bits(seed: int, stream: int, size: int, step: int = 0) -> np.ndarray:
 class Uniform:
     """Draws from a uniform distribution, float64 in [0, 1). They do not depend on the version of numpy."""
 
-    def __init__(self, seed: int, stream: int):
-        self._philox = _philox(seed, 0, stream)
+    def __init__(self, seed: int, stream: int, step: int = 0):
+        self._philox = _philox(seed, step, stream)
 
     def __call__(self, size: int) -> np.ndarray:
         return (self._philox.random_raw(size) >> np.uint64(11)) * 2.0**-53

@@ -1,17 +1,20 @@
 """Batches for denoising, for encoder-decoders and for language models that have inputs and targets in one row."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..corpus.bin_packing import lay_out, pack, packed_keys
+from ..corpus.blocks import Block
 from ..corpus.corpus import Corpus
 from ..corpus.packing import document_chunks
 from ..noise.denoising import Denoising
 from ..noise.span_corruption import noise_counts, span_corruption_lengths
 from ..sampling import DYNAMIC, row_draws
 from .passes import PassBatches, tokenizer_info_of
+from .rows import two_plans
 from .settings import SettingsBatches
 
 LAYOUTS = ("encoder_decoder", "prefix", "causal")
@@ -213,33 +216,44 @@ class DenoisingBatches(SettingsBatches, PassBatches):
 
     def _make_plan(self, seed: int) -> None:
         corpus, shortest = self.corpus, 2 if self.objective == "prefix_lm" else 1
-        documents = np.append(corpus.sequence_starts, corpus.num_tokens)[corpus.document_starts]
 
-        def build() -> list[np.ndarray]:
+        def cut(block: Block) -> np.ndarray:
+            documents = block.document_tokens
             pieces = document_chunks(np.append(documents[:-1][:: self.group], documents[-1]), self.max_tokens)
-            return [pieces[pieces[:, 1] >= shortest]]
+            return pieces[pieces[:, 1] >= shortest]
+
+        def packing(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            pieces = cut(block)
+            order, starts = pack(sizes[pieces[:, 1]], self.length, seed, block=block.number)
+            return pieces[order], np.stack([starts[:-1], np.diff(starts)], axis=1)
 
         settings = {"tokens": self.max_tokens, "group": self.group, "shortest": shortest}
-        self._pieces = corpus.plan(f"pieces_{self.max_tokens}", settings, build)
+        if not self.packed:
+            self._pieces = corpus.plan(f"pieces_{self.max_tokens}", settings, lambda: map(cut, corpus.blocks()))
+            self._plan = self._pieces
+        else:
+            # For an encoder-decoder, rows are packed by their inputs, and targets get the width that they need.
+            sizes = self._sizes(np.arange(self.max_tokens + 1))[0 if self.layout == "encoder_decoder" else 2]
+            settings |= {"length": self.length, "seed": seed, "sizes": hashlib.sha256(sizes.tobytes()).hexdigest()}
+            self._pieces, rows = two_plans(corpus, f"packed_pieces_{self.max_tokens}", settings, packing)
+            self._plan = corpus.plan(f"rows_of_pieces_{self.length}", settings, rows)
         if not len(self._pieces):
             raise ValueError(
                 "A prefix and its continuation need at least two tokens. Received: a corpus with one token in every "
                 "document."
             )
-        if not self.packed:
-            self._plan, self._order = np.arange(len(self._pieces)), None
-            return
-        # For an encoder-decoder, the inputs are packed, and the targets are as wide as the widest row requires.
-        sizes = self._sizes(self._pieces[:, 1])[0 if self.layout == "encoder_decoder" else 2]
-        self._order, starts = pack(sizes, self.length, seed)
-        self._plan = np.stack([starts[:-1], np.diff(starts)], axis=1)
-        self._most = int(self._plan[:, 1].max())
+        if self.packed:
+            self._most = int(self._plan[:, 1].max())
 
     def _widest_target(self, one: int) -> int:
         if not self.packed:
             return one
-        sizes = self._sizes(self._pieces[:, 1])[1][self._order]
-        return int(np.add.reduceat(sizes, self._plan[:, 0]).max())
+        sizes, widest = self._sizes(np.arange(self.max_tokens + 1))[1], 0
+        for start in range(0, len(self._plan), 1 << 16):
+            rows = np.asarray(self._plan[start : start + (1 << 16)])
+            pieces = self._pieces[rows[0, 0] : rows[-1].sum(), 1]
+            widest = max(widest, int(np.add.reduceat(sizes[pieces], rows[:, 0] - rows[0, 0]).max()))
+        return widest
 
     # === Rows ===
 
@@ -252,7 +266,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
             there = np.where((lines >= 0)[:, None], self._plan[np.maximum(lines, 0)], 0)
             counts = there[:, 1]
             used = np.arange(most) < counts[:, None]
-            numbers = self._order[(there[:, :1] + np.arange(most))[used]]
+            numbers = (there[:, :1] + np.arange(most))[used]
             draws = draws.reshape(len(lines), most, -1)[used]
         else:
             counts = (lines >= 0).astype(np.int64)

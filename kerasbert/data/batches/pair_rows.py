@@ -23,14 +23,13 @@ class PairRows(ChunkRows):
         self, corpus: Corpus, length: int, seed: int = 0, passes: int = 10, short_rate: float = 0.1, lone: str = "skip"
     ):
         super().__init__(corpus, length)
-        # Without empty documents, which Megatron files from other programs may have.
-        documents = np.unique(corpus.document_starts)
-        if np.diff(documents).max() < 2:
+        if not any(np.diff(block.documents).max() >= 2 for block in corpus.blocks()):
             raise ValueError(
                 "Pairs need documents of at least two sentences, one per line. Received: a corpus with one sentence in "
                 "each document. Put a line break after each sentence, and write the corpus again."
             )
-        if self.kind != "order" and len(documents) < 3:
+        # Corpora from other writers may have documents without sentences.
+        if self.kind != "order" and len(np.unique(next(corpus.blocks()).documents)) < 3:
             raise ValueError(
                 "A random second segment must come from another document, so a corpus needs at least two. Received: "
                 "one "
@@ -39,8 +38,14 @@ class PairRows(ChunkRows):
             )
 
         def build() -> Iterator[np.ndarray]:
-            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-            return segment_pairs(sentences, documents, self.max_tokens, passes, seed, short_rate, self.kind, lone)
+            # A corpus of one block is split in all passes at once.
+            turns = [(0, passes)] if corpus.block_documents is None else [(number, 1) for number in range(passes)]
+            for first, count in turns:
+                for block in corpus.blocks():
+                    rules = (self.max_tokens, count, seed, short_rate, self.kind, lone, block.stream(first))
+                    for pairs in segment_pairs(block.sentences, np.unique(block.documents), *rules):
+                        pairs[:, 5] += first
+                        yield pairs
 
         settings = {"passes": passes, "seed": seed, "short_rate": short_rate}
         if self.kind != "next":

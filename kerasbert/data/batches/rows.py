@@ -4,11 +4,12 @@ A layout has a plan with one entry per row, and fills rows with the tokens that 
 a class that is called with `(corpus, length, seed)` and has the attributes and methods of `ChunkRows`.
 """
 
-import functools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ..corpus.bin_packing import pack, packed_keys
+from ..corpus.blocks import Block
 from ..corpus.corpus import Corpus
 from ..corpus.packing import document_chunks, sentence_blocks, whole_sentences
 from ..corpus.segments import joined_segments
@@ -43,11 +44,6 @@ class ChunkRows:
                 f"{len(self.template)}."
             )
         self.plan, self.bounds = None, None
-
-    @property
-    def document_starts(self) -> np.ndarray:
-        """int64 (documents + 1,): where each document begins, in tokens, followed by the end."""
-        return np.append(self.corpus.sequence_starts, self.corpus.num_tokens)[self.corpus.document_starts]
 
     def make_plan(self, name: str, settings: dict, build) -> None:
         self.plan = self.corpus.plan(f"{name}_{self.length}", {"tokens": self.max_tokens, **settings}, build)
@@ -95,7 +91,11 @@ class DocumentRows(SingleChunkRows):
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
-        self.make_plan("chunks", {}, lambda: [document_chunks(self.document_starts, self.max_tokens)])
+        self.make_plan(
+            "chunks",
+            {},
+            lambda: (document_chunks(block.document_tokens, self.max_tokens) for block in corpus.blocks()),
+        )
 
 
 class SentenceRows(SingleChunkRows):
@@ -103,8 +103,11 @@ class SentenceRows(SingleChunkRows):
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
-        sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-        self.make_plan("sentences", {}, lambda: [whole_sentences(sentences, corpus.document_starts, self.max_tokens)])
+        self.make_plan(
+            "sentences",
+            {},
+            lambda: (whole_sentences(block.sentences, block.documents, self.max_tokens) for block in corpus.blocks()),
+        )
         if not len(self.plan):
             raise ValueError(
                 f"A row must have space for a whole sentence. Received: length={length}, and only longer sentences. "
@@ -122,12 +125,13 @@ class KnownRows(SingleChunkRows):
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
         super().__init__(corpus, length)
 
-        def build() -> list[np.ndarray]:
-            chunks = document_chunks(self.document_starts, self.max_tokens)
-            texts = (corpus.tokens[start : start + size] for start, size in chunks.tolist())
-            unknown = np.array([np.count_nonzero(text == corpus.tokenizer_info["unk_id"]) for text in texts])
-            sizes = chunks[:, 1] + length - self.max_tokens
-            return [chunks[(sizes > 11) & (2 * unknown < sizes)]]
+        def build() -> Iterator[np.ndarray]:
+            for block in corpus.blocks():
+                chunks = document_chunks(block.document_tokens, self.max_tokens)
+                texts = (corpus.tokens[start : start + size] for start, size in chunks.tolist())
+                unknown = np.array([np.count_nonzero(text == corpus.tokenizer_info["unk_id"]) for text in texts])
+                sizes = chunks[:, 1] + length - self.max_tokens
+                yield chunks[(sizes > 11) & (2 * unknown < sizes)]
 
         self.make_plan("known_chunks", {"shortest": 12, "unknown": 0.5}, build)
 
@@ -143,14 +147,13 @@ class SegmentRows(ChunkRows):
             sum(item not in ("A", "B") for item, _ in corpus.tokenizer_info[kind]) for kind in ("single", "pair")
         )
 
-        @functools.cache
-        def segments() -> tuple[np.ndarray, np.ndarray]:
-            sentences = np.append(corpus.sequence_starts, corpus.num_tokens)
-            return joined_segments(sentences, np.unique(corpus.document_starts), length, special, seed)
+        def segments(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            documents = np.unique(block.documents)  # without those that are empty
+            return joined_segments(block.sentences, documents, length, special, seed, block=block.number)
 
         settings = {"special": special, "seed": seed}
-        self._runs = corpus.plan(f"segment_runs_{length}", settings, lambda: [segments()[0]])
-        self.make_plan("segments", settings, lambda: [segments()[1]])
+        self._runs, rows = two_plans(corpus, f"segment_runs_{length}", settings, segments)
+        self.make_plan("segments", settings, rows)
 
     def fill(self, lines: np.ndarray) -> dict:
         tokens, rows = self.corpus.tokens, []
@@ -184,21 +187,21 @@ class FullSentenceRows(ChunkRows):
             )
         self._end = self.template[-1][0]
         limit = length - len(self._lead)
-        self._lines = corpus.plan(f"lines_{length}", {"lines": limit - 1}, lambda: [self._cut_lines(limit - 1)])
 
-        def build() -> list[np.ndarray]:
-            sizes = self._lines[:, 1]
-            ends = sizes == 0 if self.within_documents else None
-            return [sentence_blocks(sizes + 1, limit, ends)]
+        def lines_and_rows(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            lines = self._cut_lines(block, limit - 1)
+            ends = lines[:, 1] == 0 if self.within_documents else None
+            return lines, sentence_blocks(lines[:, 1] + 1, limit, ends)
 
+        self._lines, rows = two_plans(corpus, f"lines_{length}", {"lines": limit - 1}, lines_and_rows)
         name = "doc_sentences" if self.within_documents else "full_sentences"
-        self.make_plan(name, {"limit": limit, "within_documents": self.within_documents}, build)
+        self.make_plan(name, {"limit": limit, "within_documents": self.within_documents}, rows)
 
-    def _cut_lines(self, longest: int) -> np.ndarray:
-        """Start and length of every line in tokens, with a line of length 0 after each document: int64 (lines, 2)."""
-        corpus = self.corpus
-        pieces = document_chunks(np.append(corpus.sequence_starts, corpus.num_tokens), longest)
-        ends = np.unique(self.document_starts)[1:]
+    @staticmethod
+    def _cut_lines(block: Block, longest: int) -> np.ndarray:
+        """Start and length of every line, and a line of length 0 after each document."""
+        pieces = document_chunks(block.sentences, longest)
+        ends = np.unique(block.document_tokens)[1:]
         lines = np.concatenate([pieces, np.stack([ends, np.zeros_like(ends)], axis=1)])
         # The empty line at the end of a document is sorted before the line that begins at the same position.
         return lines[np.lexsort((lines[:, 1], lines[:, 0]))]
@@ -262,15 +265,14 @@ class PackedRows(ChunkRows):
         super().__init__(corpus, length)
         self._special = len(self.template) - 1
 
-        @functools.cache
-        def packing() -> tuple[np.ndarray, np.ndarray]:
-            chunks = document_chunks(self.document_starts, self.max_tokens)
-            order, starts = pack(chunks[:, 1] + self._special, length, seed)
+        def packing(block: Block) -> tuple[np.ndarray, np.ndarray]:
+            chunks = document_chunks(block.document_tokens, self.max_tokens)
+            order, starts = pack(chunks[:, 1] + self._special, length, seed, block=block.number)
             return chunks[order], np.stack([starts[:-1], np.diff(starts)], axis=1)
 
         settings = {"tokens": self.max_tokens, "seed": seed}
-        self._chunks = corpus.plan(f"packed_chunks_{length}", settings, lambda: [packing()[0]])
-        self.make_plan("packed_rows", {"seed": seed}, lambda: [packing()[1]])
+        self._chunks, rows = two_plans(corpus, f"packed_chunks_{length}", settings, packing)
+        self.make_plan("packed_rows", {"seed": seed}, rows)
         self.most = int(self.plan[:, 1].max())
 
     def fill(self, lines: np.ndarray) -> dict:
@@ -289,6 +291,34 @@ class PackedRows(ChunkRows):
             counts.append(count)
         keys = packed_keys(np.array(lengths, dtype=np.int64), np.array(counts), self.length, self.most)
         return {"token_ids": token_ids, **keys}
+
+
+def two_plans(
+    corpus: Corpus, name: str, settings: dict, build: Callable[[Block], tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, Callable[[], Iterator[np.ndarray]]]:
+    """A plan of pieces, and the function that builds the plan of the rows, which refer to those pieces.
+
+    Args:
+        name, settings: those of the plan of pieces; see `Corpus.plan`.
+        build: returns the pieces and the rows of a block. The first column of the rows is the number of a piece in the
+            block; the plan has its number in the corpus.
+    """
+    latest: dict = {}  # the block that was built last: both plans of a corpus of one block need it
+
+    def built(block: Block) -> tuple[np.ndarray, np.ndarray]:
+        if block.number not in latest:
+            latest.clear()
+            latest[block.number] = build(block)
+        return latest[block.number]
+
+    def rows() -> Iterator[np.ndarray]:
+        first = 0
+        for block in corpus.blocks():
+            pieces, found = built(block)
+            yield np.concatenate([found[:, :1] + first, found[:, 1:]], axis=1)
+            first += len(pieces)
+
+    return corpus.plan(name, settings, lambda: (built(block)[0] for block in corpus.blocks())), rows
 
 
 def real_tokens(x: dict) -> np.ndarray:

@@ -5,7 +5,9 @@ import numpy as np
 from ..sampling import PLAN, raw_bits
 
 
-def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def pack(
+    lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = None, block: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Packs sequences into rows by best-fit decreasing: the longest first, each in the row where it leaves least space.
 
     The algorithm works on the number of sequences of each length, not on single sequences, so that it packs millions
@@ -18,6 +20,7 @@ def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = N
         capacity: maximum number of tokens per row.
         seed: seed of the random assignment.
         most: maximum number of sequences per row.
+        block: number of the block of the corpus; each block has its own random numbers.
 
     Returns: the indices of the sequences, ordered by row, int64 (n,); and where each row begins in that array,
         followed by its length, int64 (rows + 1,).
@@ -29,7 +32,7 @@ def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = N
             "Split longer sequences, and leave out empty ones."
         )
     counts = np.bincount(lengths, minlength=capacity + 1)
-    by_length = _shuffled_by_length(lengths, capacity, seed)
+    by_length = _shuffled_by_length(lengths, capacity, seed, block)
     next_of = np.cumsum(counts) - counts  # index in `by_length` of the next sequence of each length
     packed, sizes = [], []
     for contents, rows in _best_fit(counts, capacity, most or capacity):
@@ -44,12 +47,12 @@ def pack(lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = N
     return np.concatenate(packed), np.append(0, np.cumsum(np.concatenate(sizes)))
 
 
-def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int) -> np.ndarray:
+def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int, block: int) -> np.ndarray:
     """Indices of the sequences, sorted by length, in random order within each length."""
     # Each key is one integer with the length, random bits and the index, because integers are sorted fastest.
     number_bits = np.uint64(max(1, len(lengths)).bit_length())
     random_bits = np.uint64(64 - capacity.bit_length()) - number_bits
-    keys = raw_bits(seed, PLAN, len(lengths)) >> (np.uint64(64) - random_bits)
+    keys = raw_bits(seed, PLAN, len(lengths), block) >> (np.uint64(64) - random_bits)
     keys |= lengths.astype(np.uint64) << random_bits
     keys <<= number_bits
     keys |= np.arange(len(lengths), dtype=np.uint64)

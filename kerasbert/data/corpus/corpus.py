@@ -239,11 +239,11 @@ class Corpus:
             build: a function that returns the entries of the plan, in blocks: integer arrays (entries, columns), all
                 with the same number of columns.
 
-        Returns: int32 (entries, columns), or int64 if the corpus has 2**31 tokens or more. Memory-mapped, unless the
-            corpus is in memory or the folder is read-only.
+        Returns: int32 (entries, columns), or int64 if the corpus has 2**31 tokens and sequences or more.
+            Memory-mapped, unless the corpus is in memory or the folder is read-only.
         """
         key = json.dumps([settings, self.fingerprint], sort_keys=True)
-        dtype = np.dtype(np.int32 if self.num_tokens < 2**31 else np.int64)
+        dtype = np.dtype(np.int32 if self.num_tokens + self.num_sequences < 2**31 else np.int64)
         if self._plans is not None:
             if (name, key) not in self._plans:
                 self._plans[name, key] = joined_blocks(build(), dtype)

@@ -104,6 +104,7 @@ def segment_pairs(
     short_rate: float = 0.1,
     kind: Literal["next", "sentences", "order"] = "next",
     lone: Literal["random", "skip"] = "random",
+    stream: int = 0,
 ) -> Iterator[np.ndarray]:
     """Plans labelled pairs of segments A and B, ordered by pass and document.
 
@@ -122,11 +123,12 @@ def segment_pairs(
             means that B follows A.
         lone: what "order" does with a chunk of one sentence. "random" pairs it with a random B and label 1, as in
             ALBERT's code. "skip" leaves it out.
+        stream: which random numbers of the seed to use; see `Block.stream`.
 
     Yields:
         int64 (n, 6): start and length of A, start and length of B (all in tokens), label, and number of the pass.
     """
-    draw = Uniform(seed, PLAN)
+    draw = Uniform(seed, PLAN, stream)
     documents = len(document_starts) - 1
     for first in range(0, passes * documents, LANES):
         lanes = np.arange(first, min(first + LANES, passes * documents))

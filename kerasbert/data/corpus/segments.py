@@ -13,6 +13,7 @@ def joined_segments(
     seed: int,
     short_rate: float = 0.05,
     single_rate: float = 0.1,
+    block: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Plans examples of whole sentences from one document, each split into one or two segments.
 
@@ -37,7 +38,7 @@ def joined_segments(
     Returns: spans, int64 (n, 2), start and length of contiguous tokens; and rows, int64 (m, 3), for each row the index
         of its first span, and the number of spans in its first and in its second segment.
     """
-    draw = Uniform(seed, PLAN)
+    draw = Uniform(seed, PLAN, block)
     first, stop, target = _examples(sentences, documents, length, short_rate, draw)
     goal = np.where(draw(len(first)) < single_rate, np.iinfo(np.int64).max, (target - special[1]) // 2)
     sizes, numbers = np.diff(sentences), np.repeat(np.arange(len(first)), stop - first)

@@ -1,5 +1,7 @@
 """Reads a corpus as one long sequence of tokens, with an end token after every document or line."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from .corpus import Corpus
@@ -17,18 +19,32 @@ class TokenStream:
     """
 
     def __init__(self, corpus: Corpus, end: int | None, lines: bool = False):
-        starts = np.append(corpus.sequence_starts, corpus.num_tokens)
         self._tokens, self._end = corpus.tokens, end
-        self._starts = starts if lines else starts[corpus.document_starts]
-        # Where each document (or line) begins in the stream. The end tokens shift it.
-        self.starts = self._starts + (np.arange(len(self._starts)) if end is not None else 0)
+
+        def starts(shift: bool) -> Iterator[np.ndarray]:
+            """Where each document (or line) begins, in tokens or in the stream, where the end tokens shift it."""
+            count = 0
+            for block in corpus.blocks():
+                found = block.sentences if lines else block.document_tokens
+                yield (found[:-1] + shift * np.arange(count, count + len(found) - 1))[:, None]
+                count += len(found) - 1
+            yield np.array([[corpus.num_tokens + shift * count]])
+
+        if corpus.block_documents is None:
+            self._starts, self.starts = (np.concatenate([*starts(shift)])[:, 0] for shift in (False, end is not None))
+        else:
+            self._starts, self.starts = (
+                corpus.plan("stream", {"lines": lines, "shift": shift}, lambda shift=shift: starts(shift))[:, 0]
+                for shift in (False, end is not None)
+            )
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def __getitem__(self, places: np.ndarray) -> np.ndarray:
         """The token ids at the positions `places` of the stream, int32, in the shape of `places`."""
-        number = np.searchsorted(self.starts, places, side="right") - 1
+        # In the dtype of the starts: numpy would copy all of these otherwise.
+        number = np.searchsorted(self.starts, np.asarray(places, self.starts.dtype), side="right") - 1
         tokens = self._starts[number] + places - self.starts[number]
         if self._end is None:
             return self._tokens[tokens].astype(np.int32)

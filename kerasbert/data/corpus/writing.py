@@ -115,10 +115,10 @@ def encode_documents(documents: list[str], tokenizer: Tokenizer) -> EncodedDocum
         found = list(lines_of(document))
         lines += found
         numbers += [number] * len(found)
-    ends = np.cumsum([len(line) for line in lines])
-    cuts = np.searchsorted(ends, np.arange(0, (ends[-1] if lines else 0) + _BATCH_CHARACTERS, _BATCH_CHARACTERS)).tolist()
-    groups = [lines[start:stop] for start, stop in itertools.pairwise([*cuts, len(lines)]) if stop > start]
-    encoded = [tokenizer.encode_joined(group) for group in groups]
+    ends = np.cumsum([0, *(len(line) for line in lines)])
+    cuts = np.searchsorted(ends, np.arange(0, ends[-1], _BATCH_CHARACTERS)).tolist()
+    groups = itertools.pairwise([*cuts, len(lines)])
+    encoded = [tokenizer.encode_joined(lines[start:stop]) for start, stop in groups if stop > start]
     tokens, lengths = (
         np.concatenate([np.zeros(0, np.int32), *(parts[place] for parts in encoded)]) for place in range(2)
     )

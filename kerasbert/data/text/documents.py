@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from .cleaning import C4Rules, clean_documents, one_page_a_url, wet_pages
+from .storage import find_files, local_path
 from .tables import TABLES, hub_rows, json_values, jsonl_values, parquet_rows, suffix_of, table_rows, text_lines
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
@@ -41,8 +42,9 @@ def read_documents(
     million characters are split, too, so that any text file can be read in bounded memory.
 
     Args:
-        source: a file, a folder (searched in sorted order, without hidden files), a list of them, or `"hf://name"` for
-            a data set of the Hugging Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`, `.jsonl`,
+        source: a file, a folder (searched in sorted order, without hidden files), a URL of either that fsspec
+            understands, such as `"s3://bucket/folder"`, a list of them, or `"hf://name"` for a data set of the Hugging
+            Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`, `.jsonl`,
             `.parquet`, or `.wet` files of Common Crawl, in which every page is a document. All but `.parquet` may be
             compressed (`.gz`). A `.wet` file is read into memory. If it has several pages with the same URL, the last
             one is used.
@@ -76,10 +78,10 @@ def read_documents(
         raise ValueError(f"`documents` must be one of {', '.join(BOUNDARIES)}. Received: {documents!r}.")
     readers: list[Callable[[], Iterator[str]]] = []
     for item in sources:
-        if str(item).startswith("hf://"):
+        if is_hub(item):
             readers.append(lambda name=str(item)[5:]: _hub_documents(name, column, subset, split))
             continue
-        for path in _files(Path(item)):
+        for path in files_of(item):
             readers.append(lambda path=path: _file_documents(path, column, errors, encoding, documents))
     texts = (document for reader in readers for document in reader())
     return clean_documents(texts, C4Rules() if clean else None, deduplicate, detect, language)
@@ -94,8 +96,8 @@ def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf
 
     Returns: the boundary, and the reason in words.
     """
-    sources = [item for item in _sources(source) if not str(item).startswith("hf://")]
-    files = [path for item in sources for path in _files(Path(item)) if suffix_of(path) not in (CRAWL_SUFFIX, *TABLES)]
+    sources = [item for item in _sources(source) if not is_hub(item)]
+    files = [path for item in sources for path in files_of(item) if suffix_of(path) not in (CRAWL_SUFFIX, *TABLES)]
     if len(files) < 2:
         return "blank-line", "there is one text file" if files else "there are no text files"
     count = paragraphs = 0
@@ -150,31 +152,36 @@ def checked_documents(documents: Iterable[str]) -> Iterator[str]:
         yield document
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file or folder {path}.")
-    files = [path]
-    if path.is_dir():
-        inside = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
-        known = (*TEXT_SUFFIXES, CRAWL_SUFFIX, *TABLES)
-        files = [p for p in inside if suffix_of(p) in known]
-        if not files:
-            found = sorted({p.suffix or p.name for p in inside})
-            known = " ".join(known)
-            raise ValueError(
-                f"The folder {path} must have files of a known type ({known}). Received: files of the types {found}."
-            )
-    for file in files:
-        if file.stat().st_size == 0:
-            raise ValueError(f"{file} is empty. Remove it, or leave it out of the source.")
-    return files
+def is_hub(source: str | os.PathLike) -> bool:
+    """Whether a source is a data set of the Hugging Face hub."""
+    return str(source).startswith("hf://")
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def files_of(source: str | os.PathLike) -> list[Path | str]:
+    """The files of a source that can be read, in sorted order: a file, or those in a folder, on this machine or not.
+
+    Raises:
+        FileNotFoundError: there is nothing.
+        ValueError: a folder without files that can be read, or an empty file.
+    """
+    found = find_files(source)
+    if not found:
+        raise FileNotFoundError(f"There is no file or folder {source}.")
+    known = (*TEXT_SUFFIXES, CRAWL_SUFFIX, *TABLES)
+    files = found if list(found) == [local_path(source)] else {p: n for p, n in found.items() if suffix_of(p) in known}
+    if not files:
+        suffixes = sorted({Path(path).suffix or Path(path).name for path in found})
+        known = " ".join(known)
+        raise ValueError(
+            f"The folder {source} must have files of a known type ({known}). Received: files of the types {suffixes}."
+        )
+    for path, size in files.items():
+        if size == 0:
+            raise ValueError(f"{path} is empty. Remove it, or leave it out of the source.")
+    return list(files)
 
 
-def _file_documents(path: Path, column: str | None, errors: str, encoding: str, boundary: str) -> Iterator[str]:
+def _file_documents(path: Path | str, column: str | None, errors: str, encoding: str, boundary: str) -> Iterator[str]:
     format = TABLES.get(suffix_of(path))
     if format == "parquet":
         documents = _parquet_documents(path, column)

@@ -4,6 +4,7 @@ Error messages give the file, and the line, row or byte.
 """
 
 import codecs
+import contextlib
 import csv
 import gzip
 import json
@@ -11,6 +12,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from .storage import opened
 
 # Format of a file by its suffix, which `.gz` may follow.
 TABLES = {
@@ -27,7 +30,11 @@ _MARKS = (
 def suffix_of(path: str | Path) -> str:
     """The suffix that determines the format of a file, in lower case: ".csv" for a.csv and for a.CSV.gz."""
     path = Path(path)
-    return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
+    return (Path(path.stem) if is_gzip(path) else path).suffix.lower()
+
+
+def is_gzip(path: str | Path) -> bool:
+    return Path(path).suffix.lower() == ".gz"
 
 
 # === Text ===
@@ -48,9 +55,7 @@ def text_lines(
     Raises:
         ValueError: the file has invalid bytes, the encoding is unknown, or a gzip file is damaged.
     """
-    path = Path(path)
-    opened = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
-    with opened as file:
+    with opened(path) as source, gzip.open(source) if is_gzip(path) else contextlib.nullcontext(source) as file:
         try:
             yield from decoded_lines(file, path, encoding, errors, longest, advice)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -258,7 +263,7 @@ def parquet_rows(path: str | Path, choose=None) -> Iterator[dict]:
     except ImportError:
         raise ImportError('Parquet files need pyarrow. Install it with: pip install "kerasbert[data]"') from None
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with opened(path) as source, pyarrow.parquet.ParquetFile(source) as file:
             columns = None if choose is None else choose(file.schema_arrow.names)
             for batch in file.iter_batches(1_024, columns=columns):
                 yield from batch.to_pylist()

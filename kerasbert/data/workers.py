@@ -1,0 +1,114 @@
+"""Worker processes: a function is applied to items in several processes, and its results come in their order.
+
+The processes know nothing of the program that starts them, not even its main module, and end when it ends.
+"""
+
+import contextlib
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+
+def in_order(function: Callable, items: Iterable, workers: int = 1) -> Iterator:
+    """Yields function(item) of every item, in order, as `map` does.
+
+    Args:
+        function: it, the items and its results are pickled, so it must be importable or an object of such a class.
+        items: the items; no more than a few for each process are held in memory.
+        workers: number of processes. With 1, the function is called in this process, and libraries may use all cores.
+
+    Raises:
+        RuntimeError: a process ended before its work was done.
+    """
+    if workers == 1:
+        yield from map(function, items)
+        return
+    with contextlib.ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(workers))
+        idle: queue.SimpleQueue = queue.SimpleQueue()
+        for _ in range(workers):
+            idle.put(stack.enter_context(_Worker(function)))
+
+        def run(item):
+            worker = idle.get()
+            try:
+                return worker(item)
+            finally:
+                idle.put(worker)
+
+        waiting: deque = deque()
+        stack.callback(lambda: [future.cancel() for future in waiting])
+        for item in items:
+            waiting.append(threads.submit(run, item))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class _Worker:
+    """A process that applies a function to one item at a time."""
+
+    def __init__(self, function: Callable):
+        # One core each: the libraries that the function calls start no threads of their own.
+        alone = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        path = os.pathsep.join(filter(None, sys.path))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **alone, "PYTHONPATH": path},
+        )
+        self._send(function)
+
+    def __call__(self, item):
+        try:
+            self._send(item)
+            succeeded, result = pickle.load(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            status = self._process.wait()
+            raise RuntimeError(
+                f"A worker process ended with status {status} before its work was done. Status -9 can mean "
+                "that memory ran out: use fewer workers."
+            ) from None
+        if not succeeded:
+            raise result
+        return result
+
+    def _send(self, value) -> None:
+        pickle.dump(value, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+        self._process.stdin.flush()
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(self, *error) -> None:
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        if error[0] is not None:
+            self._process.terminate()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+def serve() -> None:
+    """What a worker process does: reads a function, then items, and writes a result for each."""
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the function prints must not come between the results
+    function = pickle.load(source)
+    while True:
+        try:
+            item = pickle.load(source)
+        except EOFError:
+            return
+        try:
+            result = True, function(item)
+        except Exception as error:
+            result = False, error
+        pickle.dump(result, target, protocol=pickle.HIGHEST_PROTOCOL)
+        target.flush()
