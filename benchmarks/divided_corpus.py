@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kerasbert.data import Corpus
-from kerasbert.data.corpus.megatron import write_index
+from kerasbert.data.corpus.megatron import EncodedDocuments, PairWriter
 
 STOPS = {".", "?", "!"}
 CLOSING = {'"', "'", "”", "’", ")"}
@@ -32,8 +32,8 @@ def divided(corpus: Corpus, unit: str, work: Path) -> Corpus:
         work.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=work) as temporary:
             copy = Path(shutil.copytree(corpus.folder, Path(temporary) / "copy", ignore=lambda *_: ["plans"]))
-            with open(copy / "corpus.idx", "wb") as file:
-                write_index(file, lengths.astype(np.int32), np.arange(len(lengths) + 1), corpus.tokens.dtype)
+            with PairWriter(copy / "corpus", corpus.tokens.dtype) as writer:
+                writer.append(EncodedDocuments(corpus.tokens, lengths.astype(np.int32), np.ones(len(lengths), int)))
             record = json.loads((copy / "corpus.json").read_text())
             record |= {"num_sequences": len(lengths), "num_documents": len(lengths)}
             (copy / "corpus.json").write_text(json.dumps(record))

@@ -1,6 +1,7 @@
 """Corpora whose preparation was killed, and two preparations at once."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import sys
 import pytest
 
 from kerasbert.data import Corpus, Tokenizer
-from kerasbert.data.corpus import writing
+from kerasbert.data.corpus import parts, writing
+from pipelines import corpus_parts
 from pipelines import prepare_corpus as module
 from pipelines.locks import locked
 from pipelines.prepare_corpus import prepare_corpus
@@ -34,49 +36,81 @@ def prepare(tmp_path):
 
 
 KILL = """
-import os, signal, sys
+import os, signal, sys, types
 sys.path.insert(0, {root!r})
-from kerasbert.data.corpus import writing
-from pipelines import prepare_corpus as module
+# The command line imports Keras, which takes seconds and is not used here.
+sys.modules["pipelines.command"] = types.SimpleNamespace(Command=lambda *arguments, **options: None)
+from kerasbert.data.corpus import parts, writing
+from pipelines import corpus_parts, prepare_corpus as module
 
-calls, encoded = [], writing._encoded_lines
+writing.LIST_CHARACTERS, corpus_parts.BATCHES = 1, 2  # parts of two documents
+calls, encode = [], parts.encode_documents
 def dies(*arguments):
     calls.append(1)
-    return encoded(*arguments) if len(calls) == 1 else os.kill(os.getpid(), signal.SIGKILL)
-writing._encoded_lines = dies
-module.prepare_corpus([{folder!r} + "/text.txt"], {folder!r} + "/tokenizer", module.Path({folder!r}, "train"),
-                      held_out=module.Path({folder!r}, "held_out"), held_out_every=3)
+    return encode(*arguments) if len(calls) <= {documents} else os.kill(os.getpid(), signal.SIGKILL)
+parts.encode_documents = dies
+folder = module.Path({folder!r})
+module.prepare_corpus([str(folder / "text.txt")], folder / "tokenizer", folder / "train",
+                      held_out=folder / "held_out", held_out_every=3)
 """
 
 
-def done_again(tmp_path, prepare):
-    """With another tokenizer: that of the killed preparation is not in the way."""
-    other = Tokenizer.train("wordpiece", LINES * 5, 48)
-    other.save(tmp_path / "other")
-    (tmp_path / "train" / "notes.txt").write_text("kept")
-    assert prepare(tokenizer=tmp_path / "other").num_documents == 6
+def kill(tmp_path, documents):
+    """Prepares a corpus in another process, which is killed after some documents. Returns what it printed."""
+    code = KILL.format(root=str(REPOSITORY), folder=str(tmp_path), documents=documents)
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    return process.stdout
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(writing, "LIST_CHARACTERS", 1)
+    monkeypatch.setattr(corpus_parts, "BATCHES", 2)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".bin", ".idx", ".json")}
+
+
+def check_complete(tmp_path, tokenizer):
     for name, documents in (("train", 6), ("held_out", 3)):
-        corpus = Corpus.open(tmp_path / name, other)
+        corpus = Corpus.open(tmp_path / name, tokenizer)
         corpus.verify()
         assert corpus.num_documents == documents
         assert not [path.name for path in (tmp_path / name).iterdir() if path.name.startswith(".")]
+
+
+def test_a_preparation_that_was_killed_twice_continues(tmp_path, prepare, small_parts, capsys):
+    """And its files are those of one that was not disturbed."""
+    kill(tmp_path, 3)
+    assert len(list((tmp_path / "train" / ".parts").glob("part-*.json"))) == 1
+    assert "train: continuing after 2 documents" in kill(tmp_path, 5)
+    assert not (tmp_path / "train" / "corpus.json").exists()
+    (tmp_path / "train" / "notes.txt").write_text("kept")
+    prepare()
+    assert "train: continuing after 6 documents" in capsys.readouterr().out
+    check_complete(tmp_path, Tokenizer.load(tmp_path / "tokenizer"))
     assert (tmp_path / "train" / "notes.txt").read_text() == "kept"
+    prepare(output=tmp_path / "again", held_out=tmp_path / "again_held_out")
+    assert files_of(tmp_path / "train") == files_of(tmp_path / "again")
+    assert files_of(tmp_path / "held_out") == files_of(tmp_path / "again_held_out")
 
 
-def test_a_killed_preparation_is_done_again(tmp_path, prepare, capsys):
-    code = KILL.format(root=str(REPOSITORY), folder=str(tmp_path))
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    assert (tmp_path / "train" / "corpus.json").exists() and list((tmp_path / "held_out").glob(".corpus.*.partial"))
-    done_again(tmp_path, prepare)
-    assert "train: replacing a corpus that was never finished" in capsys.readouterr().out
+def test_parts_of_other_text_or_another_tokenizer_are_made_again(tmp_path, prepare, small_parts, capsys):
+    kill(tmp_path, 3)
+    other = Tokenizer.train("wordpiece", LINES * 5, 48)
+    other.save(tmp_path / "other")
+    prepare(tokenizer=tmp_path / "other")
+    assert "continuing" not in capsys.readouterr().out
+    check_complete(tmp_path, other)
 
 
-@pytest.mark.parametrize("place", [(writing, "_encoded_lines"), (writing, "write_text"), (module, "describe")])
+@pytest.mark.parametrize("place", [(parts, "write_text"), (parts, "write_record"), (shutil, "rmtree")])
 def test_wherever_it_ended(tmp_path, prepare, place, monkeypatch):
     """As a killed process: with nothing cleaned up."""
 
-    def die(*arguments):
+    def die(*arguments, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -84,7 +118,8 @@ def test_wherever_it_ended(tmp_path, prepare, place, monkeypatch):
         patch.setattr(module, "remove_unfinished", lambda folder: None)
         prepare()
     assert (tmp_path / "train" / ".unfinished").exists()
-    done_again(tmp_path, prepare)
+    prepare()
+    check_complete(tmp_path, Tokenizer.load(tmp_path / "tokenizer"))
 
 
 def test_a_finished_corpus_is_never_replaced(tmp_path, prepare):
@@ -108,18 +143,31 @@ def test_files_of_a_corpus_of_unknown_origin_are_kept(tmp_path, prepare):
     assert [path.name for path in (tmp_path / "train").iterdir()] == ["corpus.bin"]
 
 
-def test_a_preparation_that_fails_leaves_nothing(tmp_path, prepare, monkeypatch):
-    calls = []
-
-    def describe(corpus):
-        calls.append(corpus)
-        if len(calls) == 2:
-            raise OSError("the disk is full")
-
-    monkeypatch.setattr(module, "describe", describe)
-    with pytest.raises(OSError, match="disk is full"):
+def test_bad_text_leaves_nothing(tmp_path, prepare, small_parts):
+    with open(tmp_path / "text.txt", "ab") as file:
+        file.write(b"\n\nbad \xff text")
+    with pytest.raises(ValueError, match="text.txt is not valid utf-8"):
         prepare()
     assert not (tmp_path / "train").exists() and not (tmp_path / "held_out").exists()
+
+
+def test_a_full_disk_leaves_the_parts_that_are_complete(tmp_path, prepare, small_parts, monkeypatch, capsys):
+    calls, write = [], parts.write_text
+
+    def fails(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:  # the settings and two parts are written
+            raise OSError("the disk is full")
+        write(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk is full"):
+        patch.setattr(parts, "write_text", fails)
+        prepare()
+    assert "train: the parts that are complete are kept" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "train").iterdir()] == [".parts"] and not (tmp_path / "held_out").exists()
+    prepare()
+    assert "continuing after 4 documents" in capsys.readouterr().out
+    check_complete(tmp_path, Tokenizer.load(tmp_path / "tokenizer"))
 
 
 def test_two_preparations_at_once(tmp_path, prepare):

@@ -53,7 +53,7 @@ class Joined:
             index = np.flatnonzero(index)
         if index.size and not (-len(self) <= index.min() and index.max() < len(self)):
             raise IndexError(f"An index is out of bounds for {len(self)} elements.")
-        index = np.where(index < 0, index + len(self), index)
+        index = np.where(index < 0, index + len(self), index).astype(np.int64)
         numbers = np.searchsorted(self._ends, index, side="right")
         if numbers.ndim == 0:
             return self._parts[numbers][int(index - self._starts[numbers])]

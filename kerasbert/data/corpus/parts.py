@@ -70,6 +70,8 @@ class Parts:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             write_text(path, text)
+        for partial in folder.glob(".*.partial"):  # of a process that was killed
+            partial.unlink()
 
     def record(self, number: int) -> dict | None:
         """What the file of a complete part says, or None."""

@@ -15,6 +15,7 @@ from ..tokenizers.tokenizer import Tokenizer
 from .megatron import EncodedDocuments, PairWriter
 from .statistics import entropy
 
+LIST_CHARACTERS = 1 << 20  # minimum number of characters of the documents that `document_batches` puts together
 _BATCH_CHARACTERS = 1 << 18  # characters of text that are tokenized at once
 
 
@@ -91,8 +92,8 @@ def encoded_batches(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[
     return (encode_documents(batch, tokenizer) for batch in document_batches(documents))
 
 
-def document_batches(documents: Iterable[str], characters: int = 1 << 20) -> Iterator[list[str]]:
-    """Yields lists of consecutive documents that have at least `characters` characters together, except for the last.
+def document_batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    """Yields lists of consecutive documents that have a million characters or more together, except for the last.
 
     How the documents are divided does not depend on anything else, so that a run that is resumed gives the same lists.
     """
@@ -101,7 +102,7 @@ def document_batches(documents: Iterable[str], characters: int = 1 << 20) -> Ite
     for document in documents:
         batch.append(document)
         size += len(document)
-        if size >= characters:
+        if size >= LIST_CHARACTERS:
             yield batch
             batch, size = [], 0
     if batch:
