@@ -58,6 +58,8 @@ ARMS = {
     "initializer 0.08": Arm("initializer", ("config.initializer_range=0.08",)),
     "sinusoids": Arm("start", sinusoids=("position_embedding",)),
     "sinusoids, also for tokens": Arm("start", sinusoids=("position_embedding", "token_embedding")),
+    # Sinusoidal positions, and heads of both blocks that attend to the previous and to the next token.
+    "local attention": Arm("start", ("local_start.num_blocks=2",)),
     "no dropout": Arm("dropout", ("config.dropout=0.0", "config.attention_dropout=0.0")),
     "pre-norm": Arm(ARCHITECTURE, (SWITCHABLE, "config.norm_first=true")),
     "rotary positions": Arm(ARCHITECTURE, (SWITCHABLE, "config.rotary=true")),

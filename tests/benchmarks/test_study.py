@@ -5,9 +5,10 @@ import pytest
 
 from benchmarks.study import SETTINGS, flops_of, left_to_right
 from benchmarks.study_parts import documents, names_in, rows_of, signs, training_flops, without_punctuation
-from benchmarks.study_report import COMPARISONS, report, values_of, verdict
+from benchmarks.study_report import COMPARISONS, on_plateau, report, values_of, verdicts
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Bert, BertConfig
+from pipelines.statistics import paired_t_test
 
 pytestmark = pytest.mark.one_backend
 
@@ -108,13 +109,29 @@ def test_comparisons_are_of_settings():
     assert {setting for comparison in COMPARISONS for setting in comparison.settings} == set(SETTINGS)
 
 
-def test_a_gap_is_seen_beyond_two_standard_errors():
-    better, worse = np.array([1.0, 1.1, 0.9]), np.array([1.5, 1.6, 1.4])
-    assert verdict(better, worse) == "seen (+0.5000 +- 0.0816)"
-    assert verdict(worse, better).startswith("the other way round (-0.5000")
-    near = verdict(better, np.array([1.05, 1.15, 0.95]))
-    assert near == "within the noise (+0.0500 +- 0.0816; seeds that would settle a gap of this size: 32)"
-    assert verdict(better[:1], worse) == "not measured"
+def cells(setting: str, signs: tuple[float, ...], loss: float = 5.0) -> list[dict]:
+    held_out = {"perplexity": np.exp(loss)}
+    return [
+        {"setting": setting, "seed": seed, "steps": 7, "signs": value, "held_out": held_out}
+        for seed, value in enumerate(signs)
+    ]
+
+
+def test_claims_are_tested_seed_by_seed_with_a_correction_and_count_only_off_the_plateau():
+    rows = cells("T5 random spans", (0.30, 0.40, 0.50)) + cells("T5 prefix LM", (0.20, 0.31, 0.39))
+    rows += cells("T5 deshuffling", (0.50, 0.20, 0.60)) + cells("T5 BERT-style", (0.90,))
+    rows += cells("MLM", (0.1, 0.1), loss=5.7) + cells("ELECTRA", (0.2, 0.3), loss=5.6)
+    found = {claim: text for _, claim, text in verdicts(rows)}
+    single = paired_t_test([0.30, 0.40, 0.50], [0.20, 0.31, 0.39])
+    claim = found["T5 random spans (signs) before T5 prefix LM (signs)"]
+    assert claim == f"as in the paper (+0.1000 +- 0.0058, p = {2 * single.p:.3f})"  # two claims are tested
+    assert found["T5 random spans (signs) before T5 deshuffling (signs)"].startswith("undecided (-0.0333")
+    assert found["T5 random spans (signs) before T5 BERT-style (signs)"] == "not measured"
+    assert found["ELECTRA (signs) before MLM (signs)"] == "not counted (MLM: on the plateau)"
+    assert not on_plateau(rows, "ELECTRA") and not on_plateau(rows, "T5 random spans")
+    worse = cells("T5 random spans", (0.20, 0.31, 0.39)) + cells("T5 prefix LM", (0.30, 0.40, 0.50))
+    found = {claim: text for _, claim, text in verdicts(worse)}
+    assert found["T5 random spans (signs) before T5 prefix LM (signs)"].startswith("the other way round (-0.1000")
 
 
 def test_the_report_of_a_few_cells(tmp_path):
@@ -131,7 +148,7 @@ def test_the_report_of_a_few_cells(tmp_path):
     picture, text = report(rows, tmp_path / "study")
     assert picture.read_bytes().startswith(b"\x89PNG")
     found = text.read_text()
-    assert "4 cells, 2 seeds, 2 minutes" in found
+    assert "4 cells, 2 seeds, 2 minutes" in found and "Of 19 claims: 1 undecided, 18 not measured." in found
     row = "| MLM | 7 | 70 | 0.3050 +- 0.0071 | 0.5050 +- 0.0071 | 4.0000 +- 0.0000 |"
     assert f"{row}\n" in found and f"{row} 0.3000 +- 0.0000 | 0.2000 +- 0.0000 |" in found
     assert "| ELECTRA | 7 | 70 |" in found and "5.0000" in found
