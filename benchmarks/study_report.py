@@ -104,8 +104,8 @@ COMPARISONS = (
         ),
         "The paper: from 1e18 operations on, with GLUE five points apart at 14M parameters. The discriminator learns"
         " from the generator's mistakes, and a generator on the unigram plateau makes the easiest ones, frequent words"
-        " that do not fit. The discriminators here do not find even these: an area under the curve (AUC) of 0.52 to 0.55"
-        " is what token frequencies alone give.",
+        " that do not fit. The discriminators here do not find even these: their area under the ROC curve is 0.52 to"
+        " 0.55, which token frequencies alone give.",
     ),
     Comparison(
         "ALBERT: sentence pairs",
@@ -125,8 +125,8 @@ COMPARISONS = (
         ),
         "The paper: MNLI two points, SQuAD ten points below, of which a BiLSTM on top brings seven back: tokens need"
         " both sides. A left-to-right model predicts every token, seven times as many targets an update, and so may"
-        " learn faster at first. The labels of the fine-tuning task have an entropy of 0.34 to 0.38 nats a word, so that"
-        " values near 0.31 may take nothing but the identity of the tokens; a model from scratch is not measured.",
+        " learn faster at first. The entropy of the labels of the fine-tuning task is 0.34 to 0.38 nats a word:"
+        " values near 0.31 may take nothing but the identity of the tokens. A model from scratch is not measured.",
         "fine-tuned",
     ),
 )
@@ -149,12 +149,12 @@ def report(rows: list[dict], path: Path) -> list[Path]:
         "`held out`: nats of the objective's own targets (of ELECTRA, of the generator's); `fine-tuned`: nats a word.",
         "`study.py` says what each measure is. How much text or how many passes an order would take is an estimate.",
         "",
-        f"Of {len(judged)} claims: {', '.join(f'{count} {word}' for word, count in counts.items() if count)}. Differences",
-        "are taken seed by seed, with their standard errors; p is that of a paired t-test, corrected by Holm's method over",
-        "the claims that count. A claim about masked language models or ELECTRA counts only if the held-out loss of both",
-        f"sides is below {GATE * UNIGRAM_LOSS:.2f} nats, {GATE} of the unigram loss ({UNIGRAM_LOSS}); most of these models are on the",
-        "plateau of token frequencies. The probe `reviews` has no power: pretrained encoders have no higher accuracy than",
-        "random ones.",
+        f"Of {len(judged)} claims: {', '.join(f'{count} {word}' for word, count in counts.items() if count)}.",
+        "Differences are taken seed by seed, with their standard errors; p is that of a paired t-test, corrected by",
+        "Holm's method over the claims that count. A claim about masked language models or ELECTRA counts only if the",
+        f"held-out loss of both sides is below {GATE * UNIGRAM_LOSS:.2f} nats, {GATE} of the unigram loss",
+        f"({UNIGRAM_LOSS}); most of these models are on the plateau of token frequencies. The probe `reviews` has no",
+        "power: pretrained models have no higher accuracy than random ones.",
         "",
         f"![all comparisons]({picture.name})",
     ]

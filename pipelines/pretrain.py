@@ -54,6 +54,7 @@ def pretrain(
     tensorboard: bool = False,
     less_memory: bool = False,
     minutes: float | None = None,
+    reschedule: bool = False,
     set: tuple[str, ...] = (),
 ) -> dict:
     """Pretrains a model with a recipe.
@@ -78,6 +79,8 @@ def pretrain(
             takes a third longer.
         minutes: stop after this many minutes, with a checkpoint from which the same command continues, and save the
             model so far.
+        reschedule: let an unfinished run continue with other `steps` and another `schedule`, such as a learning rate
+            that is to decay from now on: --reschedule --set steps=6000 schedule.decay_from=4000.
         set: overrides of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
             With more `steps`, a finished run is extended.
     """
@@ -98,6 +101,7 @@ def pretrain(
             tensorboard=tensorboard,
             less_memory=less_memory,
             request=request,
+            reschedule=reschedule,
         )
     except RunStopped:
         print(CONTINUE, flush=True)
@@ -131,6 +135,7 @@ def train(
     less_memory: bool = False,
     request: StopRequest | None = None,
     unfinished: bool = True,
+    reschedule: bool = False,
 ) -> dict:
     """Runs a recipe on open corpora (see `pretrain`), and returns the last row of the log.
 
@@ -173,7 +178,7 @@ def train(
     info = record_of(recipe, batches)
     # The folder is claimed only once the recipe is known to be valid, and only by the first of several processes.
     with locked(run) if is_first_process() else contextlib.nullcontext():
-        earlier = claim_folder(run, info, recipe.accumulation)
+        earlier = claim_folder(run, info, recipe.accumulation, reschedule)
         entropy = unigram_loss(corpora, unseen)
         tokens = sum(text.num_tokens for text in corpora.values())
         print(
@@ -260,8 +265,10 @@ def record_of(recipe: Recipe, batches: Batches) -> dict:
     return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
 
 
-def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
-    """Writes recipe.json into a new run folder, or into that of a finished run that gets more steps.
+def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool = False) -> list[dict]:
+    """Writes recipe.json into a new run folder, or into that of a run that gets more steps or another schedule.
+
+    A finished run may get more steps; with `reschedule`, any run may get other steps and another schedule.
 
     Returns: the records (see `record_of`) of the run before each extension.
 
@@ -287,14 +294,18 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1) -> list[dict]:
     )
     if not differing:
         return earlier
-    hint = "Use another folder."
-    if _is_longer(info, there):
-        steps = there["recipe"]["steps"]
-        if (run / "checkpoints" / f"step_{steps * accumulation:08d}.json").exists():
-            print(f"extending the run of {steps:,} updates; the schedule is now that of {info['recipe']['steps']:,}")
+    hint, steps = "Use another folder.", info["recipe"]["steps"]
+    if _differ_only_in(("steps", "schedule"), info, there):
+        before = there["recipe"]["steps"]
+        done = max((int(path.stem[5:]) for path in run.glob("checkpoints/step_*.json")), default=0) // accumulation
+        extended = steps > before == done and _differ_only_in(("steps",), info, there)
+        if extended or (reschedule and steps >= done):
+            what = "extending" if extended else "rescheduling"
+            print(f"{what} the run of {before:,} updates; the schedule is now that of {steps:,}")
             write_text(path, json.dumps({**info, "earlier": [*earlier, there]}, indent=2))
             return [*earlier, there]
-        hint = f"More steps extend a finished run only: finish it with --set steps={steps}, or use another folder."
+        hint = f"More steps extend a finished run only: finish it with --set steps={before}, use another folder, or "
+        hint += f"continue with another schedule, from step {done} on, with --reschedule and steps={done} or more."
     raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
 
 
@@ -308,17 +319,15 @@ def _recipe_defaults() -> dict:
     return json.loads(json.dumps(found))
 
 
-def _is_longer(info: dict, there: dict) -> bool:
-    """Whether a run is the one in the folder with more steps at its end."""
-    shorter = copy.deepcopy(info)
-    steps = there.get("recipe", {}).get("steps", math.inf)
-    if steps >= shorter["recipe"]["steps"]:
-        return False
-    parts, parts_there = (record.get("batches", {}).get("parts") for record in (shorter, there))
-    if parts and parts_there:
-        parts[-1]["steps"] = parts_there[-1]["steps"]
-    shorter["recipe"]["steps"] = steps
-    return shorter == there
+def _differ_only_in(fields: tuple[str, ...], *records: dict) -> bool:
+    """Whether records are of the same run but for these fields of the recipe."""
+    records = copy.deepcopy(records)
+    for record in records:
+        for part in record.get("batches", {}).get("parts", [])[-1:]:
+            part.pop("steps", None)
+        for name in fields:
+            record.get("recipe", {}).pop(name, None)
+    return all(record == records[0] for record in records)
 
 
 class BelowUnigrams(keras.callbacks.Callback):
@@ -370,7 +379,7 @@ main = Command(
     groups={
         "recipe": ("recipe", "set"),
         "data": ("corpus", "tokenizer", "held_out", "held_out_steps"),
-        "run": ("run", "output", "minutes", "report_every", "keep", "tensorboard", "less_memory"),
+        "run": ("run", "output", "minutes", "reschedule", "report_every", "keep", "tensorboard", "less_memory"),
     },
     first=("recipe",),
     details=_listing,

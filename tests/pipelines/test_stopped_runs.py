@@ -146,6 +146,28 @@ def test_what_does_not_extend_a_run(finished_run, corpora, tmp_path):
 
 
 @pytest.mark.one_backend
+def test_a_run_continues_with_another_schedule(finished_run, corpora, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished_run[0], run)
+    for path in run.glob("checkpoints/step_00000004*"):
+        path.unlink()
+    decay = (*SETTINGS, "steps=3", "schedule.warmup=0", "schedule.decay_from=2")
+    with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
+        pretrain(corpora[0], run, set=decay)
+    with pytest.raises(ValueError, match="batch_size: 4 in the folder, 2 now"):
+        pretrain(corpora[0], run, set=(*decay, "batch_size=2"), reschedule=True)
+    with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
+        pretrain(corpora[0], run, set=(*SETTINGS, "steps=1", "schedule.warmup=0"), reschedule=True)
+    last = pretrain(corpora[0], run, report_every=1, set=decay, reschedule=True)
+    output = capsys.readouterr().out
+    assert "rescheduling the run of 4 updates; the schedule is now that of 3" in output
+    assert "continuing from step 2 of 3" in output
+    assert last["step"] == 3 and last["learning_rate"] < read_log(run)[-2]["learning_rate"]
+    record = json.loads((run / "recipe.json").read_text())
+    assert record["recipe"]["schedule"]["decay_from"] == 2 and len(record["earlier"]) == 1
+
+
+@pytest.mark.one_backend
 def test_two_runs_in_one_folder(corpora, tmp_path):
     with locked(tmp_path / "run"), pytest.raises(ValueError, match="one process at a time"):
         pretrain(corpora[0], tmp_path / "run", set=SETTINGS)
