@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import kerasbert
-from kerasbert.checkpoints.presets import find_folder
+from kerasbert.checkpoints.folders import find_folder
 from kerasbert.data import Batches, CausalLMBatches, Corpus, MaskedLMBatches
 from kerasbert.metrics import minimal_pairs
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM

@@ -4,24 +4,26 @@ python -m pipelines.finetune --model saved_models/quickstart --data train.csv --
 python -m pipelines.finetune --model saved_models/mine --task ner --data train.conll --held-out test.conll --output ...
 """
 
+import dataclasses
 import json
-import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from kerasbert.backend import seed_everything
+from kerasbert.checkpoints.model_card import describe
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 
+from .adapting import WHOLE_MODEL, Lora
 from .command import Command
 from .examples import Examples, read_examples
+from .label_names import check_labels, label_names
 from .labelled import GUESSED, Columns
-from .model_card import Measured, describe, write_card
+from .model_card import Measured, write_card
 from .outputs import check_outputs, write_answers, write_json
 from .reports import EpochProgress, HeldOut, best_weights, in_reports, spread
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
@@ -29,6 +31,7 @@ from .splits import named_sources, split_tenth
 from .tables import Format
 from .tasks import TaskSpec, task_of
 from .text_to_text import Wording
+from .trackers import Tracker, tracked
 
 TITLES = {
     "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
@@ -63,6 +66,9 @@ def finetune(
     format: Format = "auto",
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
+    lora: Lora = WHOLE_MODEL,
+    accumulation: int = 1,
+    log: Tracker | None = None,
 ) -> dict:
     """Fine-tunes a model, and saves it with its scores.
 
@@ -103,9 +109,19 @@ def finetune(
         format: format of the files. Default: by file extension and, for .txt, by content.
         encoding: encoding of the files.
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
+        lora: train products of low rank instead of the whole model (LoRA): --lora.rank 8.
+        accumulation: split each batch into this many parts, which need less memory; their gradients are averaged.
+        log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
     """
     spec = task_of(task).with_columns(columns)
-    for name, number in (("epochs", epochs), ("batch_size", batch_size), ("limit", limit), ("seeds", len(seeds))):
+    for name, number in (
+        ("epochs", epochs),
+        ("batch_size", batch_size),
+        ("limit", limit),
+        ("seeds", len(seeds)),
+        ("accumulation", accumulation),
+        ("lora.rank", lora.rank),
+    ):
         if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
     if data is None:
@@ -128,27 +144,39 @@ def finetune(
     kept_out = patience is not None or keep_best
     shown, validation = split_tenth(training) if kept_out else (training, next(iter(testing.values()), None))
     validation = validation and spread(validation, 1_000)
+    recipe = dict(
+        model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+        warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
+        patience=patience, keep_best=keep_best, balanced=balanced, text_to_text=text_to_text,
+        from_scratch=from_scratch, accumulation=accumulation if accumulation > 1 else None,
+        **({} if lora.rank is None else {"lora": dataclasses.asdict(lora)}), **writing,
+    )  # fmt: skip
     runs = []
     for seed in seeds:
         seed_everything(seed)
         trained = new_model(kind, model, labels, max_length, load_weights=not from_scratch, dtype=dtype)
         if less_memory:
             trained.backbone.rematerialize()
+        lora.start(trained)
         batches = batches_of(trained, kind, shown, wording, balanced, batch_size, epochs, seed)
         batches, interval = in_reports(batches, epochs)
+        updates, batches, interval = len(batches), batches.accumulated(accumulation), interval * accumulation
         steps, per_epoch = len(batches), len(batches) // epochs
-        options = dict(warmup=round(warmup_share * steps), weight_decay=weight_decay, layer_decay=layer_decay)
-        trained.compile(adamw(learning_rate, steps=steps, **options))
-        log, watched = RunLog(output / "logs" / f"seed_{seed}"), None
+        options = dict(warmup=round(warmup_share * updates), weight_decay=weight_decay, layer_decay=layer_decay)
+        trained.compile(adamw(learning_rate, steps=updates, accumulation=accumulation, **options))
+        run_log, watched = RunLog(output / "logs" / f"seed_{seed}"), None
         callbacks = [StopOnNaN()]
         if validation is not None:
             watched = batches_of(trained, kind, validation, wording, False, batch_size, shuffle=False)
             if kind != "sequences":  # generating answers takes long
                 callbacks.append(HeldOut(lambda model: score(model, validation, batch_size)[0]))
-        callbacks += [log, EpochProgress(steps, per_epoch, epochs)]
+        callbacks += [run_log, EpochProgress(steps, per_epoch, epochs)]
         if kept_out:
             callbacks.append(best_weights(None if patience is None else patience * per_epoch // interval))
-        history = trained.fit(batches, steps_per_epoch=interval, callbacks=callbacks, validation_data=watched)
+        with tracked(log, output / "logs", f"{output.name} seed {seed}", recipe) as more:
+            history = trained.fit(
+                batches, steps_per_epoch=interval, callbacks=[*callbacks, *more], validation_data=watched
+            )
         scores = {"seed": seed, "train_loss": float(history.history["loss"][-1])}
         if kept_out:
             scores["epochs"] = -(-len(history.history["loss"]) * interval // per_epoch)
@@ -160,21 +188,15 @@ def finetune(
         runs.append(scores)
         print(json.dumps(scores))
         if seed == seeds[0]:
-            trained.save_to_preset(output)
+            lora.save(trained, output, model)
             for name, examples in testing.items():
                 write_answers(answer_files[name], examples, answers[name])
-            plot_curves(log.folder)
+            plot_curves(run_log.folder)
             description = describe(trained, pairs=isinstance(training.x[0], tuple))
             measured = [
                 Measured(str(sources[name]), found[name], len(examples), examples.y, plain(answers[name]))
                 for name, examples in testing.items()
             ]
-    recipe = dict(
-        model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
-        warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
-        patience=patience, keep_best=keep_best, balanced=balanced, text_to_text=text_to_text,
-        from_scratch=from_scratch, **writing,
-    )  # fmt: skip
     metrics = {"runs": runs, **summary(runs)}
     write_json(output / "metrics.json", {**metrics, "recipe": recipe})
     source = {"source": str(data), "examples": len(training)}
@@ -263,61 +285,6 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
     return model
 
 
-def label_names(kind: str, training: Examples, order: Sequence[str] = (), where: str = "") -> list[str] | None:
-    """The labels of the training data: numbers in numerical, names in alphabetical order; for tags, "O" is first.
-
-    If all names are in `order`, they keep that order.
-
-    Raises:
-        ValueError: if a classifier would have fewer than two labels (for kind "labels", none).
-    """
-    if kind not in ("classes", "labels", "tags"):
-        return None
-    names = {name for label in training.y for name in _names(label)}
-    if len(names) < 2 and not (kind == "labels" and names):
-        raise ValueError(
-            f"A classifier needs two or more labels. Received: {sorted(names)}{where}. Add examples with other labels, "
-            "or name the column of labels with --columns.label."
-        )
-    if names <= set(order):
-        return [name for name in order if name in names]
-    if kind == "tags" and all(name.isdecimal() for name in names):
-        warnings.warn(
-            f"Tags are numbers{where}: each of them, including 0, counts as an entity type in precision, recall and "
-            "F1. Write their names instead, such as O and B-PER.",
-            stacklevel=2,
-        )
-    if kind == "tags":
-        return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
-    return sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
-
-
-def check_labels(known: list[str], examples: Examples, where: str) -> None:
-    """Raises a ValueError if examples have a label that the model does not know.
-
-    For tags, this happens only if the model knows none of them. Otherwise, unknown tags count as prediction errors.
-    """
-    if examples.y and isinstance(examples.x[0], list):
-        found = {name for tags in examples.y for name in tags}
-        if found and not found & set(known):
-            raise ValueError(
-                f"Tags must be of the set that the model knows, {known}. Received: {where} with {sorted(found)[:9]}. "
-                "Name the columns with --columns.text and --columns.label."
-            )
-        return
-    for number, label in enumerate(examples.y, start=1):
-        for name in _names(label):
-            if name not in known:
-                raise ValueError(
-                    f"Labels must be those of the training data, {known}. Received: {where} row {number}: {name!r}. "
-                    "Drop the row, or train on data that has this label."
-                )
-
-
-def _names(label: str | list) -> list[str]:
-    return [label] if isinstance(label, str) else label
-
-
 def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
     """Converts the targets to the form that `fit` of the model accepts."""
     if kind != "score":
@@ -357,8 +324,8 @@ main = Command(
     groups={
         "data": ("data", "held_out", "task", "format", "encoding", "limit"),
         "model": ("model", "output", "max_length", "text_to_text", "from_scratch", "dtype", "less_memory"),
-        "training": ("epochs", "batch_size", "seeds", "patience", "keep_best", "balanced"),
-        "optimizer": ("learning_rate", "warmup_share", "weight_decay", "layer_decay"),
+        "training": ("epochs", "batch_size", "seeds", "patience", "keep_best", "balanced", "log"),
+        "optimizer": ("learning_rate", "warmup_share", "weight_decay", "layer_decay", "accumulation"),
         "generation": ("max_new_tokens", "num_beams"),
     },
 )

@@ -1,44 +1,21 @@
 """Writes the README.md of a model folder: how to use the model, its scores, and how it was trained."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 import keras
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult
 
 import kerasbert
 from kerasbert import metrics
-from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, Seq2SeqLM
-from kerasbert.objectives.next_token import NextToken
-from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+from kerasbert.checkpoints.model_card import Description, card
 
 MOST_CLASSES = 20  # in a confusion matrix; with more classes, the number of most frequent confusions to list
 PATHS = ("model", "source", "sources", "teacher", "init_from")  # keys with paths; only the last component is published
-
-# Class -> the hub's name for the task, and an example call.
-USES = {
-    TextClassifier: ("text-classification", 'model.classify(["A first text.", "A second text."])'),
-    TokenClassifier: ("token-classification", 'model.tag(["A first text.", "A second text."])'),
-    QuestionAnswerer: ("question-answering", 'model.answer([("Who sat?", "The cat sat on the mat.")])'),
-    MultipleChoice: ("multiple-choice", 'model.choose([("The cat", ["sat.", "barked."])])'),
-    TextEmbedder: ("sentence-similarity", 'model.embed(["A first text.", "A second text."])'),
-    MaskedLM: ("fill-mask", 'model.fill_mask("The cat {mask} on the mat.")'),
-    ReplacedTokenDetection: (None, 'model.discriminator.score_tokens("The cat sat on the mat.")'),
-    Seq2SeqLM: ("text2text-generation", 'model.generate(["A first text.", "A second text."], max_new_tokens=64)'),
-    NextToken: ("text-generation", 'model.generate("The cat", max_new_tokens=20)'),
-}
-PAIRS = 'model.classify([("A first text.", "Its pair.")])'
-HALVES = """
-Where one model is expected, here and in `transformers`, the folder loads as the discriminator. The generator, which
-fills masks, is in `{name}/generator`.
-
-```python
-kerasbert.tasks.TextClassifier.from_preset("{name}", labels=["bad", "good"])
-kerasbert.load("{name}/generator")
-```"""
 
 
 @dataclass(frozen=True)
@@ -60,34 +37,6 @@ class Measured:
     answers: Sequence | None = None
 
 
-@dataclass(frozen=True)
-class Description:
-    """The part of a card that depends on the model alone; see `describe`."""
-
-    task: str | None
-    family: str
-    usage: str
-    labels: Sequence[str]
-
-
-def describe(model, pairs: bool = False) -> Description:
-    """Collects what a card needs from a model, so that the model can be freed before the card is written.
-
-    Args:
-        model: an objective or a task model.
-        pairs: whether a classifier takes pairs of texts.
-    """
-    task, call = next((use for cls, use in USES.items() if isinstance(model, cls)), (None, ""))
-    if pairs and isinstance(model, TextClassifier):
-        call = PAIRS
-    mask = model.tokenizer.roles.get("mask", "[MASK]") if model.tokenizer is not None else "[MASK]"
-    usage = f'```python\nimport kerasbert\n\nmodel = kerasbert.load("{{name}}")\n{call.replace("{mask}", mask)}\n```'
-    if isinstance(model, ReplacedTokenDetection):
-        usage += HALVES
-    labels = [] if getattr(model, "problem", None) == "score" else getattr(model, "labels", [])
-    return Description(task, type(model.backbone).__name__, usage, list(labels))
-
-
 def write_card(
     folder: Path,
     title: str,
@@ -97,7 +46,9 @@ def write_card(
     description: Description,
     measured: Sequence[Measured] = (),
 ) -> None:
-    """Writes a model card: what the model is, its labels, its scores on each data set, the data, and the recipe.
+    """Writes a model card: what the model is for, how to use it, its scores on each data set, and how it was trained.
+
+    Curves of the training in the folder are shown. Settings that were left at None, False or empty are not listed.
 
     Args:
         folder: folder of the model. The card is its README.md.
@@ -108,20 +59,25 @@ def write_card(
         description: see `describe`.
         measured: the data sets that it was evaluated on.
     """
-    name, labels = Path(folder).resolve().name, description.labels
-    backend = keras.backend.backend()
-    body = [f"# {title}", "", f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {backend}."]
-    body += ["", "## Usage", "", description.usage.replace("{name}", name)]
-    if labels:
-        shown = [f"`{label}`" for label in labels[:100]] + [f"and {len(labels) - 100} more"] * (len(labels) > 100)
-        body += ["", "## Labels", "", ", ".join(shown)]
+    folder = Path(folder)
+    name, labels = folder.resolve().name, description.labels
+    evaluation: list[str] = []
     for each in measured:
         count = "" if each.examples is None else f", {each.examples:,} examples"
-        body += ["", f"## Measured on {_public(each.source)}{count}", *_table(each.scores)]
+        evaluation += ["", f"### {_public(each.source)}{count}", *_table(each.scores)]
         if labels and each.expected:
-            body += _by_class(description.task, labels, each.expected, each.answers)
-    for heading, values in (("Metrics", scores), ("Data", data), ("Recipe", recipe)):
-        body += ["", f"## {heading}", *_table(values)] if values else []
+            evaluation += _by_class(description.task, labels, each.expected, each.answers)
+    overall = {key: value for key, value in scores.items() if not (key == "seeds" and value == 1)}
+    evaluation += _table(overall) if overall else []
+    curves = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/curves.png"))[:1]
+    training = [f"![Loss and scores during training]({curve})" for curve in curves] + _table(recipe)
+    made = f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {keras.backend.backend()}."
+    sections = [
+        ("Labels", [", ".join(_label_names(labels))] if labels else []),
+        ("Evaluation", evaluation[1:]),
+        ("Data", _table(data)[1:]),
+        ("Training", [*training, "", made]),
+    ]
     source = str(recipe.get("model", ""))
     results = [
         EvalResult(description.task, _public(each.source), _public(each.source), score, value)
@@ -129,14 +85,27 @@ def write_card(
         for score, value in each.scores.items()
         if description.task and value is not None
     ]
-    card = ModelCardData(
-        library_name="kerasbert",
-        tags=["keras", description.family.lower()],
-        pipeline_tag=description.task,
+    text = card(
+        name,
+        title,
+        description,
+        sections,
         base_model=source.removeprefix("hf://") if source.startswith("hf://") else None,
-        **(dict(model_name=name, eval_results=results) if results else {}),
+        datasets=sorted({found for each in data.values() for found in _hub_names(each)}),
+        eval_results=results,
     )
-    ModelCard(f"---\n{card.to_yaml()}\n---\n" + "\n".join(body) + "\n").save(Path(folder) / "README.md")
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def _label_names(labels: Sequence[str]) -> list[str]:
+    return [f"`{label}`" for label in labels[:100]] + [f"and {len(labels) - 100} more"] * (len(labels) > 100)
+
+
+def _hub_names(value) -> list[str]:
+    """The names of the data sets on the Hub in a value of a card, such as `hf://glue:sst2#train`."""
+    if isinstance(value, (list, tuple)):
+        return [name for each in value for name in _hub_names(each)]
+    return re.findall(r"^hf://([^:#]+)", value) if isinstance(value, str) else []
 
 
 def _by_class(task: str, labels: Sequence[str], expected: Sequence, answers: Sequence) -> list[str]:
@@ -172,7 +141,7 @@ def _confusions(labels: Sequence[str], expected: Sequence[str], answers: Sequenc
 def _table(values: dict) -> list[str]:
     lines = ["", "| | |", "|---|---|"]
     for key, value in without_folders(values).items():
-        if value is not None:
+        if value is not None and value is not False and value not in ("", [], (), {}):
             lines.append(f"| {key} | {_shown(value)} |")
     return lines
 

@@ -16,6 +16,7 @@ import keras
 
 from kerasbert.backend import seed_everything, share_batches
 from kerasbert.backend.distribution import is_first_process
+from kerasbert.checkpoints.model_card import describe
 from kerasbert.data import Batches, Corpus, Tokenizer
 from kerasbert.data.text.files import write_text
 from kerasbert.training import (
@@ -34,7 +35,7 @@ from kerasbert.training import (
 from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, rematerialize, unigram_loss
 from .command import Command
 from .locks import locked
-from .model_card import Measured, describe, without_folders, write_card
+from .model_card import Measured, without_folders, write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, all_recipes, find_recipe
 

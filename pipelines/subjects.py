@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import kerasbert
 import kerasbert.objectives
 import kerasbert.tasks
-from kerasbert.checkpoints.presets import find_folder, load_tokenizer
+from kerasbert.checkpoints.folders import find_folder
+from kerasbert.checkpoints.presets import load_tokenizer
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 from kerasbert.data import Tokenizer

@@ -14,6 +14,9 @@ _MOST_LAYERS = 10_000  # limit of all fields that begin with num_: layers, heads
 _WIDEST = 1_000_000  # limit of all other integers in a config
 _MAY_BE_ZERO = {"num_segments", "num_highways", "memory_length", "convolution_width"}
 
+# `quantization_config` of folders in the layout of `quantized`.
+OWN_QUANTIZATION = {"quant_method": "kerasbert"}
+
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFile:
@@ -37,6 +40,7 @@ class SavedModel:
     backbone_class: str | None = None
     backbone: dict | None = None
     arguments: dict | None = None
+    quantization: dict | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +86,8 @@ def check_config_file(stored, path):
         path: path of the file, for messages.
     """
     check_types(stored, typing.get_type_hints(ConfigFile), path)
-    if stored.get("quantization_config") is not None:
-        quantised = stored["quantization_config"]
+    quantised = stored.get("quantization_config")
+    if quantised is not None and quantised != OWN_QUANTIZATION:
         method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
         raise ValueError(
             f"Weights must not be quantised. Received: weights quantised by {shortened(method)}, according to {path}. "

@@ -1,4 +1,4 @@
-"""Loads and saves configs and weights in the Hugging Face layout, which each family describes by tables."""
+"""Loads and saves weights in the Hugging Face layout, which each family describes by tables."""
 
 import logging
 import re
@@ -7,8 +7,8 @@ import warnings
 import keras
 import numpy as np
 
-from ..core.weight_names import Field, Heads, Part, Tensor
-from ..data.text.json_files import shortened
+from ..core.variables import parts_of, paths_of_variables
+from ..core.weight_names import Heads, Part, Tensor
 from ..training.lora import merged_kernels
 from .weight_checks import check_not_quantised, unfit_numbers
 
@@ -29,100 +29,19 @@ _IGNORED = re.compile(
 _EXTRA_PARTS = {"answer_network", "feature_head", "tasks"}
 _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
 
-# === Configs ===
-
-
-def read_config(family, stored, source="config.json"):
-    """Converts the content of a `config.json` to the config fields of a family.
-
-    Args:
-        family: the `Family`.
-        stored: the content of the file.
-        source: path of the file, for messages.
-
-    Returns: {config field: value}.
-
-    Raises: ValueError if the file requires something that the family does not support.
-    """
-    layout = family.huggingface
-    stored = {**{layout.aliases[name]: value for name, value in stored.items() if name in layout.aliases}, **stored}
-    stored = {**layout.of_type("defaults", stored.get("model_type")), **stored}
-    for name, only in layout.only.items():
-        if stored.get(name, only) != only:
-            raise ValueError(
-                f"kerasbert supports {stored.get('model_type')} only with {name}={only!r}. "
-                f"Received in config.json: {name}={shortened(stored[name])}."
-            )
-    fields = {}
-    for ours, entry in layout.config.items():
-        if isinstance(entry, Field) and entry.name in stored:
-            fields[ours] = _loaded(entry, stored, source)
-        elif entry in stored:
-            fields[ours] = stored[entry]
-    return fields
-
-
-def _loaded(entry, stored, source):
-    try:
-        return entry.load(stored)
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
-    except (TypeError, AttributeError, KeyError, IndexError) as error:
-        raise ValueError(
-            f"`{entry.name}` in {source} must have the form that transformers writes. Received: "
-            f"{shortened(stored[entry.name])} ({error})."
-        ) from None
-
-
-def config_fields(family, config):
-    """Returns {Hugging Face field: value} for a config of a family."""
-    fields = {}
-    for ours, entry in family.huggingface.config.items():
-        if isinstance(entry, Field):
-            fields[entry.name] = entry.save(config)
-        else:
-            fields[entry] = getattr(config, ours)
-    # Fields that other versions of transformers read in place of some of the above.
-    for name, save in family.huggingface.written.items():
-        fields[name] = save(config)
-    return fields
-
-
-def write_config(backbone, architecture, extra=()):
-    """Returns the content of `config.json` for a backbone, which transformers 4 and 5 can read.
-
-    Args:
-        backbone: the backbone.
-        architecture: name of the class in transformers.
-        extra: (field, value) pairs of additional fields.
-    """
-    fields = config_fields(backbone.family, backbone.config)
-    return {"architectures": [architecture], **fields, "dtype": "float32", "torch_dtype": "float32", **dict(extra)}
-
-
 # === Names ===
 
 
-def parts_of(model):
-    """Returns the backbone of a model, or the model itself if it is a backbone."""
-    return getattr(model, "backbone", model)
+# Weights that are not saved: LoRA products are merged, and the state of float8 is measured anew by training.
+_UNSAVED = re.compile(r"/(lora_kernel_[ab]|(inputs|kernel|outputs_grad)_amax_history|(inputs|outputs_grad)_scale)$")
 
 
 def named_variables(model):
-    """Returns {path without the name of the model: variable} for the weights of a model.
-
-    Examples of paths are `block_3/attention/query/kernel` and `masked_lm/bias`.
-    """
-    backbone = parts_of(model)
-    variables = list(backbone.weights)
-    known = {id(variable) for variable in variables}
-    variables += [variable for variable in model.weights if id(variable) not in known]
-    named = {variable.path.split("/", 1)[1]: variable for variable in variables if id(variable) in known}
-    prefix = getattr(model, "HEADS_UNDER", None)  # set by models with several heads, whose paths keep their first part
-    for variable in variables[len(known) :]:
-        named[f"{prefix}/{variable.path}" if prefix else variable.path.split("/", 1)[1]] = variable
+    """Returns the result of `paths_of_variables` for the weights of a model that are saved."""
     passing = getattr(model, "TRAINING_ONLY", ())  # names of layers that are not saved
-    kept = (path for path in named if path.split("/")[0] not in passing and "/lora_kernel_" not in path)
+    named = paths_of_variables(model)
+    float8 = {path.replace("/inputs_scale", "/kernel_scale") for path in named if path.endswith("/inputs_scale")}
+    kept = (p for p in named if p.split("/")[0] not in passing and not _UNSAVED.search(p) and p not in float8)
     return {path: named[path] for path in kept}
 
 
@@ -225,6 +144,12 @@ class StoredWeights:
         name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
+    def prepare(self, model):
+        """Called before the weights are loaded into a model. The variables of the model have their final dtypes."""
+
+    def locate(self, path):
+        return stored_as(self.family, path)
+
     def leave_out(self, kind):
         """Ignores the tensors of one kind of head, because they were trained for other labels."""
         for path, entry in self.family.huggingface.names.items():
@@ -232,6 +157,12 @@ class StoredWeights:
             if path.split("/")[0] == kind:
                 self.names = {n: s for n, s in self.names.items() if n != theirs and not n.startswith(f"{theirs}.")}
         self.names = {n: s for n, s in self.names.items() if n.split(".")[:2] not in _LABELLED_PARTS}
+
+    @property
+    def config_fields(self):
+        """{config field: value} of the fields that can only be determined from the weights."""
+        fields = self.family.huggingface.fields
+        return {} if fields is None else fields(self)
 
     @property
     def num_elements(self):
@@ -272,10 +203,11 @@ def load_weights(model, stored, allow_nan=False):
 
     Raises: ValueError that lists all tensors and variables that do not match.
     """
+    stored.prepare(model)
     family = stored.family
     taken, missing, new, wrong, unfit = set(), [], [], [], []
     for path, variable in named_variables(model).items():
-        entry, name = stored_as(family, path)
+        entry, name = stored.locate(path)
         if name is None or name not in stored:
             (new if is_head(family, path) else missing).append((path, name, variable))
             continue
@@ -332,7 +264,7 @@ def _not_implied(stored, implied):
 
 def _belongs_to_head(stored, name):
     """Whether a stored tensor belongs to a head or another optional layer, or is not part of the backbone."""
-    if name.startswith(tuple(f"kerasbert.{part}." for part in _EXTRA_PARTS)):
+    if is_head(stored.family, name) or name.startswith(tuple(f"kerasbert.{part}." for part in _EXTRA_PARTS)):
         return True
     for ours, entry in stored.family.huggingface.names.items():
         theirs = entry if isinstance(entry, str) else entry.name
@@ -351,6 +283,7 @@ def _make_new(model, variables, stored):
     """
     initializer = parts_of(model).config.kernel_initializer()
     for path, variable in variables:
+        variable.is_new = True  # for LoRA, which trains it
         if path.endswith("/kernel") and not np.any(keras.ops.convert_to_numpy(variable)):
             # A pooler was created inside `zero_weights`; a head already has the initial values of its family.
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
@@ -359,6 +292,22 @@ def _make_new(model, variables, stored):
         f"{stored.files.folder} has no weights for {', '.join(layers)}: newly initialised, train before use.",
         stacklevel=5,
     )
+
+
+def written_as(model, path):
+    """Returns (entry of the family's table, stored name) of a variable in the file of a whole model.
+
+    Names of the backbone's weights have a prefix if the model has a head.
+    """
+    backbone = parts_of(model)
+    family, layout = backbone.family, backbone.family.huggingface
+    entry, name = stored_as(family, path)
+    if name is None:
+        raise ValueError(f"The layout of {type(backbone).__name__} has no name for {path}.")
+    bare = model is backbone or type(model).__name__ in layout.bare or not layout.prefix
+    if bare or path.split("/")[0] in {*family.heads, *_EXTRA_PARTS}:
+        return entry, name
+    return entry, f"{layout.prefix}.{name}"
 
 
 def export_weights(model):
@@ -376,10 +325,7 @@ def export_weights(model):
     for path, variable in named_variables(model).items():
         if without_pooler and path.startswith("pooler/"):
             continue
-        entry, name = stored_as(family, path)
-        if name is None:
-            raise ValueError(f"The layout of {type(backbone).__name__} has no name for {path}.")
-        name = name if path.split("/")[0] in {*family.heads, *_EXTRA_PARTS} else prefix + name
+        entry, name = written_as(model, path)
         array = keras.ops.convert_to_numpy(merged.get(id(variable), variable))
         array = to_theirs(entry, array, path.rpartition("/")[2], backbone.config)
         if isinstance(entry, Part):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.family import FAMILIES
 from ..data.text.json_files import check_types
-from . import huggingface
+from . import huggingface, huggingface_config
 from .fields import checked_config
 
 WEIGHTS = "model.weights.h5"
@@ -161,7 +161,7 @@ def as_huggingface(stored, path):
     if unknown:
         raise ValueError(f"kerasbert does not know these arguments of {stored['class_name']}: {sorted(unknown)}.")
     family = FAMILIES[preset.model_type].family
-    return huggingface.config_fields(family, _config(preset, given, path))
+    return huggingface_config.config_fields(family, _config(preset, given, path))
 
 
 def _preset(stored):
@@ -265,5 +265,5 @@ class PresetFiles:
         return huggingface.to_theirs(entry, array, leaf, self.config)
 
     def _first_position(self):
-        fields = huggingface.config_fields(self.family, self.config)
+        fields = huggingface_config.config_fields(self.family, self.config)
         return fields["max_position_embeddings"] - self.config.max_length

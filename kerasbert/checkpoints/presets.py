@@ -5,72 +5,33 @@ tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
 """
 
 import contextlib
-import difflib
 import inspect
-import re
 from pathlib import Path
 
 import keras
 
-from ..core.family import FAMILIES, find_size, size_names
+from ..core.family import FAMILIES, find_size
 from ..core.initializers import zero_weights
 from ..core.keras_adapter import forgetting_failed_variables
+from ..core.quantization import has_integers
 from ..core.registration import Deferred
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
-from . import huggingface, keras_hub
-from .fields import accepting_arguments, check_arguments, check_config_file, checked_config
+from . import huggingface, keras_hub, quantized
+from .fields import (
+    OWN_QUANTIZATION,
+    accepting_arguments,
+    check_arguments,
+    check_config_file,
+    checked_config,
+)
 from .fields import read_saved as _saved
+from .folders import find_folder
+from .huggingface_config import read_config, write_config
 from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
 from .weight_checks import check_sizes
 
-# === Finding a folder ===
-
-# Models that come with the package. An installed package has them in kerasbert/saved_models, a clone of the repository
-# in saved_models, next to kerasbert.
-SHIPPED = ("bert_mini_en",)
-SHIPPED_FOLDERS = (Path(__file__).parent.parent / "saved_models", Path(__file__).parent.parent.parent / "saved_models")
-
-
-def shipped_folder(name):
-    """Returns the folder of a model that comes with the package, or None if there is no such model."""
-    folders = [folder / name for folder in SHIPPED_FOLDERS] if name in SHIPPED else []
-    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
-
-
-def find_folder(path, revision=None, token=None):
-    """Returns the local folder of a model, which is downloaded if necessary.
-
-    Args:
-        path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
-        revision: branch, tag or commit on the Hugging Face Hub.
-        token: access token for the Hub.
-
-    Raises: FileNotFoundError if there is no such folder. ImportError if `huggingface_hub` is needed but not installed.
-    """
-    if str(path).startswith("hf://"):
-        try:
-            from huggingface_hub import snapshot_download
-        except ImportError:
-            raise ImportError("hf:// paths need huggingface_hub. Install it: pip install huggingface_hub") from None
-        patterns = ["*.json", "*.safetensors", "*.bin", "*.h5", "*.txt", "*.model", "*.spm"]
-        return Path(snapshot_download(str(path)[5:], revision=revision, token=token, allow_patterns=patterns))
-    if not Path(path).is_dir():
-        if Path(path).name != str(path):
-            hub = f". For a model on the hub, use hf://{path}" if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) else ""
-            raise FileNotFoundError(f"There is no folder {path}{hub}")
-        shipped = shipped_folder(str(path))
-        if shipped is not None:
-            return shipped
-        known = ", ".join(filter(shipped_folder, SHIPPED)) or f"{', '.join(SHIPPED)}, missing here"
-        sizes = ", ".join(size_names())
-        close = difflib.get_close_matches(str(path), [*SHIPPED, *size_names()], n=1)
-        raise FileNotFoundError(
-            f"A preset is a folder, hf://org/name, a model that comes with kerasbert ({known}) or, in `from_preset`, a "
-            f"size ({sizes}). Received: {str(path)!r}, which is none of them."
-            + (f" Did you mean {close[0]}?" if close else "")
-        )
-    return Path(path)
+# === Opening a folder ===
 
 
 def _find_model(cls, path, revision, token):
@@ -171,7 +132,7 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_saved_arguments(family, folder), **overrides})
-    weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
+    weights = _stored_weights(family.family, folder, open_files) if load_weights else None
     config = _config(family, stored, fields, weights, folder)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **arguments)
@@ -217,7 +178,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     if _takes_pooler(family) and "pooler" not in overrides:
         rest["pooler"] = cls.needs_pooler(family.family, settings)
     options, fields = _split(family, rest)
-    weights = huggingface.StoredWeights(family.family, open_files()) if load_weights else None
+    weights = _stored_weights(family.family, folder, open_files) if load_weights else None
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
     config = _config(family, stored, fields, weights, folder)
@@ -344,6 +305,14 @@ def _needed_fields(cls, family):
     return family.family.needed_fields.get(cls.__name__, {})
 
 
+def _stored_weights(family, folder, open_files):
+    """Returns the weights of a folder under the names of its layout; `open_files` opens those of Hugging Face's."""
+    quantised = _saved(folder).get("quantization")
+    if quantised is not None:
+        return quantized.QuantizedWeights(family, folder, quantised)
+    return huggingface.StoredWeights(family, open_files())
+
+
 def _config(family, stored, fields, weights, folder):
     """Creates the config of the backbone in a folder.
 
@@ -355,9 +324,8 @@ def _config(family, stored, fields, weights, folder):
         folder: the folder.
     """
     record, path = family.family, folder / "config.json"
-    inferred = record.huggingface.fields
-    inferred = {} if inferred is None or weights is None else inferred(weights)
-    values = {**huggingface.read_config(record, stored, path), **inferred, **fields}
+    inferred = {} if weights is None else weights.config_fields
+    values = {**read_config(record, stored, path), **inferred, **fields}
     config = checked_config(record.config, values, path, record.huggingface.config)
     if weights is not None:
         check_sizes(config, weights)
@@ -365,6 +333,8 @@ def _config(family, stored, fields, weights, folder):
 
 
 # === Saving ===
+
+NOT_SAVED = ("config", "name", "dtype", "quantization")  # items of a backbone's `get_config` that are no arguments
 
 
 def save(model, path, max_shard_size=MAX_SHARD_SIZE):
@@ -385,12 +355,17 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     variant = model.variant()
     classes = family.huggingface.of_type("classes", backbone.config.model_type)
     architecture = classes.get(variant, classes["Backbone"])
-    write_tensors(folder, huggingface.export_weights(model), max_shard_size)
-    write_json(folder / "config.json", huggingface.write_config(backbone, architecture, extra.items()))
-    arguments = {key: value for key, value in backbone.get_config().items() if key not in ("config", "name", "dtype")}
+    integers = has_integers(model)
+    tensors = quantized.export_weights(model) if integers else huggingface.export_weights(model)
+    extra = {**extra, "quantization_config": OWN_QUANTIZATION} if integers else extra
+    write_tensors(folder, tensors, max_shard_size)
+    write_json(folder / "config.json", write_config(backbone, architecture, extra.items()))
+    arguments = {key: value for key, value in backbone.get_config().items() if key not in NOT_SAVED}
     saved = {"class": name, "backbone": arguments}
     if FAMILIES.get(backbone.config.model_type) is not type(backbone):
         saved["backbone_class"] = keras.saving.get_registered_name(type(backbone)).removeprefix("kerasbert>")
+    if integers:
+        saved["quantization"] = quantized.description(model)
     if model is not backbone:
         saved["arguments"] = model.arguments()
         if model.tokenizer is not None:

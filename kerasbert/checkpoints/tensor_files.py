@@ -35,14 +35,14 @@ class TensorFiles:
         self.folder = Path(folder)
         self._find()
         if (self.folder / EXTRA_WEIGHTS).exists():
-            self._files[EXTRA_WEIGHTS] = _open(self.folder / EXTRA_WEIGHTS)
+            self._files[EXTRA_WEIGHTS] = open_tensors(self.folder / EXTRA_WEIGHTS)
             self.where = {**self.where, **dict.fromkeys(self._files[EXTRA_WEIGHTS].keys(), EXTRA_WEIGHTS)}
 
     def _find(self):
         for name in (WEIGHTS, TORCH_WEIGHTS):
             index = self.folder / f"{name}.index.json"
             if (self.folder / name).exists():
-                self._files = {name: _open(self.folder / name)}
+                self._files = {name: open_tensors(self.folder / name)}
                 self.where = dict.fromkeys(self._files[name].keys(), name)
                 return
             if index.exists():
@@ -68,7 +68,7 @@ class TensorFiles:
             raise FileNotFoundError(
                 f"{index.name} names shards that do not exist: {', '.join(missing)}. Copy them into {self.folder}."
             )
-        self._files = {shard: _open(index.parent / shard) for shard in sorted(set(self.where.values()))}
+        self._files = {shard: open_tensors(index.parent / shard) for shard in sorted(set(self.where.values()))}
         keys = {shard: set(file.keys()) for shard, file in self._files.items()}
         absent = sorted(name for name, shard in self.where.items() if name not in keys[shard])
         if absent:
@@ -129,7 +129,7 @@ class _SafetensorsFile:
             ) from None
 
 
-def _open(path):
+def open_tensors(path):
     """Opens a weight file. Raises a ValueError if it is not a file, or contains a tensor without a name."""
     if not path.is_file():
         raise ValueError(f"Weights must be files. Received: {path}, which is not a file.")
@@ -171,7 +171,8 @@ def write_json(path, value):
 def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
     """Writes `model.safetensors`, or several shards and their index. Weight files of an earlier model are removed.
 
-    Tensors whose names begin with "kerasbert." are written to `kerasbert.safetensors`.
+    Tensors whose names begin with "kerasbert." are written to `kerasbert.safetensors`. If there are no others, as in
+    folders with quantised weights, no other file is written.
 
     Args:
         folder: folder of the model.
@@ -183,15 +184,15 @@ def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
     extras = {name: array for name, array in tensors.items() if name.startswith("kerasbert.")}
     tensors = {name: array for name, array in tensors.items() if name not in extras}
     if extras:
-        write_atomically(folder / EXTRA_WEIGHTS, lambda path: _write_safetensors(path, extras))
+        write_safetensors(folder / EXTRA_WEIGHTS, extras)
     else:
         (folder / EXTRA_WEIGHTS).unlink(missing_ok=True)
-    shards = _shards(tensors, _bytes(max_shard_size))
-    names = [WEIGHTS]
+    shards = _shards(tensors, _bytes(max_shard_size)) if tensors else []
+    names = [WEIGHTS] * len(shards)
     if len(shards) > 1:
         names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
     for name, shard in zip(names, shards, strict=True):
-        write_atomically(folder / name, lambda path, shard=shard: _write_safetensors(path, shard))
+        write_safetensors(folder / name, shard)
     index = folder / f"{WEIGHTS}.index.json"
     if len(shards) > 1:
         where = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
@@ -226,7 +227,12 @@ def _bytes(size):
     return number
 
 
-def _write_safetensors(path, tensors):
+def write_safetensors(path, tensors):
+    """Writes a `.safetensors` file, and replaces an existing one atomically."""
+    write_atomically(path, lambda temporary: _write_tensors(temporary, tensors))
+
+
+def _write_tensors(path, tensors):
     """Writes a `.safetensors` file, one tensor after the other, to avoid a second copy of the model in memory.
 
     The file consists of the length of the header (8 bytes), the header (JSON), and the data. transformers 4 requires

@@ -28,6 +28,9 @@ def unfit_numbers(array, variable, allow_nan):
         variable: the Keras variable.
         allow_nan: whether NaN and infinite numbers are accepted.
     """
+    if "int" in variable.dtype or array.dtype.kind == "i":
+        same = array.dtype.name == variable.dtype
+        return None if same else f"must be {variable.dtype} numbers, these are {array.dtype.name}"
     if array.dtype.kind != "f":
         return f"weights must be floating-point numbers, these are {array.dtype.name}"
     if not array.size:

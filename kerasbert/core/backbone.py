@@ -8,7 +8,7 @@ import numpy as np
 from ..backend.compilation import concrete_array, reading_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets
-from ..layers.embeddings import gather_positions
+from ..layers.embeddings import float_table, gather_positions
 from .inputs import (
     check_arrays,
     check_keys,
@@ -17,18 +17,9 @@ from .inputs import (
     longest_sequence,
     warn_of_padding,
 )
+from .quantization import Quantizable, as_config, quantize_layers
+from .sharing import Shared
 from .summaries import known_shapes
-
-
-def refuse_quantization(model, mode):
-    """Raises a ValueError, because Keras's quantisation is wrong for these models.
-
-    It would quantise embedding tables that are also used as output layers, and would skip dense layers.
-    """
-    raise ValueError(
-        "Weights must be float32, bfloat16 or float16: quantisation is not supported. Received: "
-        f'{mode!r} for a {type(model).__name__}. To halve the memory, use from_preset(path, dtype="bfloat16").'
-    )
 
 
 def _note_depth(variables, depth):
@@ -36,7 +27,7 @@ def _note_depth(variables, depth):
         variable.block_depth = depth
 
 
-class Backbone(keras.Model):
+class Backbone(Shared, Quantizable, keras.Model):
     """A model that maps token ids to hidden states. Each family is a subclass.
 
     A subclass defines `__init__(config, ...)`, which must end with `build_now()`, and `call(inputs, ...)`.
@@ -65,7 +56,11 @@ class Backbone(keras.Model):
                 f"Use {type(self).__name__}({wanted}(...)) or {type(self).__name__}.from_preset(...)."
             )
         if self.dtype_policy.quantization_mode is not None:
-            refuse_quantization(self, self.dtype_policy.name)
+            raise ValueError(
+                "The dtype of a model must be a policy for floats. Received: "
+                f"{self.dtype_policy.name!r} for a {type(self).__name__}. Quantise the finished model: "
+                f"model.quantize({self.dtype_policy.quantization_mode!r})."
+            )
         self.config = config
 
     def build_now(self):
@@ -240,15 +235,12 @@ class Backbone(keras.Model):
     @property
     def token_table(self):
         """float (vocabulary, embedding dimension): the token embeddings, for output layers that share their weights."""
-        return keras.ops.convert_to_tensor(self.token_embedding.embeddings)
+        return float_table(self.token_embedding)
 
     def summary(self, *args, **kwargs):
         """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
-
-    def quantize(self, mode=None, **options):
-        refuse_quantization(self, mode)
 
     # === Config ===
 
@@ -258,7 +250,7 @@ class Backbone(keras.Model):
             dtype = policy.name  # serialising it would import TensorFlow wherever it is installed
         else:
             dtype = keras.dtype_policies.serialize(policy)
-        return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
+        return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype, **as_config(self)}
 
     @classmethod
     def from_config(cls, config):
@@ -266,7 +258,10 @@ class Backbone(keras.Model):
         config["config"] = cls.family.config(**config["config"])
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        return cls(**config)
+        schemes = config.pop("quantization", {})
+        backbone = cls(**config)
+        quantize_layers(backbone, schemes)
+        return backbone
 
     # === Presets ===
 

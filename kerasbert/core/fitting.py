@@ -163,8 +163,9 @@ class Fitting(TrainingMode):
         """
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
-        if self._is_ours(x) and "initial_epoch" in kwargs:
-            raise ValueError("`initial_epoch` would repeat data. Use a `Checkpoints` callback, which resumes a run.")
+        start = kwargs.pop("initial_epoch", 0) if self._is_ours(x) else 0
+        if start and (isinstance(x, Batches) or not 0 < start < epochs):
+            raise ValueError(f"`initial_epoch` is for texts and arrays, and is below `epochs`. Received: {start}.")
         x = self.examples_of(x)
         self._check_targets(x, y)
         callbacks = list(callbacks or [])
@@ -217,7 +218,7 @@ class Fitting(TrainingMode):
         feed = Feed(x, steps_per_epoch, self.check_batch)
         self.prepare(feed, training=True)
         held_out = None if validation_data is None else self._feed(validation_data, batch_size)
-        first = self._resume(callbacks)
+        first = self._resume(callbacks, start * steps_per_epoch)
         self._check_schedule((len(x) - first) // x.accumulation)
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
             callbacks.append(Progress(len(x)))
@@ -330,9 +331,9 @@ class Fitting(TrainingMode):
         """Converts a batch of a dataset to a tuple that holds only the inputs."""
         return self._converted(unpacked(batch)[0])[:1]
 
-    def _resume(self, callbacks):
-        """Restores the model from a `Checkpoints` callback, if there is one. Returns the step to continue from."""
-        step = self.initial_step = 0
+    def _resume(self, callbacks, step=0):
+        """Restores the model from a `Checkpoints` callback, if there is one. Returns its step, or else `step`."""
+        self.initial_step = step
         for callback in callbacks:
             if isinstance(callback, Checkpoints):
                 step = self.initial_step = callback.restore(self)

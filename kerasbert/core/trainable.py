@@ -8,13 +8,15 @@ import numpy as np
 from ..backend.compilation import concrete_array, reading_weights
 from ..checkpoints import presets
 from ..data.tokenizers.tokenizer import Tokenizer
-from .backbone import Backbone, refuse_quantization
+from .backbone import Backbone
 from .fitting import Fitting
 from .inputs import checked_inputs, inputs_are_checked
+from .quantization import Quantizable, as_config, quantize_layers
+from .sharing import Shared
 from .summaries import known_shapes
 
 
-class Trainable(Fitting):
+class Trainable(Shared, Quantizable, Fitting):
     """Base class of objectives and tasks.
 
     Several models may share a backbone, and none of them changes it. Variables of the backbone that a model does not
@@ -29,6 +31,8 @@ class Trainable(Fitting):
     trains_backbone = True  # False: the backbone is frozen and only provides features
     needs_query_stream = False  # whether this model reads the query stream of a backbone that has one (XLNet)
     extra_inputs = ()  # batch keys that this model reads itself, and that the backbone does not receive
+    hub_task = None  # the Hugging Face Hub's name of the task, such as "fill-mask"
+    example_call = ""  # line of code for model cards, which calls `model`; "{mask}" stands for the mask token
     needs_mask_decoder = False  # whether this model reads the output of the backbone's mask decoder, if it has one
 
     def __init__(self, backbone, tokenizer=None, **kwargs):
@@ -204,9 +208,6 @@ class Trainable(Fitting):
         with known_shapes(self):
             super().summary(*args, **kwargs)
 
-    def quantize(self, mode=None, **options):
-        refuse_quantization(self, mode)
-
     # === Saving ===
 
     def get_config(self):
@@ -215,6 +216,7 @@ class Trainable(Fitting):
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             **self.arguments(),
+            **as_config(self),
         }
 
     @classmethod
@@ -223,7 +225,10 @@ class Trainable(Fitting):
         config["backbone"] = keras.saving.deserialize_keras_object(config["backbone"])
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        return cls(**cls.current_arguments(config))
+        schemes = config.pop("quantization", {})
+        model = cls(**cls.current_arguments(config))
+        quantize_layers(model, schemes)
+        return model
 
     def save_assets(self, folder):
         """Writes the tokenizer into the assets folder of a `.keras` file."""

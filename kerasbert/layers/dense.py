@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from ..backend.gradients import add_bias, matrix_product
+from ..backend.gradients import add_bias, matrix_product, on_cpu
+from ..core.keras_adapter import base_kernel
 from .registered import Registered
 
 
@@ -22,6 +23,31 @@ class Dense(Registered, keras.layers.Dense):
         y = y if self.bias is None else add_bias(y, self.bias)
         y = y if self.activation is None else self.activation(y)
         return y if rows is x else ops.reshape(y, (*sizes, self.units))
+
+    def quantized_call(self, x, training=None):
+        """Returns Keras's result, on CPUs in int8 from products of floats: those of integers are slow there.
+
+        The sums are the same up to rounding. Gradients pass through the rounding of the inputs, as in Keras.
+        """
+        if self.quantization_mode != "int8" or not on_cpu():
+            return super().quantized_call(x, training=training)
+        y = x
+        if self.inputs_quantizer is not None:
+            rounded, scale = self.inputs_quantizer(x, axis=-1)
+            y = x + ops.stop_gradient(ops.cast(rounded, x.dtype) / scale - x)
+        kernel = ops.cast(base_kernel(self), x.dtype) / self.kernel_scale
+        rows, sizes = _as_rows(y)
+        y = matrix_product(rows, kernel)
+        if self.lora_enabled:
+            product = ops.matmul(ops.matmul(_as_rows(x)[0], self.lora_kernel_a), self.lora_kernel_b)
+            y = y + ops.cast(self.lora_alpha / self.lora_rank * product, y.dtype)
+        y = y if self.bias is None else add_bias(y, self.bias)
+        y = y if self.activation is None else self.activation(y)
+        return y if sizes is None else ops.reshape(y, (*sizes, self.units))
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Quantises the kernel as Keras does, which refuses subclasses because their `call` would not be used."""
+        super().quantize(mode, type_check=False, config=config)
 
 
 def tied_logits(x, table, bias=None):

@@ -6,6 +6,13 @@ from .composite import Layer
 from .masks import real_tokens
 
 
+def float_table(embedding):
+    """Returns the table of an embedding layer, float (rows, m). A quantised table is converted back to floats."""
+    if embedding.quantization_mode is None:
+        return ops.convert_to_tensor(embedding.embeddings)
+    return embedding(ops.arange(embedding.input_dim, dtype="int32"))
+
+
 def gather_positions(x, positions):
     """Returns the vectors of x at the given positions.
 
@@ -170,8 +177,8 @@ class DisentangledEmbedding(Layer):
 
     @property
     def embeddings(self):
-        return ops.stop_gradient(ops.convert_to_tensor(self.base.embeddings)) + self.difference
+        return ops.stop_gradient(float_table(self.base)) + self.difference
 
     def call(self, ids):
-        base = ops.stop_gradient(ops.take(self.base.embeddings, ids, axis=0))
+        base = ops.stop_gradient(ops.take(float_table(self.base), ids, axis=0))
         return ops.cast(base + ops.take(self.difference, ids, axis=0), self.compute_dtype)

@@ -57,6 +57,8 @@ class MaskedLM(Objective):
         (b, 2).
     """
 
+    hub_task = "fill-mask"
+    example_call = 'model.fill_mask("The cat {mask} on the mat.")'
     needs_mask_decoder = True
 
     def __init__(self, backbone, sentence_pair=False, tokenizer=None, **kwargs):

@@ -16,6 +16,8 @@ class NextToken(Objective):
     and the methods `start_cache` and `next_logits`, which `generation.decoding` calls.
     """
 
+    hub_task = "text-generation"
+    example_call = 'model.generate("The cat", max_new_tokens=20)'
     continues = True  # whether the generated text includes the prompt
 
     def __init__(self, backbone, tokenizer=None, **kwargs):

@@ -6,7 +6,8 @@ from pathlib import Path
 import keras
 from keras import ops
 
-from ..checkpoints import fields, presets
+from ..checkpoints import fields
+from ..checkpoints.folders import find_folder
 from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
 from ..core.backbone import Backbone
 from ..data import ReplacedTokenBatches
@@ -73,6 +74,7 @@ class ReplacedTokenDetection(PairObjective):
         original tokens at the masked positions, int32 (b, p).
     """
 
+    example_call = 'model.discriminator.score_tokens("The cat sat on the mat.")'
     PARTS = ("generator", "discriminator")
     default_learning_rate = 5e-4
 
@@ -234,7 +236,7 @@ class ReplacedTokenDetection(PairObjective):
         """
         settings = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
-            folder = presets.find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
+            folder = find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
             saved = fields.read_saved(folder).get("arguments") or {}
             fields.check_arguments(cls, saved, folder / "kerasbert.json")
             settings = {**saved, **settings}

@@ -31,6 +31,8 @@ class Seq2SeqLM(NextToken):
     Returns: logits, float (b, t, v).
     """
 
+    hub_task = "text2text-generation"
+    example_call = 'model.generate(["A first text.", "A second text."], max_new_tokens=64)'
     continues = False
 
     def __init__(self, backbone, tokenizer=None, label_smoothing=0.0, z_loss=0.0, **kwargs):

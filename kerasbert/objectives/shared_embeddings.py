@@ -9,6 +9,7 @@ import numpy as np
 
 from ..backend.compilation import concrete_array
 from ..core.initializers import zero_weights
+from ..core.quantization import has_integers
 from ..layers.embeddings import DisentangledEmbedding
 
 SHARING = ("shared", "disentangled", "none")
@@ -41,6 +42,11 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
                 f"Received: {type(generator).__name__} and {type(discriminator).__name__}. "
                 'Use embedding_sharing="none".'
             )
+    if any(has_integers(backbone) for backbone in (generator, discriminator)):
+        raise ValueError(
+            "Embeddings can be shared only in full precision. Received: a quantised backbone. Use "
+            'embedding_sharing="none", or quantise the part that will be used after training.'
+        )
     if sharing == "shared":
         return with_embeddings(generator, discriminator.embeddings), discriminator
     layers = []

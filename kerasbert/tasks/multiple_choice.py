@@ -31,6 +31,9 @@ class MultipleChoice(Task):
     Returns: logits, float (b, c).
     """
 
+    hub_task = "multiple-choice"
+    example_call = 'model.choose([("The cat", ["sat.", "barked."])])'
+
     def __init__(self, backbone, max_length=None, tokenizer=None, **kwargs):
         super().__init__(backbone, tokenizer, **kwargs)
         self.max_length = max_length or self.longest_row()

@@ -32,6 +32,9 @@ class QuestionAnswerer(Task):
     Returns: {"start": logits, "end": logits}, each float (b, s).
     """
 
+    hub_task = "question-answering"
+    example_call = 'model.answer([("Who sat?", "The cat sat on the mat.")])'
+
     def __init__(
         self,
         backbone,

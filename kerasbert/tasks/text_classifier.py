@@ -42,6 +42,8 @@ class TextClassifier(Task):
     Returns: logits, float (b, number of labels), or the score, float (b, 1).
     """
 
+    hub_task = "text-classification"
+    example_call = 'model.classify(["A first text.", "A second text."])'
     label_head = "classifier"
 
     def __init__(

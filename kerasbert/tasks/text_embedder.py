@@ -67,6 +67,8 @@ class TextEmbedder(Task):
     Returns: float32 (b, hidden size * number of poolings), or (b, c, hidden size * number of poolings).
     """
 
+    hub_task = "sentence-similarity"
+    example_call = 'model.embed(["A first text.", "A second text."])'
     TRAINING_ONLY = ("pair_classifier",)
     needs_targets = False  # for triplets and rankings, the order of the texts is the target
 

@@ -48,6 +48,8 @@ class TokenClassifier(Task):
     Returns: logits, float (b, s, number of labels).
     """
 
+    hub_task = "token-classification"
+    example_call = 'model.tag(["A first text.", "A second text."])'
     label_head = "tagger"
 
     def __init__(self, backbone, labels=2, max_length=None, features=None, tokenizer=None, **kwargs):

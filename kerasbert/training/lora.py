@@ -1,8 +1,10 @@
 """Low-rank adaptation: few trainable parameters added to frozen ones (Hu et al. 2021, arXiv 2106.09685)."""
 
+import dataclasses
 import math
 
 import keras
+import numpy as np
 
 from ..core.keras_adapter import all_layers, base_kernel
 
@@ -10,8 +12,9 @@ from ..core.keras_adapter import all_layers, base_kernel
 def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
     """Freezes the backbone and adds a trainable product of two low-rank matrices to the dense layers in `targets`.
 
-    It uses `Dense.enable_lora` of Keras; heads stay trainable. Call it before `compile`. `save_to_preset` merges the
-    products into the kernels, so that the folder holds an ordinary model.
+    It uses `Dense.enable_lora` of Keras; heads stay trainable, and so do poolers that the loaded file did not contain.
+    Call it before `compile`. `save_to_preset` merges the products into the kernels, so that the folder holds an
+    ordinary model; `save_adapter` writes the products alone.
 
     Args:
         model: an objective, a task or a backbone.
@@ -31,13 +34,56 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
             f"`targets` must name dense layers of the backbone. Received: {', '.join(targets)}. "
             f"It has: {', '.join(sorted({layer.name for layer in dense}))}."
         )
-    for variable in backbone.weights:
-        variable.trainable = False
+    freeze(backbone)
     for layer in chosen:
         layer.enable_lora(rank, lora_alpha=alpha)
     if hasattr(backbone, "note_depths"):
         backbone.note_depths()  # the new variables need a depth, too
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def freeze(backbone):
+    """Freezes the weights of a backbone, except those of layers that are new because no file contained them."""
+    for variable in backbone.weights:
+        variable.trainable = getattr(variable, "is_new", False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """The product of two low-rank matrices: alpha / r times a b.
+
+    Args:
+        a: float32 (inputs, r).
+        b: float32 (r, outputs).
+        alpha: the factor, times r.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    alpha: float
+
+
+def add_products(model, products, merge):
+    """Adds products to dense layers.
+
+    Args:
+        model: the model that contains the layers.
+        products: list of (dense layer, `Product`).
+        merge: whether to add the products to the kernels. Otherwise, they are separate, trainable weights.
+    """
+    for layer, product in products:
+        rank = product.a.shape[1]
+        if merge:
+            kernel = base_kernel(layer)
+            value = keras.ops.convert_to_numpy(kernel).astype("float32")
+            kernel.assign(value + product.alpha / rank * product.a @ product.b)
+        else:
+            layer.enable_lora(rank, lora_alpha=product.alpha)
+            layer.lora_kernel_a.assign(product.a)
+            layer.lora_kernel_b.assign(product.b)
+    backbone = getattr(model, "backbone", model)
+    if hasattr(backbone, "note_depths"):
+        backbone.note_depths()
 
 
 def merged_kernels(model):

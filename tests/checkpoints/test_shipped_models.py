@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 import kerasbert
-from kerasbert.checkpoints import presets
+from kerasbert.checkpoints import folders as found_in
 from kerasbert.models import Backbone, Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 from tests.conftest import REPOSITORY
@@ -24,7 +24,7 @@ def model(vocabulary_size):
 def folders(tmp_path, monkeypatch):
     """The folders of an installed package and of a clone, without models; the process is in another folder."""
     folders = (tmp_path / "kerasbert" / "saved_models", tmp_path / "saved_models")
-    monkeypatch.setattr(presets, "SHIPPED_FOLDERS", folders)
+    monkeypatch.setattr(found_in, "SHIPPED_FOLDERS", folders)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return folders
@@ -66,4 +66,4 @@ def test_an_unknown_name_lists_what_there_is(folders):
 
 def test_the_wheel_carries_the_models_that_are_found_by_name():
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert settings["package-data"]["kerasbert.saved_models"] == [f"{name}/*" for name in presets.SHIPPED]
+    assert settings["package-data"]["kerasbert.saved_models"] == [f"{name}/*" for name in found_in.SHIPPED]

@@ -114,7 +114,7 @@ def test_training_over_widths_goes_on_in_the_middle_of_a_pass(tmp_path, accumula
 
 @pytest.mark.one_backend
 def test_the_order_is_the_users(monkeypatch):
-    """`shuffle=False` keeps it in every epoch; Keras's own way to go on, which would repeat data, is refused."""
+    """`shuffle=False` keeps it in every epoch, and `initial_epoch` leaves out the epochs before it."""
     model = Seq2SeqLM(Transformer(TransformerConfig(**SIZE)))
     model.compile("sgd")
     runs, make = [], model._batches
@@ -125,5 +125,8 @@ def test_the_order_is_the_users(monkeypatch):
     model.fit(x, y, batch_size=2, epochs=2, verbose=0)
     kept, shuffled = ([batch["token_ids"][0, 0] for batch, *_ in run] for run in runs)
     assert kept == [4, 8, 12, 4, 8, 12] != shuffled
-    with pytest.raises(ValueError, match="would repeat data. Use a `Checkpoints`"):
-        model.fit(x, y, epochs=2, initial_epoch=1, verbose=0)
+    steps = model.optimizer.iterations + 0
+    history = model.fit(x, y, batch_size=2, epochs=3, initial_epoch=1, verbose=0)
+    assert history.epoch == [1, 2] and model.optimizer.iterations - steps == 6
+    with pytest.raises(ValueError, match="is for texts and arrays, and is below `epochs`"):
+        model.fit(x, y, epochs=2, initial_epoch=2, verbose=0)

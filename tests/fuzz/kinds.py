@@ -152,12 +152,12 @@ def check_named(folder, found, valid):
 
 def _make_config(model_type):
     def make(folder):
-        from kerasbert.checkpoints import huggingface
+        from kerasbert.checkpoints import huggingface_config
         from kerasbert.models import FAMILIES
 
         cls = FAMILIES[model_type]
         config = cls.family.config(model_type=model_type)
-        stored = huggingface.config_fields(cls.family, config)
+        stored = huggingface_config.config_fields(cls.family, config)
         names = {"0": "no", "1": "yes"}
         stored = {"architectures": ["Model"], "id2label": names, **stored}
         (folder / "config.json").write_text(json.dumps(stored))

@@ -281,7 +281,7 @@ def test_copies_that_differ_are_refused(tmp_path):
 
 @pytest.mark.one_backend
 def test_a_config_without_widths_means_xxlarge():
-    from kerasbert.checkpoints.huggingface import read_config
+    from kerasbert.checkpoints.huggingface_config import read_config
 
     fields = read_config(Albert.family, {"model_type": "albert"})
     assert AlbertConfig(**fields) == AlbertConfig(**SIZES["albert_xxlarge_v2"], embedding_projection=True)

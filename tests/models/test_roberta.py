@@ -284,7 +284,7 @@ def test_folders_of_others_are_refused(tmp_path):
 def test_what_a_config_leaves_out_is_what_transformers_takes(model_type, vocabulary_size):
     import transformers
 
-    from kerasbert.checkpoints.huggingface import read_config
+    from kerasbert.checkpoints.huggingface_config import read_config
 
     config = RobertaConfig(**read_config(Roberta.family, {"model_type": model_type}))
     theirs = transformers.AutoConfig.for_model(model_type)

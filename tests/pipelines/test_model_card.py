@@ -1,17 +1,17 @@
 """Model cards: metadata that the hub reads, usage that runs, scores, and no private paths."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import ModelCard
 
+from kerasbert.checkpoints.model_card import describe
 from kerasbert.data import Tokenizer
 from kerasbert.metrics import by_class
-from kerasbert.models import Bert, BertConfig, Electra, ElectraConfig
-from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
+from kerasbert.models import Bert, BertConfig, Electra, ElectraConfig, WordVectors, WordVectorsConfig
+from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, SkipGram
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
-from pipelines.model_card import Measured, describe, write_card
+from pipelines.model_card import Measured, write_card
 
 pytestmark = pytest.mark.one_backend
 
@@ -49,8 +49,8 @@ def test_a_classifier(bert, tokenizer, tmp_path):
     text = written(tmp_path, model, measured, model="/home/me/secret/bert_mini", epochs=3)
     assert "secret" not in text and "/home" not in text
     assert "| model | bert_mini |" in text and "| source | train.csv |" in text
-    assert "`bad`, `good`, `a|b`" in text
-    assert "## Measured on test.csv, 4 examples" in text and "| accuracy | 0.5 |" in text
+    assert "`bad`, `good`, `a|b`" in text and "A Bert with 0.00158 million parameters that assigns one of" in text
+    assert "### test.csv, 4 examples" in text and "| accuracy | 0.5 |" in text
     assert "| bad | 1 | 0.5 | 0.6667 | 2 |" in text and "| a\\|b | 0 | 0 | 0 | 1 |" in text
     matrix = text[text.index("Rows are the right classes") :].split("\n")[2:7]
     rows = ["| bad | 1 | 1 | 0 |", "| good | 0 | 1 | 0 |", "| a\\|b | 0 | 1 | 0 |"]
@@ -109,11 +109,13 @@ def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
     ):
         folder = tmp_path / f"model_{number}"
         model.save_to_preset(folder)
-        (code, *others) = re.findall(r"```python\n(.*?)```", written(folder, model, pairs=pairs), flags=re.S)
+        codes = re.findall(r"```python\n(.*?)```", written(folder, model, pairs=pairs), flags=re.S)
+        code, *others = [code for code in codes if "transformers" not in code]
         names = {}
         exec(code.rpartition("\n")[0].replace("model.", "answer = model.", 1), names)
         assert names["answer"], code
         assert len(others) == isinstance(model, ReplacedTokenDetection)
+        assert len(codes) == 2, "one for kerasbert, and one for transformers or for the generator"
         for other in others:
             assert f"{folder.name}/generator" in other
             with pytest.warns(UserWarning, match="has no weights for classifier"):
@@ -129,5 +131,36 @@ def test_scores_by_class():
 
 
 def test_objectives_of_other_kinds_have_a_card(bert, tmp_path):
-    model = SimpleNamespace(backbone=bert, tokenizer=None)
+    model = SkipGram(WordVectors(WordVectorsConfig(vocabulary_size=31, hidden_dim=8)))
     assert 'model = kerasbert.load("' + tmp_path.name in written(tmp_path, model)
+
+
+def test_settings_that_were_left_out_are_not_listed(bert, tmp_path):
+    recipe = dict(patience=None, keep_best=False, layer_decay=None, held_out=(), epochs=3, warmup_share=0.0)
+    text = written(tmp_path, TextClassifier(bert, labels=["a", "b"]), **recipe)
+    training = text[text.index("## Training") :]
+    assert "| epochs | 3 |" in training and "| warmup_share | 0 |" in training
+    assert not any(name in training for name in ("patience", "keep_best", "layer_decay", "held_out"))
+    assert "## Evaluation" not in text
+
+
+def test_curves_and_data_sets_of_the_hub(bert, tmp_path):
+    (tmp_path / "logs" / "seed_0").mkdir(parents=True)
+    (tmp_path / "logs" / "seed_0" / "curves.png").write_bytes(b"")
+    model = TextClassifier(bert, labels=["a", "b"])
+    write_card(tmp_path, "A model", {"source": "hf://glue:sst2#train"}, {"epochs": 1}, {}, describe(model))
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.datasets == ["glue"]
+    assert "![Loss and scores during training](logs/seed_0/curves.png)" in card.text
+
+
+def test_the_code_for_transformers_runs(bert, tokenizer, tmp_path, monkeypatch):
+    """The second code block of a classifier's card, beside the folder."""
+    monkeypatch.chdir(tmp_path)
+    model = TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "model")
+    text = written(tmp_path / "model", model)
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, flags=re.S) if "transformers" in code]
+    names = {}
+    exec(code, names)
+    assert tuple(names["outputs"].logits.shape) == (1, 2)

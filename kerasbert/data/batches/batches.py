@@ -95,6 +95,17 @@ class Batches:
         rest._start += step
         return rest
 
+    def accumulated(self, count: int) -> "Batches":
+        """The same run with every update split into `count` items, whose gradients the optimizer accumulates."""
+        if count < 1 or self.batch_size % count or self.accumulation > 1:
+            raise ValueError(
+                f"`accumulation` must divide `batch_size`. Received: accumulation={count}, batch_size={self.batch_size}"
+                f"{'' if self.accumulation == 1 else f', for batches with accumulation={self.accumulation}'}."
+            )
+        found = copy.copy(self)
+        found.accumulation, found._items, found._start = count, self._items * count, self._start * count
+        return found
+
     def shape_steps(self) -> list[int]:
         """Steps that together have every batch shape of the run. By default, the first two steps."""
         return list(range(min(2, len(self))))

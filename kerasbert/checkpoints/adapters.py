@@ -1,0 +1,320 @@
+"""Reads and writes LoRA adapters in the layout of PEFT: `adapter_config.json` and `adapter_model.safetensors`.
+
+A module of Hugging Face's model that fuses several of our layers, such as GPT-2's `c_attn` or ModernBERT's `Wqkv`, has
+one product of matrices. It holds those of our layers side by side: A has their rows, and B is block-diagonal.
+"""
+
+import collections
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from ..core.quantization import layers_by_path
+from ..core.variables import parts_of
+from ..core.weight_names import Heads, Part, Tensor
+from ..data.text.json_files import check_types, read_json, shortened
+from ..training.lora import Product, add_products, freeze
+from .huggingface import export_weights, is_head, named_variables, to_ours, written_as
+from .tensor_files import open_tensors, write_json, write_safetensors
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_IN_PEFT = "base_model.model."  # PEFT's prefix of the names of modules
+
+# Our class -> task type in PEFT.
+_TASKS = {
+    "TextClassifier": "SEQ_CLS",
+    "TokenClassifier": "TOKEN_CLS",
+    "QuestionAnswerer": "QUESTION_ANS",
+    "CausalLM": "CAUSAL_LM",
+    "Seq2SeqLM": "SEQ_2_SEQ_LM",
+    "TextEmbedder": "FEATURE_EXTRACTION",
+}
+# Settings of PEFT's LoRA that change what an adapter computes, and their only supported values.
+_ONLY = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "use_dora": False,
+    "lora_bias": False,
+    "use_qalora": False,
+    "alora_invocation_tokens": None,
+    "layer_replication": None,
+    "target_parameters": None,
+    "trainable_token_indices": None,
+}
+_CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # initialisations that change the base model, too
+
+# === Writing ===
+
+
+def save_adapter(model, folder, base=None):
+    """Writes the LoRA products of a model, and the heads that it trains, in the layout of PEFT.
+
+    Args:
+        model: a model with LoRA; see `training.add_lora`.
+        folder: the folder, created if it does not exist.
+        base: what the adapter was trained on: a folder, or the name of a model on the Hugging Face Hub.
+    """
+    modules = _modules(model)
+    adapted = {name: parts for name, parts in modules.items() if any(layer.lora_enabled for _, layer in parts.values())}
+    if not adapted:
+        raise ValueError("`save_adapter` needs a model with LoRA. Received: a model without. Call `add_lora` first.")
+    tensors, ranks, alphas = {}, {}, {}
+    for module, parts in adapted.items():
+        a, b, scale = _fused({index: layer for index, (_, layer) in parts.items()}, next(iter(parts.values()))[0])
+        tensors[f"{_IN_PEFT}{module}.lora_A.weight"], tensors[f"{_IN_PEFT}{module}.lora_B.weight"] = a, b
+        ranks[module], alphas[module] = len(a), scale * len(a)
+    heads, saved = _trained_heads(model)
+    tensors |= {f"{_IN_PEFT}{name}": array for name, array in heads.items()}
+    rank, alpha = (collections.Counter(values.values()).most_common(1)[0][0] for values in (ranks, alphas))
+    entries = [entry for parts in adapted.values() for entry, _ in parts.values()]
+    config = {
+        "peft_type": "LORA",
+        "task_type": _TASKS.get(type(model).__name__),
+        "base_model_name_or_path": None if base is None else str(base).removeprefix("hf://"),
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": _targets(adapted, modules),
+        "rank_pattern": {re.escape(name): value for name, value in ranks.items() if value != rank},
+        "alpha_pattern": {re.escape(name): value for name, value in alphas.items() if value != alpha},
+        "modules_to_save": saved or None,
+        "fan_in_fan_out": any(isinstance(entry, Part) and not entry.transposed for entry in entries),
+        "inference_mode": True,
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / WEIGHTS, tensors)
+    write_json(folder / CONFIG, config)
+
+
+def _modules(model):
+    """Returns {name of a module in Hugging Face's model: {index of the part: (table entry, our dense layer)}}."""
+    found = {}
+    for path, layer in layers_by_path(model).items():
+        if isinstance(layer, keras.layers.Dense):
+            entry, name = _written_as(model, f"{path}/kernel")
+            if isinstance(entry, (Tensor, Heads)):
+                if layer.lora_enabled:
+                    raise ValueError(
+                        f"In PEFT, LoRA needs linear layers. Received: LoRA in {path}, which transformers stores as a "
+                        f"bare parameter, {name}. Save the merged model with `save_to_preset`."
+                    )
+                continue
+            index = entry.index if isinstance(entry, Part) else 0
+            found.setdefault(name.removesuffix(".weight"), {})[index] = (entry, layer)
+    return found
+
+
+def _written_as(model, path):
+    """Returns (table entry, name) of a variable in the model of transformers that PEFT adapts.
+
+    Where this is transformers' bare model, as for a `TextEmbedder`, the names of the backbone have no prefix.
+    """
+    return written_as(_adapted_model(model), path)
+
+
+def _adapted_model(model):
+    """Returns the backbone of a model for which transformers has no class with a head, and else the model itself."""
+    backbone = parts_of(model)
+    classes = backbone.family.huggingface.of_type("classes", backbone.config.model_type)
+    return backbone if classes.get(model.variant(), classes["Backbone"]) == classes["Backbone"] else model
+
+
+def _fused(layers, entry):
+    """Returns (A, B, scale) of a module: float32 (r, inputs), (outputs, r) and the factor of the product B A.
+
+    Args:
+        layers: {index of the part: our dense layer}.
+        entry: the table entry of one of them.
+    """
+    count = entry.count if isinstance(entry, Part) else 1
+    products = {index: _product(layer) for index, layer in layers.items() if layer.lora_enabled}
+    scales = {product.alpha / product.a.shape[1] for product in products.values()}
+    scale = scales.pop() if len(scales) == 1 else 1.0
+    rank = sum(product.a.shape[1] for product in products.values())
+    width = next(iter(layers.values())).units
+    b, start = np.zeros((count * width, rank), "float32"), 0
+    for index, product in sorted(products.items()):
+        size = product.a.shape[1]
+        block = product.b.T * (product.alpha / size / scale)
+        b[index * width : (index + 1) * width, start : start + size] = block
+        start += size
+    return np.concatenate([product.a.T for _, product in sorted(products.items())]), b, scale
+
+
+def _product(layer):
+    a, b = (keras.ops.convert_to_numpy(v).astype("float32") for v in (layer.lora_kernel_a, layer.lora_kernel_b))
+    return Product(a, b, float(layer.lora_alpha))
+
+
+def _targets(adapted, modules):
+    """Returns the last parts of the adapted modules' names if no other module has them, otherwise the whole names."""
+    short = {name.rpartition(".")[2] for name in adapted}
+    others = {name.rpartition(".")[2] for name in modules if name not in adapted}
+    return sorted(short) if not short & others else sorted(adapted)
+
+
+def _trained_heads(model):
+    """Returns ({stored name: array}, names of the modules) for the modules with trained weights outside of LoRA.
+
+    PEFT stores such modules whole, with the tensors that are tied to the embeddings.
+    """
+    backbone = parts_of(model)
+    layout = backbone.family.huggingface
+    inside = {id(variable) for variable in backbone.variables}
+    trained = {id(variable) for variable in model.trainable_variables}
+    modules = set()
+    for path, variable in named_variables(model).items():
+        if id(variable) not in trained:
+            continue
+        if id(variable) in inside and not is_head(backbone.family, path):
+            raise ValueError(
+                f"An adapter holds LoRA products and heads. Received: a model that also trains {path}. Freeze it with "
+                "`add_lora`, or save the whole model with `save_to_preset`."
+            )
+        modules.add(_module(_written_as(model, path)[1], layout))
+    if not modules:
+        return {}, []
+    tensors = export_weights(_adapted_model(model))
+    tensors |= {alias: tensors[name] for alias, name in layout.tied.items() if name in tensors}
+    arrays = {name: np.asarray(a, "float32") for name, a in tensors.items() if _module(name, layout) in modules}
+    return arrays, sorted(modules)
+
+
+def _module(name, layout):
+    """The first part of a stored name after the prefix of the backbone, such as classifier or pooler."""
+    return name.removeprefix(f"{layout.prefix}.").split(".")[0]
+
+
+# === Reading ===
+
+
+def load_adapter(model, folder, merge=False):
+    """Adds the LoRA products of an adapter to a model, and loads the heads that were trained with them.
+
+    Nothing is changed if the adapter does not fit the model.
+
+    Args:
+        model: the model that the adapter was trained on: a backbone, objective or task.
+        folder: a folder in the layout of PEFT.
+        merge: True: adds the products to the kernels, so that the model is an ordinary one. False: the products stay
+            trainable, and the backbone is frozen.
+    """
+    folder = Path(folder)
+    config = _checked_config(folder / CONFIG)
+    tensors = _read(folder)
+    modules, products = _modules(model), []
+    for module in sorted({name.rpartition(".lora_")[0] for name in tensors if ".lora_" in name}):
+        pair = [tensors.pop(f"{module}.lora_{letter}.weight", None) for letter in "AB"]
+        if any(array is None or array.ndim != 2 for array in pair) or module not in modules:
+            raise ValueError(
+                f"Each module of an adapter must be a dense layer of the model, with two matrices. Received: {module} "
+                f"in {folder} for a {type(model).__name__}. Is this the model that it was trained on?"
+            )
+        products += _split(modules[module], *pair, _scale(config, module, len(pair[0])), f"{module} in {folder}")
+    heads = _heads(model, tensors, folder)
+    taken = [layer.path for layer, _ in products if layer.lora_enabled]
+    if taken:
+        raise ValueError(
+            f"A dense layer can have one LoRA product. Received: {taken[0]} with one. Load the model again."
+        )
+    if merge and any(layer.quantization_mode in ("int8", "int4") for layer, _ in products):
+        raise ValueError("Products cannot be merged into integers. Received: a quantised model. Use merge=False.")
+    for variable, array in heads:
+        variable.assign(array)
+    if not merge:
+        freeze(parts_of(model))
+    add_products(model, products, merge)
+
+
+def _checked_config(path):
+    if not path.is_file():
+        raise FileNotFoundError(f"An adapter folder must contain {CONFIG}. Received: {path.parent} without it.")
+    config = read_json(path)
+    types = {"r": int, "lora_alpha": float, "rank_pattern": dict | None, "alpha_pattern": dict[str, float] | None}
+    check_types(config, types, path)
+    for name, only in _ONLY.items():
+        if (config.get(name, only) or only) != only:
+            raise ValueError(
+                f"kerasbert reads LoRA adapters with {name}={only!r}. Received in {path}: {shortened(config[name])}."
+            )
+    start = str(config.get("init_lora_weights")).lower()
+    if start.startswith(_CHANGED_BASE):
+        raise ValueError(
+            f"An adapter must fit the unchanged base model. Received: {path} with init_lora_weights={start!r}, which "
+            "changes it. Convert it with `save_pretrained(path_initial_model_for_weight_conversion=...)` of PEFT."
+        )
+    return config
+
+
+def _read(folder):
+    """Returns {name without PEFT's prefix: array}."""
+    if not (folder / WEIGHTS).is_file():
+        raise FileNotFoundError(f"An adapter folder must contain {WEIGHTS}. Received: {folder} without it.")
+    file = open_tensors(folder / WEIGHTS)
+    names = {name: name.removeprefix(_IN_PEFT).replace(".modules_to_save.", ".") for name in file.keys()}
+    return {short: np.asarray(file.get_tensor(name), "float32") for name, short in names.items()}
+
+
+def _scale(config, module, rank):
+    """Returns the factor of a module's product, as PEFT computes it."""
+    alpha = config.get("lora_alpha", 8)
+    for pattern, value in (config.get("alpha_pattern") or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            alpha = value
+            break
+    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
+
+
+def _split(parts, a, b, scale, where):
+    """Returns the products of our layers in a module: a list of (layer, `Product`).
+
+    Args:
+        parts: {index of the part: (table entry, our dense layer)}.
+        a, b: the stored matrices (r, inputs) and (outputs, r).
+        scale: the factor of their product.
+        where: the module and folder, for messages.
+    """
+    entry, layer = next(iter(parts.values()))
+    count, inputs = entry.count if isinstance(entry, Part) else 1, int(layer.kernel.shape[0])
+    if a.shape[1] != inputs or b.shape != (count * layer.units, len(a)):
+        raise ValueError(
+            f"The matrices of {where} must be (r, {inputs}) and ({count * layer.units}, r). Received: {a.shape} and "
+            f"{b.shape}."
+        )
+    found = []
+    for index, (_, layer) in sorted(parts.items()):
+        block = b[index * layer.units : (index + 1) * layer.units]
+        used = np.flatnonzero(np.any(block, axis=0) | (not b.any()))  # columns of zeros belong to the other parts
+        if used.size:
+            found.append((layer, Product(a[used].T, block[:, used].T, scale * len(used))))
+    return found
+
+
+def _heads(model, tensors, folder):
+    """Returns a list of (variable, array) for the stored heads. Raises a ValueError if one does not fit the model."""
+    found, left, values = [], dict(tensors), {}
+    for path, variable in named_variables(model).items():
+        entry, name = _written_as(model, path)
+        values[name] = left.pop(name, variable)
+        if values[name] is variable:
+            continue
+        array = to_ours(entry, values[name], path.rpartition("/")[2])
+        if tuple(array.shape) != tuple(variable.shape):
+            raise ValueError(
+                f"The head {path} must have the shape {tuple(variable.shape)}. Received: {tuple(array.shape)} in "
+                f"{folder}. Create the model with the labels of the adapter."
+            )
+        found.append((variable, array))
+    for alias, name in parts_of(model).family.huggingface.tied.items():
+        if alias in left and np.array_equal(left[alias], keras.ops.convert_to_numpy(values.get(name, ()))):
+            del left[alias]  # still equal to the weight that it is tied to
+    if left:
+        raise ValueError(
+            f"Each weight of an adapter must belong to the model. Received: {', '.join(sorted(left)[:5])} in {folder} "
+            f"for a {type(model).__name__}, which has no use for them."
+        )
+    return found

@@ -1,0 +1,135 @@
+"""Model cards: the README.md of a model folder, with the metadata that the Hugging Face Hub reads."""
+
+import dataclasses
+import math
+
+from ..core.variables import parts_of
+from .hub import huggingface_hub
+
+# Families whose model types transformers does not have.
+OWN_MODEL_TYPES = {"elmo", "ib-bert", "seq2seq_attention", "transfo-xl", "transformer", "word_vectors"}
+
+_LOADED = """With kerasbert, on JAX, TensorFlow or PyTorch:
+
+```python
+import kerasbert
+
+model = kerasbert.load("{name}")
+CALL
+```"""
+_IN_TRANSFORMERS = """With transformers:
+
+```python
+from transformers import AutoTokenizer, CLASS
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = CLASS.from_pretrained("{name}")
+outputs = model(**tokenizer(TEXT, return_tensors="pt"))
+```"""
+_IN_SENTENCE_TRANSFORMERS = """With sentence-transformers:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{name}")
+vectors = model.encode(["A first text.", "A second text."])
+```"""
+_HALVES = """Where one model is expected, here and in transformers, the folder loads as the discriminator. The generator
+is in `{name}/generator`:
+
+```python
+kerasbert.load("{name}/generator")
+kerasbert.tasks.TextClassifier.from_preset("{name}", labels=["bad", "good"])
+```"""
+
+# The Hub's name of a task -> what the model is for, and the class in transformers.
+_PURPOSES = {
+    "text-classification": ("assigns {labels} to a text or a pair of texts", "AutoModelForSequenceClassification"),
+    "token-classification": ("marks words with {labels}", "AutoModelForTokenClassification"),
+    "question-answering": ("finds the answer to a question in a text", "AutoModelForQuestionAnswering"),
+    "multiple-choice": ("chooses the right one of several continuations or answers", "AutoModelForMultipleChoice"),
+    "sentence-similarity": ("maps texts to vectors, which are close for texts of similar meaning", None),
+    "fill-mask": ("predicts masked tokens, and is a starting point for fine-tuning", "AutoModelForMaskedLM"),
+    "text-generation": ("continues texts", "AutoModelForCausalLM"),
+    "text2text-generation": ("turns one text into another", "AutoModelForSeq2SeqLM"),
+    "feature-extraction": ("maps tokens to hidden states, and is a starting point for fine-tuning", "AutoModel"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """The part of a card that depends on the model alone; see `describe`.
+
+    Args:
+        task: the Hub's name of the task, or None.
+        family: the class of the backbone.
+        purpose: a sentence about what the model is for.
+        usage: how to use it, with "{name}" in place of its name.
+        labels: its labels.
+    """
+
+    task: str | None
+    family: str
+    purpose: str
+    usage: str
+    labels: tuple[str, ...] = ()
+
+
+def describe(model, pairs=False):
+    """Returns the `Description` of a model, so that the model can be freed before its card is written.
+
+    Args:
+        model: a backbone, objective or task.
+        pairs: whether a classifier takes pairs of texts.
+    """
+    backbone = parts_of(model)
+    task = "feature-extraction" if model is backbone else model.hub_task
+    labels = () if getattr(model, "problem", None) == "score" else tuple(getattr(model, "labels", ()))
+    purpose, auto_class = _PURPOSES.get(task, ("was pretrained, and is a starting point for fine-tuning", None))
+    if getattr(model, "problem", None) == "score":
+        purpose = "gives a score to a text or a pair of texts"
+    named = ", ".join(f"`{label}`" for label in labels) if len(labels) <= 8 else f"one of {len(labels)} labels"
+    purpose = purpose.replace("{labels}", f"one of the labels {named}" if len(labels) <= 8 else named)
+    family = type(backbone).__name__
+    size = f"{sum(math.prod(variable.shape) for variable in model.weights) / 1e6:.3g} million parameters"
+    usage = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")]
+    if hasattr(model, "generator"):
+        usage.append(_HALVES)
+    elif task == "sentence-similarity":
+        usage.append(_IN_SENTENCE_TRANSFORMERS)
+    elif auto_class is not None and backbone.config.model_type not in OWN_MODEL_TYPES:
+        text = '"A first text.", "Its pair."' if pairs else '"A first text."'
+        usage.append(_IN_TRANSFORMERS.replace("CLASS", auto_class).replace("TEXT", text))
+    return Description(task, family, f"A {family} with {size} that {purpose}.", "\n\n".join(usage), labels)
+
+
+def _call(model, pairs):
+    """An example call of a model."""
+    if pairs and model.hub_task == "text-classification":
+        return 'model.classify([("A first text.", "Its pair.")])'
+    mask = model.tokenizer.roles.get("mask", "[MASK]") if model.tokenizer is not None else "[MASK]"
+    return model.example_call.replace("{mask}", mask)
+
+
+def card(name, title, description, sections=(), **metadata):
+    """Returns the text of a model card.
+
+    Args:
+        name: the name of the model.
+        title: heading of the card.
+        description: a `Description`.
+        sections: (heading, list of lines) of further sections, in order. Empty ones are left out.
+        **metadata: further arguments of `huggingface_hub.ModelCardData`, such as `base_model` and `eval_results`.
+    """
+    hub = huggingface_hub()
+    given = {key: value for key, value in metadata.items() if value}
+    if "eval_results" in given:
+        given["model_name"] = name
+    data = hub.ModelCardData(
+        library_name="kerasbert", tags=["keras", description.family.lower()], pipeline_tag=description.task, **given
+    )
+    body = [f"# {title}", "", description.purpose, "", "## Usage", "", description.usage.replace("{name}", name)]
+    for heading, lines in sections:
+        if lines:
+            body += ["", f"## {heading}", "", *lines]
+    return str(hub.ModelCard(f"---\n{data.to_yaml()}\n---\n" + "\n".join(body) + "\n"))

@@ -1,0 +1,45 @@
+"""Methods of all models that share them with others: the Hugging Face Hub, and adapters in the layout of PEFT."""
+
+from ..checkpoints import adapters, hub, model_card
+
+
+class Shared:
+    """Adds `push_to_hub`, `save_adapter` and `load_adapter` to a model."""
+
+    def push_to_hub(self, repository, card=None, private=None, token=None, revision=None):
+        """Saves the model, with its tokenizer and a model card, to a repository on the Hugging Face Hub.
+
+        Args:
+            repository: "org/name". It is created if it does not exist.
+            card: text of the model card (README.md). Default: what the model is and how to use it.
+            private: whether a new repository is private. Default: the setting of the account.
+            token: access token. Default: that of `hf auth login`, or the environment variable HF_TOKEN.
+            revision: branch. Default: main.
+
+        Returns: the address of the commit.
+        """
+        if card is None:
+            name = str(repository)
+            card = model_card.card(name, name.rpartition("/")[2], model_card.describe(self))
+        return hub.upload(self, repository, card, private=private, token=token, revision=revision)
+
+    def save_adapter(self, folder, base=None):
+        """Writes the LoRA products and the trained head in the layout of PEFT; see `training.add_lora`.
+
+        Args:
+            folder: the folder, created if it does not exist.
+            base: what the adapter was trained on: a folder, or the name of a model on the Hub.
+        """
+        adapters.save_adapter(self, folder, base)
+
+    def load_adapter(self, folder, merge=False):
+        """Adds the LoRA products of an adapter in the layout of PEFT, and loads the head that was trained with them.
+
+        Nothing is changed if the adapter does not fit the model.
+
+        Args:
+            folder: a folder with `adapter_config.json` and `adapter_model.safetensors`.
+            merge: True: adds the products to the kernels, so that the model is an ordinary one. False: the products
+                stay trainable, and the backbone is frozen.
+        """
+        adapters.load_adapter(self, folder, merge)

@@ -1,0 +1,40 @@
+"""LoRA in fine-tuning: which layers get low-rank products, and what is saved."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kerasbert.training import add_lora
+
+
+@dataclass(frozen=True)
+class Lora:
+    """LoRA: the backbone is frozen, and small trainable products are added to some of its dense layers."""
+
+    rank: int | None = None  # rank of the products, such as 8; without it, the whole model is trained
+    alpha: float | None = None  # the products are multiplied by alpha / rank; default: the rank
+    targets: tuple[str, ...] = ("query", "value")  # names of dense layers: query, key, value, project, inner, outer
+    merge: bool = True  # save the model with its products merged in, and the adapter in `adapter`; else the adapter
+
+    def start(self, model) -> None:
+        """Adds the products to a model that is to be trained."""
+        if self.rank is None:
+            return
+        count = add_lora(model, self.rank, self.targets, self.alpha)
+        total = model.count_params()
+        print(f"LoRA trains {count:,} of {total:,} parameters ({count / total:.2%})")
+
+    def save(self, model, folder: Path, base: str) -> None:
+        """Saves a trained model, its adapter in the layout of PEFT, or both.
+
+        Args:
+            model: the trained model.
+            folder: the folder for it.
+            base: what training started from.
+        """
+        if self.rank is None or self.merge:
+            model.save_to_preset(folder)
+        if self.rank is not None:
+            model.save_adapter(folder / "adapter" if self.merge else folder, base)
+
+
+WHOLE_MODEL = Lora()

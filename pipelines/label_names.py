@@ -1,0 +1,62 @@
+"""The labels of training data, and the check that other examples have no others."""
+
+import re
+import warnings
+from collections.abc import Sequence
+
+from .examples import Examples
+
+
+def label_names(kind: str, training: Examples, order: Sequence[str] = (), where: str = "") -> list[str] | None:
+    """The labels of the training data: numbers in numerical, names in alphabetical order; for tags, "O" is first.
+
+    If all names are in `order`, they keep that order.
+
+    Raises:
+        ValueError: if a classifier would have fewer than two labels (for kind "labels", none).
+    """
+    if kind not in ("classes", "labels", "tags"):
+        return None
+    names = {name for label in training.y for name in _names(label)}
+    if len(names) < 2 and not (kind == "labels" and names):
+        raise ValueError(
+            f"A classifier needs two or more labels. Received: {sorted(names)}{where}. Add examples with other labels, "
+            "or name the column of labels with --columns.label."
+        )
+    if names <= set(order):
+        return [name for name in order if name in names]
+    if kind == "tags" and all(name.isdecimal() for name in names):
+        warnings.warn(
+            f"Tags are numbers{where}: each of them, including 0, counts as an entity type in precision, recall and "
+            "F1. Write their names instead, such as O and B-PER.",
+            stacklevel=2,
+        )
+    if kind == "tags":
+        return sorted(names, key=lambda name: (name != "O", name.partition("-")[2], name))
+    return sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
+
+
+def check_labels(known: list[str], examples: Examples, where: str) -> None:
+    """Raises a ValueError if examples have a label that the model does not know.
+
+    For tags, this happens only if the model knows none of them. Otherwise, unknown tags count as prediction errors.
+    """
+    if examples.y and isinstance(examples.x[0], list):
+        found = {name for tags in examples.y for name in tags}
+        if found and not found & set(known):
+            raise ValueError(
+                f"Tags must be of the set that the model knows, {known}. Received: {where} with {sorted(found)[:9]}. "
+                "Name the columns with --columns.text and --columns.label."
+            )
+        return
+    for number, label in enumerate(examples.y, start=1):
+        for name in _names(label):
+            if name not in known:
+                raise ValueError(
+                    f"Labels must be those of the training data, {known}. Received: {where} row {number}: {name!r}. "
+                    "Drop the row, or train on data that has this label."
+                )
+
+
+def _names(label: str | list) -> list[str]:
+    return [label] if isinstance(label, str) else label
