@@ -70,7 +70,7 @@ def write_card(
     overall = {key: value for key, value in scores.items() if not (key == "seeds" and value == 1)}
     evaluation += _table(overall) if overall else []
     curves = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/curves.png"))[:1]
-    training = [f"![Loss and scores during training]({curve})" for curve in curves] + _table(recipe)
+    training = [f"![Loss and scores during training]({curve})\n" for curve in curves] + _table(recipe)[1:]
     made = f"Made with kerasbert {kerasbert.__version__} on Keras {keras.__version__}, {keras.backend.backend()}."
     sections = [
         ("Labels", [", ".join(_label_names(labels))] if labels else []),

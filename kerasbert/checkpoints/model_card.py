@@ -91,7 +91,8 @@ def describe(model, pairs=False):
     named = ", ".join(f"`{label}`" for label in labels) if len(labels) <= 8 else f"one of {len(labels)} labels"
     purpose = purpose.replace("{labels}", f"one of the labels {named}" if len(labels) <= 8 else named)
     family = type(backbone).__name__
-    size = f"{sum(math.prod(variable.shape) for variable in model.weights) / 1e6:.3g} million parameters"
+    count = sum(math.prod(variable.shape) for variable in model.weights)
+    size = f"{count / 1e6:.3g} million parameters" if count >= 1e6 else f"{count:,} parameters"
     usage = [_LOADED.replace("\nCALL", f"\n{_call(model, pairs)}" if model is not backbone else "")]
     if hasattr(model, "generator"):
         usage.append(_HALVES)
