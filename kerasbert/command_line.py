@@ -33,6 +33,7 @@ COMMANDS = {
     "Models": {
         "show": "draw corrupted text, attention, curves, predictions and neighbours",
         "info": "describe a model, a corpus, a recipe or this installation",
+        "serve": "answer on a page in the browser, and to programs",
     },
 }
 ALIASES = {"tokenizer": "train-tokenizer", "corpus": "prepare-corpus"}
