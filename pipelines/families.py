@@ -1,4 +1,4 @@
-"""Prints the table of families: import and export formats, heads and sizes.
+"""Prints the table of families: model types, formats of files and heads.
 
 python -m pipelines.families
 """
@@ -8,7 +8,7 @@ import kerasbert.tasks
 from kerasbert.checkpoints import keras_hub
 from kerasbert.models import FAMILIES
 
-COLUMNS = ("family", "model types", "import", "export", "heads", "sizes")
+COLUMNS = ("family", "model types", "layout of files", "heads")
 
 
 def rows():
@@ -22,16 +22,14 @@ def rows():
     for cls, model_types in sorted(types.items(), key=lambda item: item[0].__name__.lower()):
         family = cls.family
         variants = dict.fromkeys(v for t in model_types for v in family.huggingface.of_type("classes", t))
-        peers = "own layout" if family.huggingface.classes.get("Backbone") == cls.__name__ else "transformers"
+        layout = "kerasbert" if family.huggingface.classes.get("Backbone") == cls.__name__ else "transformers"
         known = {*kerasbert.objectives.__all__, *kerasbert.tasks.__all__}
         heads = dict.fromkeys(name for name in (v.partition(" with ")[0] for v in variants) if name in known)
         yield (
             cls.__name__,
             ", ".join(f"`{model_type}`" for model_type in model_types),
-            ", ".join([peers, *(["KerasHub"] if hub & set(model_types) else [])]),
-            peers,
+            layout + (", KerasHub (read)" if hub & set(model_types) else ""),
             ", ".join(heads),
-            ", ".join(f"`{size}`" for size in family.sizes),
         )
 
 

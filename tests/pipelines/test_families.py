@@ -10,14 +10,14 @@ from pipelines.families import COLUMNS, table
 pytestmark = pytest.mark.one_backend
 
 
-def test_every_family_has_a_row_with_its_heads_and_sizes():
+def test_every_family_has_a_row_with_its_layout_and_heads():
     header, rule, *rows = [line.strip("| ").split(" | ") for line in table().splitlines()]
     assert tuple(header) == COLUMNS and set(rule) == {"---"}
     assert {row[0] for row in rows} == {cls.__name__ for cls in FAMILIES.values()}
     bert = dict(zip(COLUMNS, next(row for row in rows if row[0] == "Bert"), strict=True))
-    assert bert["import"] == "transformers, KerasHub" and bert["export"] == "transformers"
+    assert bert["layout of files"] == "transformers, KerasHub (read)"
     assert bert["heads"] == "SpanBoundary, MaskedLM, TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice"
-    assert "`bert_base`" in bert["sizes"] and "`bert`" in bert["model types"]
+    assert bert["model types"] == "`bert`"
 
 
 def test_the_table_of_the_readme_is_the_one_of_the_code():
