@@ -20,6 +20,7 @@ EXTRAS = {
     **dict.fromkeys(("tyro", "rich", "docstring_parser", "yaml"), "pipelines"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
     **dict.fromkeys(("rouge_score", "sacrebleu", "sklearn", "scipy"), "metrics"),
+    **dict.fromkeys(("datatrove", "fsspec", "trafilatura", "warcio", "cchardet", "magic"), "scale"),
     "gradio": "demo",
     "matplotlib": "plots",
     "keras_hub": "hub",

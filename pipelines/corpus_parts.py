@@ -22,6 +22,7 @@ from kerasbert.data.text.filters import (
     filtered,
 )
 from kerasbert.data.text.storage import find_files
+from kerasbert.data.text.tables import suffix_of
 from kerasbert.data.workers import in_order
 
 PARTS = ".parts"  # the folder of the parts, in that of the corpus
@@ -48,7 +49,14 @@ class Source:
 
     def files(self) -> list:
         """All files, and the names of data sets on the hub, in the order in which they are read."""
+        if self.is_warc():
+            return [file for name in self.names for file in find_files(name)]
         return [file for name in self.names for file in ([name] if is_hub(name) else files_of(name))]
+
+    def is_warc(self) -> bool:
+        """Whether the files are WARC files of web crawls."""
+        files = [file for name in self.names if not is_hub(name) for file in find_files(name)]
+        return bool(files) and all(suffix_of(file) == ".warc" for file in files)
 
     def settings(self) -> dict:
         """Everything that determines the documents, as a dict that JSON can represent."""
@@ -102,10 +110,6 @@ def encode_parts(folder: Path, source: Source, tokenizer: Tokenizer, workers: in
         print(f"{done:,} documents read, {(done - read) / (time.perf_counter() - clock):,.0f} a second", flush=True)
     for record in records:
         report.add(record["dropped"])
-    if not any(record["documents"] for record in records):
-        raise ValueError(
-            "A corpus needs at least one document with text. Received: no document with text. Check the source."
-        )
     return parts.prefixes(len(records)), report
 
 
@@ -125,10 +129,31 @@ def assemble(
     block_documents: int,
     workers: int = 1,
 ) -> None:
-    """Writes a corpus of the documents in parts, and one of every `held_out_every`-th of them if there are two folders.
+    """Writes a corpus of the documents in parts, and a held-out one if there are two folders; see `assemblies`."""
+    for work in assemblies(folders, parts, held_out_every, tokenizer, shards, block_documents):
+        count = work.num_pieces()
+        if work.shards and count < work.shards:
+            blocks = f"{count} blocks of {block_documents:,} documents"
+            print(f"{work.folder}: {count} of {work.shards} shards, as there are {blocks}")
+        work.finish(sum(in_order(work.write, range(count), min(workers, count))), sources)
+
+
+def assemblies(
+    folders: Sequence[Path],
+    parts: Sequence[Path],
+    held_out_every: int,
+    tokenizer: Tokenizer,
+    shards: int | None,
+    block_documents: int,
+) -> list[Assembly]:
+    """The corpora that are made of parts: that of the first folder, and the held-out one.
 
     At least two documents are held out, so that sentence pairs can be evaluated, or the last of two or three.
     """
+    if not parts:
+        raise ValueError(
+            "A corpus needs at least one document with text. Received: no document with text. Check the source."
+        )
     every, rest = None, [(folders[0], True)]
     if len(folders) > 1:
         count = num_documents(parts)
@@ -140,10 +165,14 @@ def assemble(
             )
         every = min(held_out_every, count // 2 if count > 3 else count)
         rest.append((folders[1], False))
-    for folder, is_rest in rest:
-        pieces = shards if is_rest or shards is None else 1
-        work = Assembly(folder, tuple(parts), tokenizer, Selection(every, is_rest), pieces, block_documents)
-        count = work.start()
-        if pieces and count < pieces:
-            print(f"{folder}: {count} of {pieces} shards, as there are {count} blocks of {block_documents:,} documents")
-        work.finish(sum(in_order(work.write, range(count), min(workers, count))), sources)
+    return [
+        Assembly(
+            folder,
+            tuple(parts),
+            tokenizer,
+            Selection(every, is_rest),
+            shards if is_rest or shards is None else 1,
+            block_documents,
+        )
+        for folder, is_rest in rest
+    ]

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Literal
 
 from kerasbert.data import Corpus, Tokenizer
+from kerasbert.data.corpus.parts import Parts
 from kerasbert.data.corpus.writing import check_is_free
 from kerasbert.data.text.documents import document_boundary
 from kerasbert.data.text.files import write_text
 
 from .command import Command
 from .corpus_parts import PARTS, Source, assemble, encode_parts
+from .datatrove_corpus import Engine, stages
 from .locks import locked
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
@@ -39,13 +41,16 @@ def prepare_corpus(
     subset: str | None = None,
     split: str = "train",
     clean: Literal["c4"] | None = None,
-    deduplicate: Literal["lines", "documents", "spans"] | None = None,
+    deduplicate: Literal["lines", "documents", "spans", "minhash"] | None = None,
     language: str | None = None,
     documents: Literal["auto", "blank-line", "file"] = "auto",
     workers: int = 1,
     shards: int | None = None,
     block_documents: int = 1024,
-) -> Corpus:
+    executor: Literal["local", "slurm", "ray"] | None = None,
+    tasks: int = 1,
+    executor_options: list[str] | None = None,
+) -> Corpus | None:
     """Tokenizes documents into Megatron's .bin and .idx files.
 
     If a preparation is interrupted, the same command continues it. The files do not depend on the number of workers.
@@ -74,6 +79,10 @@ def prepare_corpus(
             once. The batches of a run do not depend on the number of shards.
         block_documents: in a corpus in shards, the number of consecutive documents for which plans are made at once. A
             shard has at least one such block.
+        executor: run as a pipeline of datatrove, on this machine, on Slurm or on a Ray cluster, which reads WARC files,
+            too, and has the deduplication minhash. On Slurm, jobs are submitted, and the last one writes corpus.json.
+        tasks: number of tasks into which the files are divided for an executor.
+        executor_options: further arguments of datatrove's executor, such as partition=cpu time=24:00:00 for Slurm.
     """
 
     if held_out and held_out_every < 2:
@@ -84,20 +93,81 @@ def prepare_corpus(
             f"{workers}, {shards}, {block_documents}."
         )
     options = dict(column=column, errors=errors, encoding=encoding, subset=subset, split=split)
-    options["documents"] = boundary(source, documents, encoding)
     text = Source(tuple(source), options, clean, deduplicate, language)
+    options["documents"] = "file" if text.is_warc() else boundary(source, documents, encoding)
     loaded = Tokenizer.load(tokenizer)
     folders = [output, *([held_out] if held_out else [])]
+    if executor is not None:
+        engine = Engine(executor, tasks, workers, dict(map(option, executor_options or [])))
+        return with_datatrove(folders, text, loaded, held_out_every, (shards, block_documents), engine)
+    if deduplicate == "minhash" or text.is_warc():
+        raise ValueError("WARC files and --deduplicate minhash need datatrove. Use --executor local.")
     with preparing(folders, loaded):
         parts, dropped = encode_parts(output / PARTS, text, loaded, workers)
         assemble(folders, parts, held_out_every, loaded, source, shards, block_documents, workers)
         dropped.write(output / "dropped.json")
         shutil.rmtree(output / PARTS)
+    dropped.show()
+    return described(folders)
+
+
+def with_datatrove(
+    folders: list[Path],
+    source: Source,
+    tokenizer: Tokenizer,
+    held_out_every: int,
+    sharding: tuple[int | None, int],
+    engine: Engine,
+) -> Corpus | None:
+    """Prepares a corpus as a pipeline of datatrove. Returns it, or None where jobs were only submitted."""
+    if source.deduplicate not in (None, "minhash"):
+        raise ValueError(
+            f"With --executor, tasks know only their own documents. Received: --deduplicate {source.deduplicate}. Use "
+            "minhash, or no executor."
+        )
+    if engine.tasks < 1:
+        raise ValueError(f"`tasks` must be at least 1. Received: {engine.tasks}.")
+    work = (folders[0] / PARTS).absolute()
+    folders = [folder.absolute() for folder in folders]
+
+    def run() -> None:
+        Parts(work, {**source.settings(), "tokenizer": tokenizer.hash, "tasks": engine.tasks, "corpus": str(sharding)})
+        engine.run(stages(folders, work, source, tokenizer, held_out_every, sharding, engine), work / "logs")
+
+    if (
+        engine.executor == "slurm"
+    ):  # jobs outlive this process: corpus.json, which is written last, says that all is done
+        for folder in folders:
+            check_is_free(folder, tokenizer)
+        run()
+        print(f"Jobs are submitted. {folders[0] / 'corpus.json'} appears when the last one has ended.")
+        return None
+    with preparing(folders, tokenizer):
+        run()
+        shutil.rmtree(work)
+    return described(folders)
+
+
+def option(text: str) -> tuple[str, object]:
+    """One of the `executor_options`, whose value is JSON or text.
+
+    "time=24:00:00" -> ("time", "24:00:00"), "cpus_per_task=2" -> ("cpus_per_task", 2)
+    """
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise ValueError(f"`executor_options` must have the form name=value. Received: {text!r}.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def described(folders: list[Path]) -> Corpus:
+    """Prints what finished corpora have. Returns the first."""
     corpora = [Corpus.open(folder) for folder in folders]
     for corpus in corpora:
         describe(corpus)
-    dropped.show()
-    if held_out:
+    if len(corpora) > 1:
         sizes = [corpus.num_tokens for corpus in corpora]
         print(f"{sizes[1] / sum(sizes):.2%} of the tokens are held out")
     return corpora[0]
@@ -176,7 +246,8 @@ main = Command(
     groups={
         "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
         "cleaning": ("clean", "deduplicate", "language"),
-        "corpus": ("tokenizer", "output", "held_out", "held_out_every", "shards", "block_documents", "workers"),
+        "corpus": ("tokenizer", "output", "held_out", "held_out_every", "shards", "block_documents"),
+        "processes": ("workers", "executor", "tasks", "executor_options"),
     },
 )
 

@@ -23,7 +23,7 @@ from .megatron import EncodedDocuments, MegatronPair, Pairs, PairWriter
 from .shards import Selection, shard_blocks, shard_name, shard_table, write_documents, write_shard
 from .statistics import count_tokens
 from .verification import tokens_digest
-from .writing import check_is_free, encode_documents, token_dtype, write_record, write_tokenizer
+from .writing import encode_documents, token_dtype, write_record, write_tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +59,17 @@ class Parts:
 
     Args:
         folder: the folder. Parts in it that were made with other settings are removed.
-        settings: everything that determines the parts, as a dict that JSON can represent.
+        settings: everything that determines the parts, as a dict that JSON can represent. Default: those that the
+            folder has.
     """
 
-    def __init__(self, folder: Path, settings: dict):
+    def __init__(self, folder: Path, settings: dict | None = None):
         self.folder = folder
+        if settings is not None:
+            self._start(settings)
+
+    def _start(self, settings: dict) -> None:
+        folder = self.folder
         text = json.dumps(settings, indent=1, sort_keys=True)
         path = folder / "settings.json"
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -125,18 +131,14 @@ class Assembly:
     shards: int | None
     block_documents: int
 
-    def start(self) -> int:
-        """Checks and makes the folder. Returns the number of pieces."""
-        check_is_free(self.folder, self.tokenizer)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self._pieces()
-
-    def _pieces(self) -> int:
+    def num_pieces(self) -> int:
+        """Number of pieces: shards, or 1."""
         return 1 if self.shards is None else min(self.shards, num_blocks(self._documents(), self.block_documents))
 
     def write(self, number: int) -> np.ndarray:
         """Writes a piece. Returns how often each token occurs in it, int64 (vocabulary_size,)."""
-        files, pieces = self._files(), self._pieces()
+        files, pieces = self._files(), self.num_pieces()
+        self.folder.mkdir(parents=True, exist_ok=True)
         if self.shards is not None:
             blocks = shard_blocks(number, pieces, self._documents(), self.block_documents)
             prefix = self.folder / shard_name(number)
@@ -156,7 +158,7 @@ class Assembly:
             pairs = [MegatronPair(self.folder / "corpus")]
             further = {"sha256": tokens_digest(Pairs(pairs))}
         else:
-            further = shard_table(self.folder, self._pieces(), self.tokenizer.hash)
+            further = shard_table(self.folder, self.num_pieces(), self.tokenizer.hash)
             further["block_documents"] = self.block_documents
             pairs = [MegatronPair(self.folder / shard["name"]) for shard in further["shards"]]
         write_tokenizer(self.folder, self.tokenizer)

@@ -32,7 +32,7 @@ def write_sharded(folder, texts, tokenizer, shards, block_documents=BLOCK, selec
             for batch in encoded_batches(some, tokenizer):
                 writer.append(batch)
     work = Assembly(folder, tuple(parts), tokenizer, selection or Selection(), shards, block_documents)
-    work.finish(sum(map(work.write, range(work.start()))), ["made up"])
+    work.finish(sum(map(work.write, range(work.num_pieces()))), ["made up"])
     return Corpus.open(folder)
 
 
