@@ -1,7 +1,7 @@
 """Preparing large corpora: speed by the number of workers, memory, interruptions, and an index of 3 GB in training.
 
 python benchmarks/corpora.py text --novels FOLDER --output TEXT --megabytes 200
-python benchmarks/corpora.py prepare --text TEXT --tokenizer TOKENIZER --work WORK --workers 1 [--executor local --tasks 8]
+python benchmarks/corpora.py prepare --text TEXT --tokenizer TOKENIZER --work WORK [--executor local --tasks 8]
 python benchmarks/corpora.py killed --text TEXT --tokenizer TOKENIZER --work WORK --workers 2
 python benchmarks/corpora.py index --tokenizer TOKENIZER --work WORK --sequences 240000000
 
@@ -66,7 +66,7 @@ def digest(*folders: Path) -> str:
 
 
 class Peaks:
-    """The largest memory of this process and of its child processes while it is entered, in MB, anonymous and mapped."""
+    """The largest memory in MB while it is entered: of this process without mapped files, and of its children."""
 
     def __enter__(self) -> "Peaks":
         self.workers, self.anonymous, self._going = 0.0, 0.0, True
