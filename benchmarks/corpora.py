@@ -1,6 +1,7 @@
 """Preparing large corpora: speed by the number of workers, memory, interruptions, and an index of 3 GB in training.
 
 python benchmarks/corpora.py text --novels FOLDER --output TEXT --megabytes 200
+python benchmarks/corpora.py tokenizers --text TEXT --tokenizer TOKENIZER
 python benchmarks/corpora.py prepare --text TEXT --tokenizer TOKENIZER --work WORK [--executor local --tasks 8]
 python benchmarks/corpora.py killed --text TEXT --tokenizer TOKENIZER --work WORK --workers 2
 python benchmarks/corpora.py index --tokenizer TOKENIZER --work WORK --sequences 240000000
@@ -12,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -25,10 +27,11 @@ sys.path[:0] = [str(ROOT)]
 
 import numpy as np  # noqa: E402
 
-from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer  # noqa: E402
+from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer, read_documents  # noqa: E402
 from kerasbert.data.corpus.megatron import EncodedDocuments, MegatronPair, Pairs, PairWriter  # noqa: E402
 from kerasbert.data.corpus.shards import shard_digest, shard_name, shard_table  # noqa: E402
 from kerasbert.data.corpus.writing import write_record, write_tokenizer  # noqa: E402
+from kerasbert.data.text.documents import lines_of  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "corpora.jsonl"
 SHARDS, BLOCK = 4, 16
@@ -101,7 +104,7 @@ def prepare(options) -> dict:
 
     corpus, held_out = options.work / "train", options.work / "held_out"
     more = dict(executor=options.executor, tasks=options.tasks) if options.executor else {}
-    clock = time.perf_counter()
+    clock, processor = time.perf_counter(), processor_seconds()
     with Peaks() as peaks:
         prepare_corpus(
             *([str(options.text)], options.tokenizer, corpus, held_out),
@@ -110,12 +113,31 @@ def prepare(options) -> dict:
     seconds = time.perf_counter() - clock
     size = sum(path.stat().st_size for path in options.text.iterdir()) / 1e6
     row = dict(megabytes=round(size, 1), workers=options.workers, seconds=round(seconds, 1))
+    row |= dict(processor_seconds=round(processor_seconds() - processor, 1))
     row |= dict(megabytes_per_second=round(size / seconds, 2), digest=digest(corpus, held_out))
     row |= dict(peak_mb=round(peaks.anonymous), peak_mb_of_a_worker=round(peaks.workers))
     row |= dict(executor=options.executor, tasks=options.tasks) if options.executor else {}
     for folder in (corpus, held_out):
         shutil.rmtree(folder)
     return row
+
+
+def processor_seconds() -> float:
+    """Seconds that processors spent on this process and its children: they depend little on what else is running."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def tokenizers(options) -> dict:
+    """Tokenizes the same lines with `tokenizers` alone, on one core."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    backend = Tokenizer.load(options.tokenizer).backend
+    lines = [line for text in read_documents(options.text, documents="file") for line in lines_of(text)]
+    size, clock, processor = sum(len(line.encode()) for line in lines) / 1e6, time.perf_counter(), processor_seconds()
+    for start in range(0, len(lines), 4_000):
+        backend.encode_batch_fast(lines[start : start + 4_000], add_special_tokens=False)
+    row = dict(megabytes=round(size, 1), seconds=round(time.perf_counter() - clock, 1))
+    return row | dict(processor_seconds=round(processor_seconds() - processor, 1))
 
 
 def killed(options) -> dict:
@@ -188,7 +210,7 @@ def index(options) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("task", choices=("text", "prepare", "killed", "index", "write_index"))
+    parser.add_argument("task", choices=("text", "tokenizers", "prepare", "killed", "index", "write_index"))
     for name in ("novels", "output", "text", "tokenizer", "work"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--megabytes", type=float, default=200)
@@ -202,7 +224,8 @@ def main() -> None:
         folder = options.work / f"index-{options.sequences}"
         write_index(folder, Tokenizer.load(options.tokenizer), options.sequences)
     else:
-        row = dict(task=options.task, **{"prepare": prepare, "killed": killed, "index": index}[options.task](options))
+        measure = {"tokenizers": tokenizers, "prepare": prepare, "killed": killed, "index": index}[options.task]
+        row = dict(task=options.task, **measure(options))
         print(json.dumps(row))
         with open(RESULTS, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
