@@ -45,7 +45,8 @@ class FamilyPart(SphinxDirective):
         name, part = self.arguments[0], self.options["show"]
         if part == "diagram":
             title = self.options.get("title", f"The layers of {name}, from the inputs at the bottom to the outputs.")
-            return [nodes.raw("", diagrams.draw(stacks.DIAGRAMS[name], title), format="html")]
+            figure = f'<div class="family-figure">{diagrams.draw(stacks.DIAGRAMS[name], title)}</div>'
+            return [nodes.raw("", figure, format="html")]
         if part == "objective":
             options = {
                 key: self.options[key] for key in ("sentence", "translation", "seed", "pieces") if key in self.options
@@ -59,7 +60,10 @@ class FamilyPart(SphinxDirective):
             "checkpoints": lambda: checkpoints_table(name),
             "recipes": lambda: recipes_table(self.options["recipes"].split()),
         }
-        return self.parse_text_to_nodes(makers[part]())
+        parsed = self.parse_text_to_nodes(makers[part]())
+        for table in parsed:
+            table["classes"].append(part)  # the style of the site knows the tables by it
+        return parsed
 
     def facts(self, name):
         backbone = backbone_of(name)

@@ -81,3 +81,4 @@ def test_conclusions_are_checked_in_whole_runs(path):
     assert isinstance(check, ast.If) and ast.unparse(check.test) == "not LIMIT"
     assert any(isinstance(node, ast.Assert) for node in ast.walk(check))
     assert all(len(line) <= 120 for line in text.splitlines())
+    assert all(len(line) <= 100 for code in code_cells(text) for line in code.splitlines())

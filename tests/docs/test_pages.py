@@ -59,6 +59,17 @@ def test_python_is_executed_or_says_why_not():
                 ), f"{path.name}: {caption}"
 
 
+def test_code_fits_the_width_of_a_page():
+    """Longer lines would have to be scrolled on a screen of 1,280 pixels."""
+    for path, text in PAGES.items():
+        blocks = (
+            []
+            if path.stem in TESTED
+            else re.findall(r"^```(?:\{code|bash).*?^```$", text, flags=re.DOTALL | re.MULTILINE)
+        )
+        assert not [line for block in blocks for line in block.splitlines() if len(line) > 100], path.name
+
+
 def test_commands_and_their_options_exist():
     commands, ran = importlib.import_module("commands"), 0
     for path, text in PAGES.items():
