@@ -102,7 +102,8 @@ def bars_figure(pictures: Sequence[Bars], measure: str):
         pictures: the lists.
         measure: what the values are: the label of their axes.
     """
-    titles = [textwrap.wrap(f"{bars.title}  {bars.text}", 80) for bars in pictures]
+    # Titles begin at the bars, to whose left the names with notes take half of the figure.
+    titles = [textwrap.wrap(f"{bars.title}  {bars.text}", 45 if bars.notes else 75) for bars in pictures]
     heights = [0.8 + 0.22 * (len(bars.names) + len(title)) for bars, title in zip(pictures, titles, strict=True)]
     figure = new_figure(7, sum(heights))
     axes = figure.subplots(len(pictures), 1, squeeze=False, height_ratios=heights)[:, 0]
