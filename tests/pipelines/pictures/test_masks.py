@@ -40,7 +40,7 @@ def test_the_two_streams_of_xlnet():
 
 def test_the_window_of_the_paper_is_that_of_the_config(pictures):
     config = FAMILIES["modernbert"].family.config()
-    assert f"({config.local_attention // 2} in the paper)" in pictures["ModernBERT, local layers"].about
+    assert f"({config.local_attention // 2} in ModernBERT's paper)" in pictures["ModernBERT, local layers"].about
 
 
 def test_text(pictures):
