@@ -55,40 +55,40 @@ COMPARISONS = (
             ("T5 random spans", "T5 BERT-style"),
             ("T5 random spans", BASELINES[1]),
         ),
-        "The paper: 220M parameters, 3.4e10 tokens; deshuffling is ten GLUE points below the rest, prefix LM three, and"
-        " the denoising objectives are within three standard deviations (0.235) of each other: to tell them apart takes"
-        " tens of seeds at any size. What deshuffling lacks takes some 1e9 tokens to be learned by the others.",
+        "In the paper, with 220M parameters and 3.4e10 tokens, deshuffling is ten GLUE points below the rest and the"
+        " prefix language model three. The denoising objectives are within three standard deviations (0.235 points) of"
+        " each other, so tens of seeds are needed to tell them apart at any size. We estimate that the others need"
+        " about 1e9 tokens to learn what deshuffling cannot.",
     ),
     Comparison(
         "T5: rate of corruption",
         ("T5, rate 10%", "T5 random spans", "T5, rate 25%", "T5, rate 50%"),
         (("T5 random spans", "T5, rate 50%"), ("T5 random spans", "T5, rate 10%")),
-        "The paper finds 10% to 25% alike and 50% two GLUE points below, after 3.4e10 tokens. A short run is starved of"
-        " targets, which favours high rates: the order can turn only where the text has been seen often enough for"
-        " context, not targets, to be short.",
+        "In the paper, rates of 10% to 25% are equally good after 3.4e10 tokens, and 50% is two GLUE points worse. A"
+        " short run has too few targets, which favours high rates. The order can change only once the text has been"
+        " read so often that context is scarcer than targets.",
     ),
     Comparison(
         "T5: repeated data",
         ("T5 random spans", "T5, 4 passes", "T5, 64 passes"),
         (("T5 random spans", "T5, 64 passes"), ("T5 random spans", "T5, 4 passes")),
-        "The paper: 64 passes are harmless, 4,096 cost seven GLUE points. Repeats hurt once a model can remember the"
-        " text: a small one needs smaller texts, or more passes.",
+        "In the paper, 64 passes do no harm, and 4,096 passes cost seven GLUE points. Repetition hurts once a model can"
+        " remember the text, for which a small model needs a smaller text or more passes.",
     ),
     Comparison(
         "SpanBERT: masks",
         ("masks of pieces", "masks of words", "masks of names", "masks of spans", "masks of spans, SBO"),
         (("masks of spans", "masks of pieces"), ("masks of spans, SBO", "masks of spans")),
-        "The paper: 335M parameters, 2.4M updates of 131,000 tokens, and gains of 0.3 to 2 points on questions whose"
-        " answers are spans. Spans are harder to fill than pieces: a model that is still learning which words follow"
-        " which gains from the easier task; the order turns, if at all, beyond the plateau of single words, some 1e9"
-        " tokens.",
+        "In the paper, with 335M parameters and 2.4M updates of 131,000 tokens, spans gain 0.3 to 2 points on questions"
+        " whose answers are spans. Spans are harder to fill than pieces, and a model that is still learning which words"
+        " follow which gains from the easier task. If the order changes, we expect that after about 1e9 tokens.",
     ),
     Comparison(
         "RoBERTa: static or dynamic masks",
         ("one static mask, 16 passes", "dynamic masks, 16 passes"),
         (("dynamic masks, 16 passes", "one static mask, 16 passes"),),
-        "The paper: ten masks, 40 passes, differences of 0.1 to 0.7 points. Static masks hurt by being remembered,"
-        " which takes more passes the smaller the model is.",
+        "The paper compares ten masks over 40 passes and finds differences of 0.1 to 0.7 points. Static masks hurt"
+        " because they are remembered, which takes a smaller model more passes.",
         "held out",
     ),
     Comparison(
@@ -102,17 +102,18 @@ COMPARISONS = (
             ("ELECTRA", "MLM"),
             ("ELECTRA, 2x compute", "MLM, 2x compute"),
         ),
-        "The paper: from 1e18 operations on, with GLUE five points apart at 14M parameters. The discriminator learns"
-        " from the generator's mistakes, and a generator on the unigram plateau makes the easiest ones, frequent words"
-        " that do not fit. The discriminators here do not find even these: their area under the ROC curve is 0.52 to"
-        " 0.55, which token frequencies alone give.",
+        "The curves of the paper begin at 1e18 operations; with 14M parameters, GLUE differs by five points. The"
+        " discriminator learns from the mistakes of the generator. A generator that knows only token frequencies makes"
+        " the easiest mistakes, frequent words that do not fit. The discriminators here do not find even these: their"
+        " area under the ROC curve is 0.52 to 0.55, which token frequencies alone give.",
     ),
     Comparison(
         "ALBERT: sentence pairs",
         ("MLM", "NSP", "SOP"),
         (("SOP", "NSP"), ("MLM", "NSP")),
-        "The paper: one point on average, most on tasks with several sentences; none of the measures here has two."
-        " A model whose pairs are still at chance has learned nothing from them; sentence order takes some 1e8 tokens.",
+        "In the paper, sentence order gains one point on average, most of it on tasks with several sentences; the"
+        " measures here have one. A model whose predictions of pairs are still at chance has learned nothing from them;"
+        " we estimate that sentence order takes about 1e8 tokens.",
         "reviews",
     ),
     Comparison(
@@ -123,10 +124,11 @@ COMPARISONS = (
             (("left to right", "fine-tuned, BiLSTM"), ("left to right", "fine-tuned")),
             (("MLM", "fine-tuned"), ("left to right", "fine-tuned, BiLSTM")),
         ),
-        "The paper: MNLI two points, SQuAD ten points below, of which a BiLSTM on top brings seven back: tokens need"
-        " both sides. A left-to-right model predicts every token, seven times as many targets an update, and so may"
-        " learn faster at first. The entropy of the labels of the fine-tuning task is 0.34 to 0.38 nats a word:"
-        " values near 0.31 may take nothing but the identity of the tokens. A model from scratch is not measured.",
+        "In the paper, the left-to-right model is two points worse on MNLI and ten on SQuAD, of which a BiLSTM on"
+        " top regains seven: tags of tokens need both sides. A left-to-right model predicts every token, seven times"
+        " as many targets per update, and so may learn faster at first. The entropy of the labels of the fine-tuning"
+        " task is 0.34 to 0.38 nats a word, and values near 0.31 may need nothing but the identity of the tokens. A"
+        " model from scratch is not measured.",
         "fine-tuned",
     ),
 )
@@ -139,15 +141,24 @@ def report(rows: list[dict], path: Path) -> list[Path]:
     minutes = sum(row["seconds"] for row in rows) / 60
     seeds = len({row["seed"] for row in rows})
     judged = verdicts(rows)
-    words = ("as in the paper", "the other way round", "undecided", "not counted", "not measured")
+    words = ("as in the paper", "reversed", "undecided", "not counted", "not measured")
     counts = {word: sum(found.startswith(word) for *_, found in judged) for word in words}
     head = [
         "# Objectives of pretraining at equal compute",
         "",
-        f"{len(rows)} cells, {seeds} seeds, {minutes:.0f} minutes of one core in all; every cell {_budget(rows)} but",
-        "where its name says otherwise. Mean and standard deviation over seeds. `signs`: R2; `reviews`: accuracy;",
-        "`held out`: nats of the objective's own targets (of ELECTRA, of the generator's); `fine-tuned`: nats a word.",
-        "`study.py` says what each measure is. How much text or how many passes an order would take is an estimate.",
+        "The papers' questions about objectives, asked of very small models (2 layers of width 128) that all train",
+        f"with the same amount of compute, {_budget(rows)}, unless the name of a model says otherwise. The",
+        f"{len(rows)} trainings ({seeds} seeds of each model) took {minutes:.0f} minutes on one core in all. Figures",
+        "are means and standard deviations over the seeds. The columns:",
+        "",
+        "- `signs`: how well the frozen vectors of a text without punctuation predict which sign stood between two",
+        "  words (R2 of a linear map);",
+        "- `reviews`: the accuracy of a linear classifier of film reviews on frozen vectors;",
+        "- `held out`: the loss on held-out text, in nats per target of the objective (for ELECTRA, of its generator),",
+        "  so it can be compared only between models with the same targets;",
+        "- `fine-tuned`: the loss after fine-tuning on the signs, in nats per word.",
+        "",
+        "Below each table are the claims that follow from the paper.",
         "",
         f"Of {len(judged)} claims: {', '.join(f'{count} {word}' for word, count in counts.items() if count)}.",
         "Differences are taken seed by seed, with their standard errors; p is that of a paired t-test, corrected by",
@@ -203,9 +214,9 @@ def verdicts(rows: list[dict]) -> list[tuple[Comparison, str, str]]:
             sign = 1 if MEASURES[sides[0][1]][1] else -1
             tests[number] = paired_t_test(*([sign * side[seed] for seed in seeds] for side in values))
     for (number, test), p in zip(tests.items(), holm([test.p for test in tests.values()]), strict=True):
-        word = "undecided" if p >= 0.05 else "as in the paper" if test.mean > 0 else "the other way round"
+        word = "undecided" if p >= 0.05 else "as in the paper" if test.mean > 0 else "reversed"
         found[number] = f"{word} ({test.mean:+.4f} +- {test.error:.4f}, p = {p:.3f})"
-    names = [" before ".join(f"{setting} ({measure})" for setting, measure in sides) for _, sides in claims]
+    names = [" better than ".join(f"{setting} ({measure})" for setting, measure in sides) for _, sides in claims]
     return [(claims[number][0], names[number], found[number]) for number in range(len(claims))]
 
 

@@ -123,15 +123,15 @@ def test_claims_are_tested_seed_by_seed_with_a_correction_and_count_only_off_the
     rows += cells("MLM", (0.1, 0.1), loss=5.7) + cells("ELECTRA", (0.2, 0.3), loss=5.6)
     found = {claim: text for _, claim, text in verdicts(rows)}
     single = paired_t_test([0.30, 0.40, 0.50], [0.20, 0.31, 0.39])
-    claim = found["T5 random spans (signs) before T5 prefix LM (signs)"]
+    claim = found["T5 random spans (signs) better than T5 prefix LM (signs)"]
     assert claim == f"as in the paper (+0.1000 +- 0.0058, p = {2 * single.p:.3f})"  # two claims are tested
-    assert found["T5 random spans (signs) before T5 deshuffling (signs)"].startswith("undecided (-0.0333")
-    assert found["T5 random spans (signs) before T5 BERT-style (signs)"] == "not measured"
-    assert found["ELECTRA (signs) before MLM (signs)"] == "not counted (MLM: on the plateau)"
+    assert found["T5 random spans (signs) better than T5 deshuffling (signs)"].startswith("undecided (-0.0333")
+    assert found["T5 random spans (signs) better than T5 BERT-style (signs)"] == "not measured"
+    assert found["ELECTRA (signs) better than MLM (signs)"] == "not counted (MLM: on the plateau)"
     assert not on_plateau(rows, "ELECTRA") and not on_plateau(rows, "T5 random spans")
     worse = cells("T5 random spans", (0.20, 0.31, 0.39)) + cells("T5 prefix LM", (0.30, 0.40, 0.50))
     found = {claim: text for _, claim, text in verdicts(worse)}
-    assert found["T5 random spans (signs) before T5 prefix LM (signs)"].startswith("the other way round (-0.1000")
+    assert found["T5 random spans (signs) better than T5 prefix LM (signs)"].startswith("reversed (-0.1000")
 
 
 def test_the_report_of_a_few_cells(tmp_path):
@@ -148,10 +148,13 @@ def test_the_report_of_a_few_cells(tmp_path):
     picture, text = report(rows, tmp_path / "study")
     assert picture.read_bytes().startswith(b"\x89PNG")
     found = text.read_text()
-    assert "4 cells, 2 seeds, 2 minutes" in found and "Of 19 claims: 1 undecided, 18 not measured." in found
+    assert (
+        "4 trainings (2 seeds of each model) took 2 minutes" in found
+        and "Of 19 claims: 1 undecided, 18 not measured." in found
+    )
     row = "| MLM | 7 | 70 | 0.3050 +- 0.0071 | 0.5050 +- 0.0071 | 4.0000 +- 0.0000 |"
     assert f"{row}\n" in found and f"{row} 0.3000 +- 0.0000 | 0.2000 +- 0.0000 |" in found
     assert "| ELECTRA | 7 | 70 |" in found and "5.0000" in found
-    assert "- MLM (fine-tuned) before left to right (fine-tuned, BiLSTM): not measured." in found
+    assert "- MLM (fine-tuned) better than left to right (fine-tuned, BiLSTM): not measured." in found
     assert values_of(rows, "MLM", "signs").tolist() == [0.3, 0.31]
     assert len(values_of(rows, "ELECTRA", "fine-tuned")) == 0
