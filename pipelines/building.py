@@ -4,6 +4,8 @@ import inspect
 import math
 from pathlib import Path
 
+import keras
+
 import kerasbert.models
 from kerasbert.core.keras_adapter import all_layers
 from kerasbert.data import Batches, Corpus, MixtureBatches, Tokenizer, mixing_rates
@@ -119,6 +121,20 @@ def unigram_loss(corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None)
         fallback = next(iter(corpora.values()))
         losses = {name: corpora.get(name, fallback).unigram_loss(text) for name, text in held_out.items()}
     return sum(losses.values()) / len(losses)
+
+
+class BelowUnigrams(keras.callbacks.Callback):
+    """Reports how far the loss is below that of a unigram model, on held-out text if there is any."""
+
+    def __init__(self, entropy: float):
+        super().__init__()
+        self.entropy = entropy
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs = {} if logs is None else logs
+        if not any(name.endswith("perplexity") for name in logs):
+            return
+        logs["below_unigram"] = self.entropy - math.log(logs.get("val_perplexity", logs.get("perplexity")))
 
 
 def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_from: str | Path = ""):

@@ -21,6 +21,7 @@ EXTRAS = {
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
     **dict.fromkeys(("rouge_score", "sacrebleu", "sklearn", "scipy"), "metrics"),
     **dict.fromkeys(("datatrove", "fsspec", "trafilatura", "warcio", "cchardet", "magic"), "scale"),
+    **dict.fromkeys(("etils", "orbax"), "scale"),
     "gradio": "demo",
     "matplotlib": "plots",
     "keras_hub": "hub",
@@ -155,7 +156,7 @@ def one_line_errors() -> Iterator[None]:
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     except RunStopped as stopped:  # a message on how to continue has been printed
-        sys.exit(0 if stopped.reason == "time" else 128 + getattr(signal, stopped.reason))
+        sys.exit(stopped.exit_status)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

@@ -4,20 +4,16 @@ python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --s
 """
 
 import contextlib
-import copy
-import dataclasses
 import inspect
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import keras
-
 from kerasbert.backend import seed_everything, share_batches
-from kerasbert.backend.distribution import is_first_process
+from kerasbert.backend.hosts import check_same, gathered, is_first_process, together
 from kerasbert.checkpoints.model_card import describe
-from kerasbert.data import Batches, Corpus, Tokenizer
+from kerasbert.data import Corpus, Tokenizer
 from kerasbert.data.text.files import write_text
 from kerasbert.training import (
     Checkpoints,
@@ -32,12 +28,23 @@ from kerasbert.training import (
     read_log,
 )
 
-from .building import evaluation_batches, make_batches, make_model, make_optimizer, named, rematerialize, unigram_loss
+from .building import (
+    BelowUnigrams,
+    evaluation_batches,
+    make_batches,
+    make_model,
+    make_optimizer,
+    named,
+    rematerialize,
+    unigram_loss,
+)
 from .command import Command
+from .devices import use_devices
 from .locks import locked
 from .model_card import Measured, without_folders, write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, all_recipes, find_recipe
+from .run_folders import claim_folder, record_of
 
 CONTINUE = "Run the same command again to continue."
 
@@ -56,12 +63,13 @@ def pretrain(
     less_memory: bool = False,
     minutes: float | None = None,
     reschedule: bool = False,
+    devices: str | None = None,
     set: tuple[str, ...] = (),
 ) -> dict:
     """Pretrains a model with a recipe.
 
-    Ctrl-C stops the run after the current step and saves a checkpoint from which the same command continues. A second
-    Ctrl-C stops it at once.
+    Ctrl-C stops the run after the current step and saves a checkpoint from which the same command continues, and so
+    does SIGTERM. A second signal stops it at once.
 
     Args:
         corpus: folders that `prepare_corpus` wrote. Recipes with languages need their names: de=corpora/de
@@ -82,13 +90,18 @@ def pretrain(
             model so far.
         reschedule: let an unfinished run continue with other `steps` and another `schedule`, such as a learning rate
             that is to decay from now on: --reschedule --set steps=6000 schedule.decay_from=4000.
+        devices: layout of several devices, of one host or of many: data (each has all weights), fsdp (weights and the
+            state of the optimizer are divided), tensor or tensor=4 (layers are divided among the devices of a host, or
+            4). Default: data, on as many devices of this process as divide the batch.
         set: overrides of the recipe, such as steps=1000 learning_rate=1e-3 config.num_layers=4 data.whole_words=true.
             With more `steps`, a finished run is extended.
     """
     request = StopRequest(minutes)
-    chosen = find_recipe(recipe).with_settings(list(set))
-    texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
-    unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
+    use_devices(devices)
+    with together():
+        chosen = find_recipe(recipe).with_settings(list(set))
+        texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
+        unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
     try:
         return train(
             chosen,
@@ -140,6 +153,9 @@ def train(
 ) -> dict:
     """Runs a recipe on open corpora (see `pretrain`), and returns the last row of the log.
 
+    Several processes need a `keras.distribution`, which is set before (see `kerasbert.training.parallel`). Only the
+    first one writes, and returns the row; the others return {}.
+
     Args:
         request: a `StopRequest`, which stops the run. Default: one that Ctrl-C triggers.
         unfinished: whether to save the model if the run stops because its time is up.
@@ -154,8 +170,11 @@ def train(
             f"{report_every}, {held_out_steps}, {keep}."
         )
     corpora, unseen = named(corpus), None if held_out is None else named(held_out)
-    batches = make_batches(recipe, corpora)
-    validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
+    with together():
+        batches = make_batches(recipe, corpora)
+        validation = None if unseen is None else evaluation_batches(recipe, unseen, held_out_steps)
+    info = record_of(recipe, batches)
+    check_same("recipe and data", info)
     # A compiled program has fixed shapes, so a run whose batches change shape calls `fit` for each piece.
     pieces = batches.prefixes() if isinstance(batches, Phases) else [batches]
     every = report_interval([len(piece) // recipe.accumulation for piece in pieces], report_every)
@@ -176,13 +195,17 @@ def train(
     if less_memory:
         rematerialize(model)
     model.compile(make_optimizer(recipe))
-    info = record_of(recipe, batches)
-    # The folder is claimed only once the recipe is known to be valid, and only by the first of several processes.
-    with locked(run) if is_first_process() else contextlib.nullcontext():
-        earlier = claim_folder(run, info, recipe.accumulation, reschedule)
+    # The folder is claimed only once the recipe is known to be valid, and by the first process for all of them.
+    with contextlib.ExitStack() as held:
+        earlier = []
+        with together():
+            if is_first_process():
+                held.enter_context(locked(run))
+                earlier = claim_folder(run, info, recipe.accumulation, reschedule)
+        earlier = json.loads(gathered(json.dumps(earlier))[0])
         entropy = unigram_loss(corpora, unseen)
         tokens = sum(text.num_tokens for text in corpora.values())
-        print(
+        say(
             f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
             f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
             f"updates; unigram loss {entropy:.3f} nats per token" + (f"; on {devices} devices" if devices > 1 else "")
@@ -194,7 +217,7 @@ def train(
         done = checkpoints.restore(model)
         if done:
             finished = ", the last step: the model is saved again" if done == len(batches) else ""
-            print(f"continuing from step {done:,} of {len(batches):,}{finished}", flush=True)
+            say(f"continuing from step {done:,} of {len(batches):,}{finished}")
         stopped = None
         try:
             with request:
@@ -215,29 +238,38 @@ def train(
                         model.fit(piece, steps_per_epoch=interval, validation_data=validation, callbacks=callbacks)
         except RunStopped as error:
             stopped = error
-            print(
-                f"stopped after step {stopped.step:,} of {len(batches):,}. {checkpoints.describe_newest()}", flush=True
-            )
+            say(f"stopped after step {stopped.step:,} of {len(batches):,}. {checkpoints.describe_newest()}")
             if stopped.reason != "time" or not unfinished or not stopped.step:
                 raise
+        if checkpoints.log is not None and (goodput := checkpoints.log.describe_goodput()):
+            say(goodput)
         checkpoints.restore(model)  # `fit` may have replaced the weights by averages at its end
         if recipe.optimizer.get("use_ema"):
             model.optimizer.finalize_variable_values(model.trainable_variables)
         if recipe.average and stopped is None:
             checkpoints.average(model, recipe.average)
-        log = read_log(run)
-        last = log[-1] if log else {}
-        if log:
-            _draw(run)
         folder = output or run / "model"
         model.save_to_preset(folder)
-        # With this, `evaluate` can repeat the validation of the run, even if the folder was moved.
-        published = {**info, "recipe": without_folders(info["recipe"]), "held_out_steps": held_out_steps}
-        write_text(folder / "recipe.json", json.dumps(published, indent=2))
-        steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
-        _write_card(folder, model, corpora, unseen, {**steps, **info["recipe"]}, {**last, "unigram_loss": entropy})
-        print(f"saved {folder}" + (f", the model so far. {CONTINUE}" if stopped else ""))
+        last = {}
+        if is_first_process():
+            log = read_log(run)
+            last = log[-1] if log else {}
+            if log:
+                _draw(run)
+            # With this, `evaluate` can repeat the validation of the run, even if the folder was moved.
+            published = {**info, "recipe": without_folders(info["recipe"]), "held_out_steps": held_out_steps}
+            write_text(folder / "recipe.json", json.dumps(published, indent=2))
+            steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
+            _write_card(folder, model, corpora, unseen, {**steps, **info["recipe"]}, {**last, "unigram_loss": entropy})
+            print(f"saved {folder}" + (f", the model so far. {CONTINUE}" if stopped else ""))
+        gathered("")  # so that every process can read the model now
     return last
+
+
+def say(text: str) -> None:
+    """Prints a line, in the first of several processes."""
+    if is_first_process():
+        print(text, flush=True)
 
 
 def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopRequest) -> str | Path:
@@ -259,90 +291,6 @@ def report_interval(ends: list[int], wanted: int) -> int:
             f"report_every={wanted}; the best is {found}. Use --set steps={max(1, round(ends[-1] / wanted)) * wanted}."
         )
     return found
-
-
-def record_of(recipe: Recipe, batches: Batches) -> dict:
-    """What identifies a run: the recipe and the data."""
-    return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
-
-
-def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool = False) -> list[dict]:
-    """Writes recipe.json into a new run folder, or into that of a run that gets more steps or another schedule.
-
-    A finished run may get more steps; with `reschedule`, any run may get other steps and another schedule.
-
-    Returns: the records (see `record_of`) of the run before each extension.
-
-    Raises:
-        ValueError: the folder holds a run with another recipe or other data.
-    """
-    path = run / "recipe.json"
-    if not path.exists():
-        write_text(path, json.dumps(info, indent=2))
-        return []
-    try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
-    earlier = there.pop("earlier", [])
-    if "recipe" in there:
-        there["recipe"] = {**_recipe_defaults(), **there["recipe"]}
-    differing = sorted(
-        f"  {group}.{name}: {there.get(group, {}).get(name, 'absent')} in the folder, {value} now"
-        for group, values in info.items()
-        for name, value in values.items()
-        if there.get(group, {}).get(name, "absent") != value
-    )
-    if not differing:
-        return earlier
-    hint, steps = "Use another folder.", info["recipe"]["steps"]
-    if _differ_only_in(("steps", "schedule"), info, there):
-        before = there["recipe"]["steps"]
-        done = max((int(path.stem[5:]) for path in run.glob("checkpoints/step_*.json")), default=0) // accumulation
-        extended = steps > before == done and _differ_only_in(("steps",), info, there)
-        if extended or (reschedule and steps >= done):
-            what = "extending" if extended else "rescheduling"
-            print(f"{what} the run of {before:,} updates; the schedule is now that of {steps:,}")
-            write_text(path, json.dumps({**info, "earlier": [*earlier, there]}, indent=2))
-            return [*earlier, there]
-        hint = f"More steps extend a finished run only: finish it with --set steps={before}, use another folder, or "
-        hint += f"continue with another schedule, from step {done} on, with --reschedule and steps={done} or more."
-    raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
-
-
-def _recipe_defaults() -> dict:
-    """The optional fields of a recipe with their values in JSON. Recipes of earlier versions may lack some."""
-    factories = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
-    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    missing = dataclasses.MISSING
-    found = {name: value for name, value in defaults.items() if value is not missing}
-    found |= {name: factory() for name, factory in factories.items() if factory is not missing}
-    return json.loads(json.dumps(found))
-
-
-def _differ_only_in(fields: tuple[str, ...], *records: dict) -> bool:
-    """Whether records are of the same run but for these fields of the recipe."""
-    records = copy.deepcopy(records)
-    for record in records:
-        for part in record.get("batches", {}).get("parts", [])[-1:]:
-            part.pop("steps", None)
-        for name in fields:
-            record.get("recipe", {}).pop(name, None)
-    return all(record == records[0] for record in records)
-
-
-class BelowUnigrams(keras.callbacks.Callback):
-    """Reports how far the loss is below that of a unigram model, on held-out text if there is any."""
-
-    def __init__(self, entropy: float):
-        super().__init__()
-        self.entropy = entropy
-
-    def on_epoch_end(self, epoch, logs=None):
-        logs = {} if logs is None else logs
-        if not any(name.endswith("perplexity") for name in logs):
-            return
-        logs["below_unigram"] = self.entropy - math.log(logs.get("val_perplexity", logs.get("perplexity")))
 
 
 def _write_card(folder: Path, model, corpora: dict, unseen: dict | None, recipe: dict, scores: dict) -> None:
@@ -380,7 +328,17 @@ main = Command(
     groups={
         "recipe": ("recipe", "set"),
         "data": ("corpus", "tokenizer", "held_out", "held_out_steps"),
-        "run": ("run", "output", "minutes", "reschedule", "report_every", "keep", "tensorboard", "less_memory"),
+        "run": (
+            "run",
+            "output",
+            "minutes",
+            "devices",
+            "reschedule",
+            "report_every",
+            "keep",
+            "tensorboard",
+            "less_memory",
+        ),
     },
     first=("recipe",),
     details=_listing,

@@ -11,6 +11,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from .devices import target
+
 _WEIGHTS_IN_USE = threading.RLock()
 LEAST_SECONDS = 0.2  # programs that take less time to compile are not cached on disk
 
@@ -68,19 +70,8 @@ def slots_of_a_program(layers, weights):
     """
     if not compiles_shapes():
         return 0.0
-    operations = 2e13 if _is_accelerated() else 4e10 * (os.cpu_count() or 1)
+    operations = 2e13 if target() != "cpu" else 4e10 * (os.cpu_count() or 1)
     return (2.0 + 0.6 * layers) * operations / (2 * max(weights, 1))
-
-
-def _is_accelerated():
-    """Whether JAX or TensorFlow runs on a GPU or TPU."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.default_backend() != "cpu"
-    import tensorflow as tf
-
-    return bool(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU"))
 
 
 def compiled(function, variables, waits=True):

@@ -1,9 +1,9 @@
 """Training on more than one device."""
 
-import json
-import os
-
 import keras
+
+from ..core.keras_adapter import lay_out
+from .hosts import is_first_process, num_processes
 
 
 def num_replicas():
@@ -27,22 +27,87 @@ def batch_shards():
     return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
 
 
-def share_batches(rows):
-    """On JAX, shards the rows of each batch over several devices. Returns the number of devices.
+def host_share():
+    """Returns (index, count): this process reads part `index` of `count` equal parts of the rows of each batch.
 
-    It is the largest number of available devices that divides the number of rows, for example 3 of 4 devices for 6
-    rows. Models that are created afterwards have a copy of their weights on each device. If a distribution is set
-    already, it is kept. Multi-process programs (`jax.distributed`) must set a distribution themselves.
+    Processes whose devices are parts of the same layers read the same rows.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None or distribution.num_processes == 1:
+        return 0, 1
+    return distribution.data_shard_id, min(distribution.num_processes, distribution.num_model_replicas)
+
+
+def check_processes(method="fit", can_share=True):
+    """Raises a ValueError if several processes would do the same work without knowing of each other.
+
+    Args:
+        method: what they do: "fit", "evaluate" or "predict".
+        can_share: whether each process can read its rows of the data.
+    """
+    count = num_processes()
+    if count == 1 or (keras.backend.backend() == "tensorflow" and num_replicas() > 1):
+        return
+    received = "no distribution"
+    if keras.backend.backend() == "jax" and keras.distribution.distribution() is not None:
+        mesh = keras.distribution.distribution().device_mesh.backend_mesh
+        found = len({device.process_index for device in mesh.devices.flat})
+        if found == count and method == "predict":
+            raise ValueError(
+                "`predict` returns the outputs of all rows, of which each process has its own. Received: "
+                f"{count} processes. Save the model, and load it in one process."
+            )
+        if found == count and not can_share:
+            raise ValueError(
+                f"Several processes need Batches, arrays or texts, of which each reads its rows. Received: another "
+                f"source of data in {count} processes."
+            )
+        if found == count:
+            return
+        received = f"a distribution over the devices of {found}"
+    raise ValueError(
+        f"{count} processes need a distribution over the devices of all of them, or each would train on the same "
+        f"batches. Received: {received}. Use JAX, and call keras.distribution.set_distribution("
+        "kerasbert.training.parallel('data')) before models are created; `kerasbert pretrain` has the option --devices."
+    )
+
+
+def divide_rows(variable):
+    """Divides a variable with one row per row of a batch among the devices, as the batch is."""
+    distribution = keras.distribution.distribution()
+    if distribution is not None and variable.shape[0] % batch_shards() == 0:
+        lay_out(variable, distribution.get_data_layout(variable.shape))
+
+
+def gather_weights(variables):
+    """Gives every process all values of variables that are divided among several. Returns whether it is the first one.
+
+    All processes of a run must call it, and each device needs the memory.
+    """
+    if num_processes() > 1 and keras.backend.backend() == "jax":
+        mesh = keras.distribution.distribution().device_mesh
+        for variable in variables:
+            if not variable.value.sharding.is_fully_replicated:
+                lay_out(variable, keras.distribution.TensorLayout([None] * len(variable.shape), mesh))
+    return is_first_process()
+
+
+def share_batches(rows):
+    """On JAX, shards the rows of each batch over several devices. Returns the number of parts.
+
+    In a run of one process, it is the largest number of available devices that divides the number of rows, for example
+    3 of 4 devices for 6 rows. Models that are created afterwards have a copy of their weights on each device. If a
+    distribution is set already, it is kept; it must divide the rows.
 
     Args:
         rows: number of rows in a batch.
     """
-    if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
+    check_processes()
+    if keras.backend.backend() != "jax":
         return batch_shards()
-    import jax
-
-    if jax.process_count() > 1:
-        return 1
+    if keras.distribution.distribution() is not None:
+        check_rows(rows)
+        return batch_shards()
     devices = keras.distribution.list_devices()
     count = next(n for n in range(len(devices), 0, -1) if rows % n == 0)
     if count > 1:
@@ -51,19 +116,11 @@ def share_batches(rows):
     return count
 
 
-def is_first_process():
-    """Whether this process is the only one of its run, or the first of several, which writes the files."""
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        return jax.process_index() == 0
-    if backend == "torch":
-        import torch.distributed
-
-        several = torch.distributed.is_available() and torch.distributed.is_initialized()
-        return not several or torch.distributed.get_rank() == 0
-    config = json.loads(os.environ.get("TF_CONFIG") or "{}")  # how `tf.distribute` identifies its processes
-    first = "chief" if "chief" in config.get("cluster", {}) else "worker"
-    task = config.get("task", {"type": first, "index": 0})
-    return (task["type"], task["index"]) == (first, 0)
+def check_rows(rows):
+    """Raises a ValueError unless the devices divide the rows of a batch."""
+    shards = batch_shards()
+    if rows % shards:
+        raise ValueError(
+            f"The number of rows in a step must be divisible by {shards}, the number of batch shards. Received: "
+            f"{rows} rows. Change `batch_size`, or the device mesh."
+        )

@@ -5,6 +5,8 @@ import functools
 
 import keras
 
+from .devices import target
+
 
 def no_gradients():
     """Returns a context manager that disables gradients on torch.
@@ -67,10 +69,10 @@ def add_bias(x, bias):
     """
     if keras.backend.backend() != "jax":
         return keras.ops.add(x, bias)
+    if target() != "cpu":
+        return keras.ops.add(x, bias)
     import jax
 
-    if jax.default_backend() != "cpu":
-        return keras.ops.add(x, bias)
     return _add_bias_jax()(x, jax.numpy.asarray(bias))
 
 
@@ -89,7 +91,7 @@ def matrix_product(x, kernel, axis=0):
         import jax
 
         half = all(keras.backend.standardize_dtype(a.dtype) == "bfloat16" for a in (x, kernel))
-        if half and jax.default_backend() == "cpu":
+        if half and target() == "cpu":
             return _bfloat16_product_jax(axis)(x, jax.numpy.asarray(kernel))
     return keras.ops.matmul(x, kernel) if axis == 0 else keras.ops.einsum("nm,vm->nv", x, kernel)
 

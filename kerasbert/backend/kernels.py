@@ -18,6 +18,7 @@ reference.
 
 import keras
 
+from .devices import target
 from .tpu_attention import tpu_attention
 
 
@@ -137,16 +138,17 @@ def _has_flash_attention():
     """Whether the first device is an NVIDIA GPU of the Ampere generation or later."""
     import jax
 
+    if target() != "gpu":
+        return False
     capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
     return capability.replace(".", "").isdigit() and float(capability) >= 8
 
 
 def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
     """Computes attention on CPUs with one product per head, of matrices that are contiguous in memory."""
-    import jax
     from jax import numpy as jnp
 
-    if jax.default_backend() != "cpu":
+    if target() != "cpu":
         return None
     query, key, value = (x.transpose(0, 2, 1, 3) for x in (query * scale, key, value))
     scores = (query @ key.swapaxes(2, 3)).astype("float32")
@@ -175,7 +177,7 @@ def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
     batch, length, heads, _ = query.shape
     known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # not in Keras's symbolic calls
     long = known and min(length, key.shape[1]) >= LONG_ROW
-    if not long or bias is not None or jax.default_backend() != "cpu":
+    if not long or bias is not None or target() != "cpu":
         return None
     allowed = None if mask is None else mask.dense(length, key.shape[1])
     count = -(-length // PIECE)

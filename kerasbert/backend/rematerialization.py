@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from ..core.keras_adapter import all_layers, is_training
+from .devices import target
 
 STRIDE = 9_973  # difference between the seeds of a generator that is used more than once in a call
 
@@ -52,11 +53,8 @@ def rematerialized(layer):
 
 def _recomputed(function, tensors):
     """Returns `function(*tensors)`, whose activations are recomputed in the backward pass."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        if jax.default_backend() == "cpu":
-            return _recomputed_on_cpu(function, tensors)
+    if keras.backend.backend() == "jax" and target() == "cpu":
+        return _recomputed_on_cpu(function, tensors)
     return keras.remat(function)(*tensors)
 
 

@@ -8,6 +8,7 @@ import functools
 
 import keras
 
+from .devices import target
 from .distribution import batch_shards
 
 LANES = 128  # rows are padded to a multiple of this length
@@ -19,10 +20,8 @@ def tpu_attention(query, key, value, mask, bias, scale):
 
     The arguments are those of `attend`.
     """
-    import jax
-
     lengths = query.shape[1], key.shape[1]
-    if jax.default_backend() != "tpu" or min(lengths) < LANES:
+    if target() != "tpu" or min(lengths) < LANES:
         return None
     if mask is not None:
         ordered = mask.causal or mask.window is not None

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import concrete_array, reading_weights
+from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets
 from ..layers.embeddings import float_table, gather_positions
@@ -281,9 +282,12 @@ class Backbone(Shared, Quantizable, keras.Model):
     def save_to_preset(self, path, **options):
         """Writes `config.json` and `model.safetensors` in the Hugging Face layout of the family.
 
+        If several processes train together, all must call it, and the first one writes.
+
         Args:
             path: a folder, created if it does not exist.
             **options: `max_shard_size`, the maximum size of a weight file, in bytes or as a str such as "5GB". Larger
                 models are split into several files.
         """
-        presets.save(self, path, **options)
+        if gather_weights(self.weights):
+            presets.save(self, path, **options)

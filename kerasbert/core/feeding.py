@@ -5,12 +5,16 @@ import numpy as np
 
 from ..backend.compilation import slots_of_a_program
 from ..backend.datasets import reads_data, tensorflow_dataset
-from ..backend.distribution import batch_shards
+from ..backend.distribution import check_processes, check_rows, host_share
+from ..backend.hosts import total
+from ..backend.layouts import check_layout
 from ..data.batches.batches import Batches
 
 
 class Feed(keras.utils.PyDataset):
     """Steps `first` to `first + steps - 1` of a run as a Keras dataset for one epoch.
+
+    If several processes train together, each reads its rows of every batch.
 
     Args:
         batches: the `Batches` of the run.
@@ -21,9 +25,11 @@ class Feed(keras.utils.PyDataset):
 
     def __init__(self, batches, steps, check):
         super().__init__()
-        self.batches = batches
+        index, self.hosts = host_share()
+        self.batches = batches.shard(index, self.hosts) if self.hosts > 1 else batches
         self.steps = steps
         self.check = check
+        self._totals = {}
         self.start(0)
 
     def start(self, first):
@@ -52,22 +58,31 @@ class Feed(keras.utils.PyDataset):
     def real_tokens(self, first, last):
         """The number of tokens in the steps [first, last) of the run, without padding.
 
-        Steps outside the current epoch are not counted.
+        Steps outside the current epoch are not counted. If several processes train together, it is exact after
+        `count_tokens`, and an estimate before.
         """
-        return sum(self._tokens.get(step, 0) for step in range(first, last))
+        estimate = self.hosts * sum(self._tokens.get(step, 0) for step in range(first, last))
+        return self._totals.get((first, last), estimate)
+
+    def count_tokens(self, last):
+        """Counts the tokens of the current epoch before step `last` in the rows of all processes."""
+        if self.hosts > 1:
+            tokens = sum(self._tokens.get(step, 0) for step in range(self.first, last))
+            self._totals[self.first, last] = total([tokens])[0]
 
     def _checked(self, step):
         batch = self.batches[step]
         self.check(*batch)
+        check_rows(self.hosts * len(keras.tree.flatten(batch)[0]))
         self._tokens[step] = real_tokens(batch[0])
-        shards = batch_shards()
-        rows = {len(array) for array in keras.tree.flatten(batch) if np.ndim(array)}
-        if any(number % shards for number in rows):
-            raise ValueError(
-                f"The number of rows in a step must be divisible by {shards}, the number of batch shards. Received: "
-                f"{max(rows)} rows. Change `batch_size`, or the device mesh."
-            )
         return tuple(array for array in batch if array is not None)  # TensorFlow does not accept None
+
+
+def check_devices(model, method, can_share):
+    """Raises a ValueError unless the devices and processes suit a model and what it does; see `check_processes`."""
+    check_processes(method, can_share)
+    if method == "fit":
+        check_layout(model.trainable_variables, getattr(model.backbone.config, "num_heads", None))
 
 
 class Epochs(keras.callbacks.Callback):
@@ -85,6 +100,9 @@ class Epochs(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if self.feed.first < epoch * self.interval:
             self.feed.start(epoch * self.interval)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.feed.count_tokens(self.feed.first + self.feed.steps)
 
 
 def real_tokens(x):
@@ -261,3 +279,9 @@ def split_last(x, ours, share):
     held_out = tuple(_take(part, last) for part in (x, ours["y"], ours["sample_weight"]))
     ours = {**ours, "y": _take(ours["y"], first), "sample_weight": _take(ours["sample_weight"], first)}
     return _take(x, first), ours, held_out
+
+
+def single(outputs):
+    """Converts half-precision outputs to float32."""
+    halves = ("float16", "bfloat16")
+    return keras.tree.map_structure(lambda x: x.astype("float32") if x.dtype.name in halves else x, outputs)

@@ -8,6 +8,7 @@ import numpy as np
 from ..backend.compilation import CompilerMemory, reading_weights
 from ..backend.datasets import data_errors
 from ..backend.distribution import batch_shards, num_replicas
+from ..backend.lost_hosts import ending_together
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.batches.bucketing import BucketedBatches
 from ..training.checkpointing import Checkpoints
@@ -16,12 +17,14 @@ from ..training.reporting import Progress, connect
 from .feeding import (
     Epochs,
     Feed,
+    check_devices,
     class_numbers,
     class_weighted,
     is_text,
     num_rows,
     predict_by_width,
     report_interval,
+    single,
     split_last,
 )
 from .inputs import check_arrays, check_keys, checked_inputs
@@ -163,6 +166,7 @@ class Fitting(TrainingMode):
         """
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        check_devices(self, "fit", self._is_ours(x))
         start = kwargs.pop("initial_epoch", 0) if self._is_ours(x) else 0
         if start and (isinstance(x, Batches) or not 0 < start < epochs):
             raise ValueError(f"`initial_epoch` is for texts and arrays, and is below `epochs`. Received: {start}.")
@@ -228,7 +232,7 @@ class Fitting(TrainingMode):
             feed.steps = steps
             feed.start(first)
             connect(callbacks, feed.real_tokens)
-            with checked_inputs(), data_errors():
+            with checked_inputs(), data_errors(), ending_together():
                 history = super().fit(
                     feed.for_keras(),
                     epochs=last // steps_per_epoch,
@@ -249,9 +253,10 @@ class Fitting(TrainingMode):
             return super().evaluate(x, **kwargs)
         x = self.examples_of(x)
         self._check_targets(x, y)
+        check_devices(self, "evaluate", self._is_ours(x))
         if not self.compiled:
             self._compile_automatically()
-        with checked_inputs(), data_errors():
+        with checked_inputs(), data_errors(), ending_together():
             return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
@@ -262,10 +267,11 @@ class Fitting(TrainingMode):
         threads may call `predict` at the same time. On JAX, their calls run one after the other.
         """
         x = self.examples_of(x)
+        check_devices(self, "predict", self._is_ours(x))
         with reading_weights(), checked_inputs(), data_errors():
             if not self._is_ours(x):
                 source = self.prepare(readable(x, self._converted_inputs), training=False)
-                return _single(super().predict(source, **kwargs))
+                return single(super().predict(source, **kwargs))
             if isinstance(x, dict):
                 check_keys(self.inputs_of_backbone(x), self.backbone.extra_inputs)
             rows = None if isinstance(x, Batches) else num_rows(x)
@@ -278,9 +284,9 @@ class Fitting(TrainingMode):
                 x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
             if isinstance(x, BucketedBatches):
                 predict = super().predict
-                return _single(predict_by_width(self, x, lambda part: predict(self._feed(part, None), **kwargs)))
+                return single(predict_by_width(self, x, lambda part: predict(self._feed(part, None), **kwargs)))
             outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
-        return _single(keras.tree.map_structure(lambda array: array[:rows], outputs))
+        return single(keras.tree.map_structure(lambda array: array[:rows], outputs))
 
     def train_on_batch(self, x, *args, **kwargs):
         self.prepare([(x,)], training=True)
@@ -387,12 +393,6 @@ class Fitting(TrainingMode):
             f"Data must be {KINDS}. Received: a "
             f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
         )
-
-
-def _single(outputs):
-    """Converts half-precision outputs to float32."""
-    halves = ("float16", "bfloat16")
-    return keras.tree.map_structure(lambda x: x.astype("float32") if x.dtype.name in halves else x, outputs)
 
 
 def _without_scale(optimizer):

@@ -66,6 +66,22 @@ def has_fixed_seed(generator):
     return generator._initial_seed is not None
 
 
+def layout_of(variable):
+    """The layout of a variable on several devices that it has been given, or None."""
+    return getattr(variable, "_layout", None)
+
+
+def lay_out(variable, layout):
+    """Gives an existing variable another layout on several devices; its value does not change.
+
+    Args:
+        variable: a Keras variable, on JAX.
+        layout: a `keras.distribution.TensorLayout`.
+    """
+    variable._layout = layout
+    variable.assign(variable.value)
+
+
 @contextlib.contextmanager
 def forgetting_failed_variables():
     """Context manager: if constructing a model fails inside it, Keras forgets the variables of that model.

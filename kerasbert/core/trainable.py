@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import concrete_array, reading_weights
+from ..backend.distribution import gather_weights
 from ..checkpoints import presets
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
@@ -260,13 +261,15 @@ class Trainable(Shared, Quantizable, Fitting):
     def save_to_preset(self, path, **options):
         """Writes weights, config and tokenizer in the Hugging Face layout of the family.
 
-        Heads are included if the layout supports them.
+        Heads are included if the layout supports them. If several processes train together, all must call it, and the
+        first one writes.
 
         Args:
             path: a folder, created if it does not exist.
             **options: see `Backbone.save_to_preset`.
         """
-        presets.save(self, path, **options)
+        if gather_weights(self.weights):
+            presets.save(self, path, **options)
 
     def require_tokenizer(self):
         """Returns the tokenizer. Raises a ValueError if there is none."""

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 from keras.backend import standardize_dtype
 
-from ..backend.distribution import num_replicas
+from ..backend.distribution import divide_rows, host_share, num_replicas
 from ..core.sources import first_batch
 
 
@@ -38,6 +38,7 @@ class StreamMemory(keras.layers.Layer):
                 delattr(self, name)
             options = dict(shape=value.shape, dtype=standardize_dtype(value.dtype), trainable=False, autocast=False)
             setattr(self, name, self.add_weight(name=name, initializer="zeros", **options))
+            divide_rows(getattr(self, name))
         return True
 
     def rows(self, training):
@@ -112,5 +113,5 @@ def prepare_memory(model, batches, training):
         return batches
     (inputs, *_), batches = first_batch(batches)
     if inputs.get("stream_start") is not None:
-        model.start_memory(inputs["token_ids"].shape[0], training)
+        model.start_memory(inputs["token_ids"].shape[0] * host_share()[1], training)
     return batches

@@ -1,5 +1,6 @@
-"""Training with `model.fit`: optimizers, schedules, exact resuming and reports."""
+"""Training with `model.fit`: optimizers, schedules, exact resuming, reports, and layouts of devices."""
 
+from ..backend import connect, parallel
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 from .local_start import start_with_local_attention
@@ -35,6 +36,8 @@ __all__ = [
     "WarmupDecay",
     "adamw",
     "add_lora",
+    "connect",
+    "parallel",
     "plot_curves",
     "read_log",
     "start_with_local_attention",

@@ -1,7 +1,8 @@
 """Checkpoints from which a run resumes exactly.
 
 A checkpoint is two files: `step_00001000.safetensors` with every variable, and `step_00001000.json`, which describes
-it (step, backend, versions, recipe, size, checksum) and is written last: a checkpoint without it is ignored.
+it (step, backend, versions, recipe, size, checksum) and is written last: a checkpoint without it is ignored. If weights
+are divided among devices, a folder `step_00001000` takes the place of the first file.
 """
 
 import errno
@@ -12,18 +13,19 @@ import re
 import shutil
 import sys
 import warnings
-import zlib
-from pathlib import Path
 
 import keras
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from ..backend.distribution import is_first_process
+from ..backend.hosts import check_same, is_first_process, write_path
 from ..backend.random_state import get_random_state, set_random_state
+from ..backend.sharded_arrays import is_divided
+from . import checkpoint_files
+from .checkpoint_files import ERRORS, SHARDED, ShardedStates, is_local, not_finite, plain, publish, remove_folder
 from .counting import RunCallback, TrainingDiverged
-from .run_state import as_array, assign_all, is_finite, itemsize, metric_variables, run_variables, stable_name
+from .run_state import OtherRun, as_array, assign_all, itemsize, metric_variables, run_variables, stable_name
 
 
 class Checkpoints(RunCallback):
@@ -33,11 +35,13 @@ class Checkpoints(RunCallback):
     creation order, the step, torch's random generators, and the rows of the run's log. Metrics are reset every epoch,
     so only `save_within_epoch` saves them; its checkpoint is deleted when the next one is written.
 
-    If several processes train one model together and each holds all of its weights, only the first process writes
-    checkpoints, and all processes read them.
+    If several processes train one model together, all need the folder. If each has all of its weights, the first one
+    writes and all read. If variables are divided among devices, each process writes its parts while the next steps are
+    computed (`orbax.checkpoint`). Either kind resumes on any number of processes and devices.
 
     Args:
-        folder: the folder of the run, the same for all of its processes; created if missing.
+        folder: the folder of the run, the same for all of its processes; created if missing. For variables that are
+            divided among devices, also an address such as gs://bucket/run.
         keep: how many of the newest checkpoints to keep, None for all.
         recipe: a JSON-serialisable dict that identifies the run. Restoring a checkpoint that was saved with a different
             recipe is an error.
@@ -52,13 +56,14 @@ class Checkpoints(RunCallback):
         super().__init__()
         if keep is not None and keep < 1:
             raise ValueError(f"`keep` must be at least 1, or None for all checkpoints. Received: keep={keep}.")
-        self.folder, self.keep, self.recipe, self.earlier = Path(folder), keep, recipe, tuple(earlier)
+        self.folder, self.keep, self.recipe, self.earlier = write_path(folder), keep, recipe, tuple(earlier)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._damaged = set()
         self._resumable = not self._steps()
         self._random_state = None
         self._metrics = {}  # values saved in the middle of an epoch, until it resumes
         self._within_epoch = None  # step of a checkpoint that the next one replaces
+        self._sharded = None  # the `ShardedStates`, once there are any
         self.log = self.saved_log = None
 
     @property
@@ -79,7 +84,9 @@ class Checkpoints(RunCallback):
             )
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        step, record, state = self._newest_intact()
+        self._wait()
+        step, record, state = self._newest_intact(run_variables(model))
+        check_same("newest checkpoint", step)
         if state is not None:
             self._random_state, self._metrics = (
                 {key.removeprefix(group): state.pop(key) for key in list(state) if key.startswith(group)}
@@ -104,6 +111,7 @@ class Checkpoints(RunCallback):
 
         Returns: the steps of these checkpoints.
         """
+        self._wait()
         steps = self._good_steps()[-last:]
         if last < 1 or len(steps) < last:
             raise ValueError(
@@ -115,7 +123,7 @@ class Checkpoints(RunCallback):
         }
         sums = {}
         for step in steps:
-            for key, x in self._read(step)[1].items():
+            for key, x in self._read(step, run_variables(model))[1].items():
                 if key.startswith("model/") and not np.issubdtype(x.dtype, np.integer):
                     sums[stable_name(key)] = sums.get(stable_name(key), 0) + x.astype("float64") / last
         for key, mean in sums.items():
@@ -128,13 +136,22 @@ class Checkpoints(RunCallback):
         model.initial_step = self.step
 
     def on_train_begin(self, logs=None):
-        _plain(self.recipe)
+        plain(self.recipe)
         if not self._resumable:
             raise ValueError(
                 f"The folder {self.folder} already holds checkpoints of a run, up to step {self._steps()[-1]}, but the "
                 "model was not restored from them. Call `restore(model)` before `fit`, or use another folder."
             )
         super().on_train_begin(logs)
+        if is_local(self.folder):
+            self._check_disk()
+        if self._random_state is None:
+            self._random_state = get_random_state()
+
+    def on_train_end(self, logs=None):
+        self._wait()
+
+    def _check_disk(self):
         needed = sum(math.prod(v.shape) * itemsize(v) for v in run_variables(self.model).values())
         free = shutil.disk_usage(self.folder).free
         if free < needed:
@@ -143,8 +160,6 @@ class Checkpoints(RunCallback):
                 f"The disk that holds {self.folder} has too little space for a checkpoint: {free:,} bytes are free, "
                 f"{needed:,} are needed. Free some space or use another folder",
             )
-        if self._random_state is None:
-            self._random_state = get_random_state()
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
@@ -188,11 +203,12 @@ class Checkpoints(RunCallback):
     def save(self, model, within_epoch=False):
         """Writes the checkpoint of `self.step`, then deletes all but the newest `keep` checkpoints.
 
-        If there are several processes, only the first one writes.
+        If there are several processes, all must call it.
         """
         variables = run_variables(model) | (metric_variables(model) if within_epoch else {})
-        state = {key: as_array(variable) for key, variable in variables.items()}
-        broken = [key for key, x in state.items() if not is_finite(x)]
+        divided = is_divided(variables.values())
+        state = None if divided else {key: as_array(variable) for key, variable in variables.items()}
+        broken = not_finite(variables, state)
         if broken:
             raise TrainingDiverged(
                 f"After step {self.step}, {len(broken)} variables are not finite, such as "
@@ -200,39 +216,89 @@ class Checkpoints(RunCallback):
                 checkpoint=self.newest,
             )
         self._random_state = get_random_state()
-        if not is_first_process():
-            return
+        if divided:
+            self._save_divided(variables, within_epoch)
+        elif is_first_process():
+            self._save_whole(state, within_epoch)
+
+    def _save_whole(self, state, within_epoch):
         state |= {f"random/{name}": x for name, x in self._random_state.items()}
-        path, temporary = self._path(self.step), self.folder / f".step_{self.step:08d}.{os.getpid()}.temporary"
+        path, temporary = self._path(self.step), self._temporary(self.step)
         try:
             safetensors.numpy.save_file(state, temporary)
-            record = {
-                "step": self.step,
-                "backend": keras.backend.backend(),
-                "versions": _versions(),
-                "recipe": _plain(self.recipe),
-                "within_epoch": self._interval_start if within_epoch else None,
-                "log": self.log.state(self.step) if self.log is not None else None,
-                **_fingerprint(temporary),
-            }
+            record = {**self._record(within_epoch), **checkpoint_files.fingerprint(temporary)}
             path.with_suffix(".json").unlink(missing_ok=True)
-            _publish(temporary, path)
-            temporary.write_text(json.dumps(record, indent=2))
-            _publish(temporary, path.with_suffix(".json"))
-            self._damaged.discard(self.step)
+            publish(temporary, path)
+            self._publish_record(record)
         except (OSError, safetensors.SafetensorError) as error:
             temporary.unlink(missing_ok=True)
             if not path.with_suffix(".json").exists():
                 path.unlink(missing_ok=True)
-            full = getattr(error, "errno", None) == errno.ENOSPC or "os error 28" in str(error)
-            raise OSError(
-                errno.ENOSPC if full else getattr(error, "errno", None) or errno.EIO,
-                f"The checkpoint of step {self.step} could not be written to {self.folder} ({error}). "
-                f"{self.describe_newest()} {'Free some space' if full else 'Repair the folder'}, then start the run "
-                "again: it resumes from its newest good checkpoint",
-            ) from error
-        self._prune()
-        self._within_epoch = self.step if within_epoch else None
+            raise self._write_error(error, self.step) from error
+
+    def _save_divided(self, variables, within_epoch):
+        """Starts to write a checkpoint, which is complete when its record is there.
+
+        A run that stops within an epoch waits for it.
+        """
+        self._wait()
+        record = {**self._record(within_epoch), "arrays": SHARDED}
+        self._writing = self.step
+        if is_first_process():
+            self._path(self.step).with_suffix(".json").unlink(missing_ok=True)
+        try:
+            self._states().save(self.step, variables, lambda: self._publish_record(record))
+        except Exception as error:
+            raise self._write_error(error, self.step) from error
+        if within_epoch:
+            self._wait()
+
+    def _wait(self):
+        """Waits for a checkpoint that is being written."""
+        if self._sharded is not None:
+            try:
+                self._sharded.wait()
+            except Exception as error:
+                raise self._write_error(error, self._writing) from error
+
+    def _states(self):
+        self._sharded = self._sharded or ShardedStates(self.folder)
+        return self._sharded
+
+    def _record(self, within_epoch):
+        return {
+            "step": self.step,
+            "backend": keras.backend.backend(),
+            "versions": _versions(),
+            "recipe": plain(self.recipe),
+            "within_epoch": self._interval_start if within_epoch else None,
+            "log": self.log.state(self.step) if self.log is not None else None,
+        }
+
+    def _publish_record(self, record):
+        """Completes a checkpoint, and removes those that `keep` does not cover."""
+        step = record["step"]
+        path, temporary = self._path(step).with_suffix(".json"), self._temporary(step)
+        if is_local(self.folder):
+            temporary.write_text(json.dumps(record, indent=2))
+            publish(temporary, path)
+        else:  # objects appear when they are complete
+            path.write_text(json.dumps(record, indent=2))
+        self._damaged.discard(step)
+        self._prune(step)
+        self._within_epoch = step if record["within_epoch"] is not None else None
+
+    def _write_error(self, error, step):
+        """The error of a checkpoint that could not be written."""
+        full = getattr(error, "errno", None) == errno.ENOSPC or any(
+            words in str(error) for words in ("os error 28", "No space left", "RESOURCE_EXHAUSTED")
+        )
+        return OSError(
+            errno.ENOSPC if full else getattr(error, "errno", None) or errno.EIO,
+            f"The checkpoint of step {step} could not be written to {self.folder} ({error}). "
+            f"{self.describe_newest()} {'Free some space' if full else 'Repair the folder'}, then start the run "
+            "again: it resumes from its newest good checkpoint",
+        )
 
     def describe_newest(self):
         """A sentence for error messages."""
@@ -241,6 +307,9 @@ class Checkpoints(RunCallback):
     def _path(self, step):
         return self.folder / f"step_{step:08d}.safetensors"
 
+    def _temporary(self, step):
+        return self.folder / f".step_{step:08d}.{os.getpid()}.temporary"
+
     def _steps(self):
         names = (re.fullmatch(r"step_(\d+)\.json", path.name) for path in self.folder.glob("step_*.json"))
         return sorted(int(name[1]) for name in names if name)
@@ -248,21 +317,28 @@ class Checkpoints(RunCallback):
     def _good_steps(self):
         return [step for step in self._steps() if step not in self._damaged]
 
-    def _prune(self):
-        replaced = [] if self._within_epoch in (None, self.step) else [self._within_epoch]
+    def _prune(self, newest):
+        replaced = [] if self._within_epoch in (None, newest) else [self._within_epoch]
         kept = [step for step in self._good_steps() if step not in replaced]
         for step in replaced + (kept[: -self.keep] if self.keep else []):
             self._path(step).with_suffix(".json").unlink(missing_ok=True)
             self._path(step).unlink(missing_ok=True)
+        # Folders without a record are what an interrupted run left, or what was replaced.
+        divided = {f"step_{step:08d}" for step in self._steps() if not self._path(step).exists()}
+        for path in self.folder.glob("step_*"):
+            if path.is_dir() and path.name not in divided:
+                remove_folder(path)
         for path in self.folder.glob(".step_*.temporary"):
             path.unlink(missing_ok=True)
 
-    def _newest_intact(self):
+    def _newest_intact(self, variables):
         steps = self._steps()
         for step in reversed(steps):
             try:
-                record, state = self._read(step)
-            except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+                record, state = self._read(step, variables)
+            except OtherRun:
+                raise
+            except ERRORS as error:
                 warnings.warn(f"The checkpoint {self._path(step)} is damaged and was skipped: {error}", stacklevel=3)
                 self._damaged.add(step)
                 continue
@@ -275,78 +351,34 @@ class Checkpoints(RunCallback):
             )
         return 0, {}, None
 
-    def _read(self, step):
+    def _read(self, step, variables):
+        """Returns (record, {name: array}) of a step; the arrays are divided among devices as `variables` are."""
         path = self._path(step)
         record = json.loads(path.with_suffix(".json").read_text())
-        expected, found = {key: record[key] for key in ("bytes", "crc32")}, _fingerprint(path)
-        if found != expected or record["step"] != step:
-            raise ValueError(f"expected step {step} and {expected}, found step {record['step']} and {found}.")
-        return record, safetensors.numpy.load_file(path)
+        if record["step"] != step:
+            raise ValueError(f"expected step {step}, found step {record['step']}.")
+        if record.get("arrays") == SHARDED:
+            self._compare(record)
+            return record, self._states().load(step, variables)
+        return record, checkpoint_files.read_arrays(path, record)
 
     def _compare(self, record):
         if record["backend"] != keras.backend.backend():
-            raise ValueError(
+            raise OtherRun(
                 f"The run in {self.folder} used the backend {record['backend']}, whose random state cannot be restored "
                 f"on {keras.backend.backend()}. Set KERAS_BACKEND={record['backend']} or use another folder."
             )
         if self.recipe is None or record["recipe"] is None:
             return
-        if record["recipe"] in map(_plain, self.earlier):
+        if record["recipe"] in map(plain, self.earlier):
             return
-        here, there = (dict(_fields(recipe)) for recipe in (_plain(self.recipe), record["recipe"]))
-        differing = [
-            f"  {name}: {there.get(name, 'absent')} in the folder, {here.get(name, 'absent')} now"
-            for name in sorted(here.keys() | there.keys())
-            if here.get(name, "absent") != there.get(name, "absent")
-        ]
+        differing = checkpoint_files.differing_fields(plain(self.recipe), record["recipe"])
         if differing:
-            raise ValueError(
+            raise OtherRun(
                 f"The folder {self.folder} holds a run with a different recipe:\n" + "\n".join(differing) + "\n"
                 "Use another folder, or the recipe of the run."
             )
 
 
-def _fingerprint(path):
-    """Length and checksum of a file, read in chunks of 16 MB."""
-    checksum = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 24):
-            checksum = zlib.crc32(piece, checksum)
-        return {"bytes": file.tell(), "crc32": checksum}
-
-
-def _publish(temporary, path):
-    """Flushes a finished file to the disk, then renames it to `path`."""
-    _flush(temporary)
-    os.replace(temporary, path)
-    if os.name == "posix":
-        _flush(path.parent)
-
-
-def _flush(path):
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _versions():
     return {name: sys.modules[name].__version__ for name in ("keras", "numpy", keras.backend.backend())}
-
-
-def _plain(recipe):
-    """Returns `recipe` as it will be after a round trip through JSON, which turns tuples into lists."""
-    try:
-        return json.loads(json.dumps(recipe))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`recipe` must be a JSON-serialisable dict ({error}). Received: {recipe!r}.") from None
-
-
-def _fields(recipe, prefix=""):
-    """Yields (dotted name, value) for every leaf of a nested dict, such as ("optimizer.learning_rate", 0.001)."""
-    for name, value in recipe.items():
-        if isinstance(value, dict):
-            yield from _fields(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

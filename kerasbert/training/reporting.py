@@ -11,6 +11,7 @@ from pathlib import Path
 
 import keras
 
+from ..backend.hosts import is_first_process
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 
@@ -25,12 +26,12 @@ class Progress(RunCallback):
         tokens_per_step: number of tokens per step, from which the speed in tokens is computed. Default: the tokens that
             `fit` counts, or `model.tokens_per_step`.
         interval: seconds between two plain lines.
-        quiet: if True, nothing is shown.
+        quiet: if True, nothing is shown. Of several processes, only the first one shows anything.
     """
 
     def __init__(self, steps=None, tokens_per_step=None, interval=10.0, quiet=False):
         super().__init__(tokens_per_step)
-        self.steps, self.interval, self.quiet = steps, interval, quiet
+        self.steps, self.interval, self.quiet = steps, interval, quiet or not is_first_process()
         self._bar = None
 
     def on_train_begin(self, logs=None):
@@ -100,7 +101,7 @@ class RunLog(RunCallback):
     The columns are step, epoch, seconds and tokens (both counted from the start of the run), tokens_per_second,
     learning_rate (of the next update), and all metrics. Padding is not counted if `fit` is given batches of this
     package. A resumed run rewrites the files from the rows in its checkpoint. A run that starts at step 0 first renames
-    existing files to `log.1.jsonl`, `log.1.csv`, and so on.
+    existing files to `log.1.jsonl`, `log.1.csv`, and so on. Of several processes, only the first one writes.
 
     Args:
         folder: the folder of the run; created if missing.
@@ -117,6 +118,8 @@ class RunLog(RunCallback):
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
+        if not is_first_process():
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         saved = None
         if self.checkpoints is not None:
@@ -132,6 +135,7 @@ class RunLog(RunCallback):
         if self._tokens_before is None:
             self._tokens_before = (self.tokens_per_step or 0) * self.initial_step
         self._begin = time.perf_counter()
+        self._first_start, self._starts = last.get("first_start", time.time()), last.get("starts", 0) + 1
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
@@ -140,7 +144,20 @@ class RunLog(RunCallback):
 
     def state(self, step):
         """The state to save in the checkpoint of a step: the rows, and the seconds and tokens of the run so far."""
-        return {"rows": self.rows, "seconds": self._seconds(), "tokens": self._tokens(step)}
+        starts = {"first_start": self._first_start, "starts": self._starts}
+        return {"rows": self.rows, "seconds": self._seconds(), "tokens": self._tokens(step), **starts}
+
+    def describe_goodput(self):
+        """A sentence about a run that has been started again, or "".
+
+        Goodput is the share of the time since its first start in which it did what is part of its result: not what a
+        process did after its last checkpoint, nor the time in which none was running.
+        """
+        if self._starts < 2:
+            return ""
+        whole = time.time() - self._first_start
+        share = self._seconds() / max(whole, 1e-9)
+        return f"goodput {share:.0%}: {self._seconds():,.0f} of {whole:,.0f} s, in {self._starts} starts"
 
     def _seconds(self):
         return round(self._seconds_before + time.perf_counter() - self._begin, 3)
@@ -150,7 +167,7 @@ class RunLog(RunCallback):
         return self._tokens_before + (self.tokens_between(self._epoch_start, step) or 0)
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.rows and self.rows[-1]["step"] == self.step:
+        if not is_first_process() or (self.rows and self.rows[-1]["step"] == self.step):
             return
         row = {
             "step": self.step,
@@ -272,6 +289,8 @@ class TensorBoardLog(RunCallback):
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
+        if not is_first_process():
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = open(self.folder / name, "wb")
@@ -281,6 +300,8 @@ class TensorBoardLog(RunCallback):
         self._write(step=self.initial_step + 1, session_log={"status": "START"})
 
     def on_epoch_end(self, epoch, logs=None):
+        if not is_first_process():
+            return
         scalars = dict(logs or {}, learning_rate=_learning_rate(self.model), tokens_per_second=self.tokens_per_second)
         values = [
             self._summary.Value(tag=name, simple_value=value)
@@ -290,7 +311,8 @@ class TensorBoardLog(RunCallback):
         self._write(step=self.step, summary=self._summary(value=values))
 
     def on_train_end(self, logs=None):
-        self._file.close()
+        if is_first_process():
+            self._file.close()
 
     def _write(self, **fields):
         self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())

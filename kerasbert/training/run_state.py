@@ -6,6 +6,10 @@ import numpy as np
 from keras import ops
 
 
+class OtherRun(ValueError):
+    """A checkpoint belongs to another run: another model, optimizer, recipe or backend."""
+
+
 def run_variables(model):
     """Returns {key: variable} of the model and its optimizer, in order of creation.
 
@@ -27,6 +31,13 @@ def assign_all(variables, state, path):
     """
     saved = {stable_name(key): x for key, x in state.items()}
     current = {stable_name(key): variable for key, variable in variables.items()}
+    check_equal(saved, current, path)
+    for key, variable in current.items():
+        variable.assign(saved[key])
+
+
+def check_equal(saved, current, path):
+    """Raises a ValueError unless saved arrays and variables have the same names, shapes and dtypes."""
     problems = [f"  only in the checkpoint: {key}" for key in saved.keys() - current.keys()]
     problems += [f"  only in the model: {key}" for key in current.keys() - saved.keys()]
     for key in saved.keys() & current.keys():
@@ -35,11 +46,9 @@ def assign_all(variables, state, path):
             problems.append(f"  {key}: {x.dtype.name}{list(x.shape)} saved, {variable.dtype}{list(variable.shape)} now")
     if problems:
         shown = "\n".join(sorted(problems)[:20])
-        raise ValueError(
+        raise OtherRun(
             f"The checkpoint {path} belongs to another model or optimizer; {len(problems)} variables differ:\n{shown}"
         )
-    for key, variable in current.items():
-        variable.assign(saved[key])
 
 
 def stable_name(key):

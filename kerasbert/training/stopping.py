@@ -7,7 +7,10 @@ import sys
 import threading
 import time
 
+from ..backend.hosts import LargestNumber
 from .counting import RunCallback
+
+TIME = "time"
 
 
 class RunStopped(Exception):
@@ -18,9 +21,16 @@ class RunStopped(Exception):
         step: the number of finished steps of the run.
     """
 
+    raised_by_all = True  # processes that train together stop at the same step
+
     def __init__(self, reason, step):
         super().__init__(f"The run was stopped after step {step:,} ({reason}).")
         self.reason, self.step = reason, step
+
+    @property
+    def exit_status(self):
+        """The exit status of a command whose run has stopped: 0 at the time limit, 128 + the number of a signal."""
+        return 0 if self.reason == TIME else 128 + getattr(signal, self.reason)
 
 
 class StopRequest:
@@ -34,10 +44,10 @@ class StopRequest:
 
     Args:
         minutes: the time limit, counted from the creation of the request; None for no limit.
-        signals: names of signals, such as "SIGINT" (Ctrl-C) and "SIGTERM".
+        signals: names of signals. Default: SIGINT (Ctrl-C), and SIGTERM, which announces that the machine is needed.
     """
 
-    def __init__(self, minutes=None, signals=("SIGINT",)):
+    def __init__(self, minutes=None, signals=("SIGINT", "SIGTERM")):
         if minutes is not None and not minutes > 0:
             raise ValueError(f"`minutes` must be above 0. Received: {minutes}.")
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
@@ -47,7 +57,7 @@ class StopRequest:
     @property
     def reason(self):
         if self._signal is None and self._deadline is not None and time.monotonic() >= self._deadline:
-            return "time"
+            return TIME
         return self._signal
 
     def __enter__(self):
@@ -84,6 +94,8 @@ class StopRequest:
 class StopOnRequest(RunCallback):
     """Raises `RunStopped` before the first step after a request, having saved a checkpoint of all steps so far.
 
+    If several processes train together, all stop at the same step, up to 16 steps after one of them was asked to.
+
     Args:
         request: a `StopRequest`.
         checkpoints: the run's `Checkpoints`.
@@ -92,13 +104,17 @@ class StopOnRequest(RunCallback):
     def __init__(self, request, checkpoints):
         super().__init__()
         self.request, self.checkpoints = request, checkpoints
+        self._largest = LargestNumber()
 
     def on_train_batch_begin(self, batch, logs=None):
         # Called in the main thread, after the previous batches have finished or been sent to the device.
-        if self.request.reason:
+        reason = self.request.reason
+        # The time is a reason with the smallest number, since it is the only one after which the model is saved.
+        number = self._largest.of(0 if reason is None else 1 if reason == TIME else 1 + getattr(signal, reason))
+        if number:
             if batch:
                 self.checkpoints.save_within_epoch(batch)
-            raise RunStopped(self.request.reason, self._epoch_start + batch)
+            raise RunStopped(TIME if number == 1 else signal.Signals(number - 1).name, self._epoch_start + batch)
 
 
 def _ignore(number, frame):

@@ -19,7 +19,7 @@ if keras.backend.backend() == "jax":
     from jax import numpy as jnp
     from jax.experimental import pallas
 
-    from kerasbert.backend import kernels
+    from kerasbert.backend import compiling_for, kernels
     from kerasbert.backend.tpu_attention import tpu_attention
     from kerasbert.layers.attention import attend, attention_scores
     from kerasbert.layers.masks import AttentionMask
@@ -67,8 +67,9 @@ def loss(attention, mask, parts, bias):
 
 
 @pytest.fixture
-def tpu(monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+def tpu():
+    with compiling_for("tpu"):
+        yield
 
 
 @pytest.fixture
@@ -179,11 +180,13 @@ import keras
 import numpy as np
 from jax.experimental import pallas
 
+from kerasbert.backend import compiling_for
 from kerasbert.backend.tpu_attention import tpu_attention
 
 call = pallas.pallas_call
 pallas.pallas_call = lambda *a, **options: call(*a, **{**options, "interpret": True})
-jax.default_backend = lambda: "tpu"
+context = compiling_for("tpu")
+context.__enter__()
 parts = np.random.default_rng(0).normal(size=(3, 4, 128, 2, 8)).astype("float32")
 bias = np.random.default_rng(1).normal(size=(1, 2, 128, 128)).astype("float32")
 

@@ -4,7 +4,7 @@ import json
 
 import keras
 
-from kerasbert.backend.distribution import is_first_process
+from kerasbert.backend.hosts import is_first_process
 
 
 def test_the_first_of_several_processes(monkeypatch):

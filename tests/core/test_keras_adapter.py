@@ -98,6 +98,18 @@ def test_protected_methods_of_optimizers(name, parameters):
     assert list(inspect.signature(method).parameters) == parameters, f"{VERSION}: Optimizer.{name} has changed"
 
 
+@pytest.mark.backends("jax")
+def test_the_layout_of_a_variable():
+    mesh = keras.distribution.DeviceMesh((1,), ("batch",))
+    layout = keras.distribution.TensorLayout(("batch", None), mesh)
+    variable = keras.Variable(np.ones((2, 3), "float32"))
+    assert keras_adapter.layout_of(variable) is None
+    keras_adapter.lay_out(variable, layout)
+    assert keras_adapter.layout_of(variable) is layout
+    assert variable.value.sharding.spec[0] == "batch", f"{VERSION}: `Variable._layout` has changed"
+    np.testing.assert_array_equal(variable, np.ones((2, 3)))
+
+
 @pytest.mark.one_backend
 def test_variables_of_a_failed_construction_are_forgotten():
     with pytest.raises(ZeroDivisionError), keras_adapter.forgetting_failed_variables():

@@ -7,6 +7,9 @@ seed draws, from the start of the process to the end of the run, and a moment la
 of the log, or the saving of the model. What must be equal to the bit: all variables of the last checkpoint, the files
 of the saved model, and the rows of log.jsonl and log.csv but for what a clock says. A cell that is done is a line of
 WORK/cells.jsonl, and the same command goes on with the others; it ends with 1 if a cell differs.
+
+With `--devices fsdp`, weights are divided among four simulated devices, and their checkpoints are written while the
+next steps are computed.
 """
 
 import argparse
@@ -65,10 +68,15 @@ def main():
     parser.add_argument("--kills", type=int, default=100, help="of all families together")
     parser.add_argument("--each", type=int, default=4, help="kills of one run")
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
-    parser.add_argument("--signal", choices=("SIGKILL", "SIGINT"), default="SIGKILL")
+    parser.add_argument("--signal", choices=("SIGKILL", "SIGINT", "SIGTERM"), default="SIGKILL")
+    parser.add_argument("--devices", choices=("data", "fsdp", "tensor=2"), help="a layout of four simulated devices")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
+    if options.devices:
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
+        os.environ["KILLED_RUN_DEVICES"] = options.devices
     write_corpora(options.work)
     path = options.work / "cells.jsonl"
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -78,6 +86,7 @@ def main():
         family = options.families[number % len(options.families)]
         kills = min(options.each, options.kills - number * options.each)
         name = f"{family}-{options.signal}-{options.seed}-{number}-{kills}"
+        name += f"-{options.devices}" if options.devices else ""
         if name not in done:
             done[name] = {"cell": name, **cell(options, family, name, kills)}
             with open(path, "a") as file:
@@ -120,7 +129,7 @@ def write_corpora(work):
 
 def cell(options, family, name, kills):
     """Kills and continues one run, and compares it with the run of its family that nobody disturbs."""
-    whole, run = options.work / "whole" / family, options.work / "runs" / name
+    whole, run = options.work / f"whole_{options.devices or ''}" / family, options.work / "runs" / name
     if not (whole / "model" / "kerasbert.json").exists():
         assert train(options.work, family, whole).returncode == 0, f"see {whole.with_suffix('.txt')}"
     draw = random.Random(f"{options.seed} {name}")
@@ -129,7 +138,7 @@ def cell(options, family, name, kills):
     for step in steps:
         delay = round(draw.uniform(0, 6.0 if step == 0 else 4 * PAUSE), 3)  # at step 0 the process is starting
         process = train(options.work, family, run, step, delay, options.signal)
-        killed = process.returncode in (-signal.SIGKILL, -signal.SIGINT, 130)
+        killed = process.returncode in (-signal.SIGKILL, -signal.SIGINT, 130, -signal.SIGTERM, 143)
         if not killed and process.returncode:
             return {"kills": found, "differs": f"a process failed: {run.with_suffix('.txt')}"}
         found.append({"step": step, "delay": delay, "killed": killed, "resumes_at": newest(run)})
@@ -160,10 +169,12 @@ def child(work, family, run, step=None, delay="0", name="SIGKILL"):
 
     if step == "0":
         threading.Thread(target=fire, daemon=True).start()
+    from kerasbert.backend import layouts
     from pipelines import pretrain as module
     from pipelines.command import command
 
     recipe, kind, options = FAMILIES[family]
+    layouts.SMALLEST = 2**6  # the weights are small
 
     class Progress(module.Progress):
         def on_train_batch_begin(self, batch, logs=None):
@@ -177,6 +188,8 @@ def child(work, family, run, step=None, delay="0", name="SIGKILL"):
     module.Progress = Progress
     arguments = ["--recipe", recipe, "--corpus", f"{work}/{kind}/corpus", "--held-out", f"{work}/{kind}/held_out"]
     arguments += ["--held-out-steps", "2", "--report-every", "3", "--run", run, "--set", *RUN, *options]
+    if "KILLED_RUN_DEVICES" in os.environ:
+        arguments += ["--devices", os.environ["KILLED_RUN_DEVICES"]]
     sys.argv[1:] = arguments
     command(module.pretrain)
 
@@ -186,8 +199,12 @@ def differences(run, whole):
     import numpy as np
     from safetensors.numpy import load_file
 
+    if arrays_of(run) != arrays_of(whole):
+        return "the arrays of the sharded checkpoints differ"
     for path in sorted(whole.rglob("*")):
         name = path.relative_to(whole)
+        if any(part.startswith("step_") and "." not in part for part in name.parts):  # a sharded checkpoint
+            continue
         if not path.is_file() or path.suffix in (".png", ".md"):
             continue
         if not (run / name).exists():
@@ -203,6 +220,24 @@ def differences(run, whole):
             return f"{name} differs"
     left = [path.name for path in run.rglob(".*")]
     return f"left behind: {left}" if left else ""
+
+
+def arrays_of(run):
+    """{(checkpoint, name): shape, dtype and bytes} of the arrays of sharded checkpoints."""
+    folders = [path for path in sorted((run / "checkpoints").glob("step_*")) if path.is_dir()]
+    if not folders:
+        return {}
+    import numpy as np
+    import orbax.checkpoint as ocp
+
+    reader = ocp.PyTreeCheckpointer()
+    found = {}
+    for folder in folders:
+        names = reader.metadata(folder.absolute()).item_metadata.tree
+        kinds = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
+        arrays = reader.restore(folder.absolute(), restore_args=kinds)
+        found |= {(folder.name, name): (x.shape, x.dtype.name, x.tobytes()) for name, x in arrays.items()}
+    return found
 
 
 def rows(path):

@@ -11,21 +11,29 @@ pytestmark = pytest.mark.backends("jax")  # keras.distribution is JAX only
 
 TRAINING = """
 import json
+import pathlib
+import shutil
 import sys
 
 import keras
 import numpy as np
 
-from kerasbert.backend import seed_everything, share_batches
+from kerasbert.backend import layouts, parallel, seed_everything, share_batches
 from kerasbert.models import Bert, BertConfig, TransformerXL, TransformerXLConfig
 from kerasbert.objectives import CausalLM, MaskedLM
 from kerasbert.training import Checkpoints, adamw
+
+layouts.SMALLEST = 64
 
 
 def distribute(name):
     keras.distribution.set_distribution(None)
     if name == "data":
         assert share_batches(6) == 3  # the most of four that divide six rows
+    if name in ("fsdp", "tensor"):
+        sizes = dict(fsdp=((2,), ["batch"]), tensor=((1, 2), ["batch", "model"]))[name]
+        mesh = keras.distribution.DeviceMesh(*sizes, devices=keras.distribution.list_devices()[:2])
+        keras.distribution.set_distribution(parallel(name, mesh))
     if name == "model":
         mesh = keras.distribution.DeviceMesh((2, 2), ["batch", "model"])
         layout = keras.distribution.LayoutMap(mesh)
@@ -67,6 +75,10 @@ def numbers(distribution, name):
     if distribution == "alone":
         return losses
     assert "batch" in str(model.trainable_variables[0].value.sharding.mesh)
+    if distribution == "fsdp":
+        resumed_bit_exactly(make, x, y, weight, model, f"{sys.argv[1]}/{distribution}/{name}")
+    if distribution == "tensor":
+        return losses
     try:
         model.fit(x, y, 5, 1, verbose=0)
     except ValueError as error:
@@ -75,10 +87,36 @@ def numbers(distribution, name):
     raise AssertionError("five rows were accepted")
 
 
+def resumed_bit_exactly(make, x, y, weight, resumed, folder):
+    # From a sharded checkpoint; the weights are those of a run that was not interrupted.
+    records = [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")]
+    assert len(records) == 2 and all(record["arrays"] == "orbax" for record in records)
+    seed_everything(1)
+    model = make()
+    assert sum(not v.value.sharding.is_fully_replicated for v in model.trainable_variables) > 5
+    model.compile(adamw(3e-3, warmup=1, steps=4))
+    model.fit(x, y, 6, 2, sample_weight=weight, verbose=0, shuffle=False)
+    for ours, theirs in zip(resumed.trainable_variables, model.trainable_variables):
+        np.testing.assert_array_equal(ours, theirs)
+    vanished = pathlib.Path(folder + "_vanished")
+
+    class Vanish(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            shutil.rmtree(vanished)
+            vanished.write_text("no folder")
+
+    try:
+        model.fit(x, y, 6, 1, verbose=0, callbacks=[Vanish(), Checkpoints(vanished)])
+        raise AssertionError("the folder has vanished")
+    except OSError as error:
+        assert "The checkpoint of step 2 could not be written to" in str(error), error
+
+
 found = {}
-for distribution in ("alone", "data", "model"):
+for distribution in ("alone", "data", "model", "fsdp", "tensor"):
     distribute(distribution)
-    found[distribution] = {name: numbers(distribution, name) for name in RUNS}
+    names = dict(fsdp=["memory"], tensor=["masks"]).get(distribution, RUNS)
+    found[distribution] = {name: numbers(distribution, name) for name in names}
 print(json.dumps(found))
 """
 
@@ -96,9 +134,10 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("distribution", ["data", "model"])
+@pytest.mark.parametrize("distribution", ["data", "model", "fsdp", "tensor"])
 def test_shared_batches_train_the_same_model(distribution, found):
     """Losses of two runs, the second resumed, of an evaluation, and predictions of a single row."""
-    for name, numbers in found["alone"].items():
-        assert len(numbers) == 4 and numbers[0] > numbers[1]
-        assert found[distribution][name] == pytest.approx(numbers, rel=1e-5), name
+    for name, numbers in found[distribution].items():
+        expected = found["alone"][name]
+        assert len(expected) == 4 and expected[0] > expected[1]
+        assert numbers == pytest.approx(expected, rel=1e-5), name

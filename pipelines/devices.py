@@ -1,0 +1,37 @@
+"""The devices of a run: those of one process, or of many on several hosts."""
+
+import keras
+
+from kerasbert.backend import connect, parallel
+from kerasbert.backend.hosts import launched_processes
+
+
+def use_devices(devices: str | None) -> None:
+    """Connects the processes of a run, and sets the layout of its devices; must be called before models are created.
+
+    Args:
+        devices: "data", "fsdp" or "tensor", see `kerasbert.backend.parallel`; "tensor=4" divides layers among 4
+            devices. None: as many devices of this process as divide the rows of a batch.
+    """
+    if devices is None:
+        if launched_processes() > 1 and keras.distribution.distribution() is None:
+            raise ValueError(
+                f"A run of several processes needs a layout of devices, or each would train on the same batches. "
+                f"Received: {launched_processes()} processes and no --devices. Use --devices data, fsdp or tensor."
+            )
+        return
+    layout, equals, parts = devices.partition("=")
+    if equals and (layout != "tensor" or not parts.isdecimal() or int(parts) < 1):
+        raise ValueError(f"--devices must be data, fsdp, tensor or tensor=NUMBER. Received: {devices!r}.")
+    connect()
+    keras.distribution.set_distribution(parallel(layout, mesh_of(int(parts)) if equals else None))
+
+
+def mesh_of(parts: int) -> keras.distribution.DeviceMesh:
+    """All devices, of which each `parts` divide layers among them."""
+    devices = keras.distribution.list_devices()
+    if len(devices) % parts:
+        raise ValueError(
+            f"`tensor=NUMBER` must divide the number of devices. Received: tensor={parts} and {len(devices)} devices."
+        )
+    return keras.distribution.DeviceMesh((len(devices) // parts, parts), ("batch", "model"), devices)

@@ -1,0 +1,81 @@
+"""What identifies a run in its folder, and which runs may continue there."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+from kerasbert.data import Batches
+from kerasbert.data.text.files import write_text
+
+from .recipes.recipe import Recipe
+
+
+def record_of(recipe: Recipe, batches: Batches) -> dict:
+    """What identifies a run: the recipe and the data."""
+    return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
+
+
+def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool = False) -> list[dict]:
+    """Writes recipe.json into a new run folder, or into that of a run that gets more steps or another schedule.
+
+    A finished run may get more steps; with `reschedule`, any run may get other steps and another schedule.
+
+    Returns: the records (see `record_of`) of the run before each extension.
+
+    Raises:
+        ValueError: the folder holds a run with another recipe or other data.
+    """
+    path = run / "recipe.json"
+    if not path.exists():
+        write_text(path, json.dumps(info, indent=2))
+        return []
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
+    earlier = there.pop("earlier", [])
+    if "recipe" in there:
+        there["recipe"] = {**_recipe_defaults(), **there["recipe"]}
+    differing = sorted(
+        f"  {group}.{name}: {there.get(group, {}).get(name, 'absent')} in the folder, {value} now"
+        for group, values in info.items()
+        for name, value in values.items()
+        if there.get(group, {}).get(name, "absent") != value
+    )
+    if not differing:
+        return earlier
+    hint, steps = "Use another folder.", info["recipe"]["steps"]
+    if _differ_only_in(("steps", "schedule"), info, there):
+        before = there["recipe"]["steps"]
+        done = max((int(path.stem[5:]) for path in run.glob("checkpoints/step_*.json")), default=0) // accumulation
+        extended = steps > before == done and _differ_only_in(("steps",), info, there)
+        if extended or (reschedule and steps >= done):
+            what = "extending" if extended else "rescheduling"
+            print(f"{what} the run of {before:,} updates; the schedule is now that of {steps:,}")
+            write_text(path, json.dumps({**info, "earlier": [*earlier, there]}, indent=2))
+            return [*earlier, there]
+        hint = f"More steps extend a finished run only: finish it with --set steps={before}, use another folder, or "
+        hint += f"continue with another schedule, from step {done} on, with --reschedule and steps={done} or more."
+    raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
+
+
+def _recipe_defaults() -> dict:
+    """The optional fields of a recipe with their values in JSON. Recipes of earlier versions may lack some."""
+    factories = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
+    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    missing = dataclasses.MISSING
+    found = {name: value for name, value in defaults.items() if value is not missing}
+    found |= {name: factory() for name, factory in factories.items() if factory is not missing}
+    return json.loads(json.dumps(found))
+
+
+def _differ_only_in(fields: tuple[str, ...], *records: dict) -> bool:
+    """Whether records are of the same run but for these fields of the recipe."""
+    records = copy.deepcopy(records)
+    for record in records:
+        for part in record.get("batches", {}).get("parts", [])[-1:]:
+            part.pop("steps", None)
+        for name in fields:
+            record.get("recipe", {}).pop(name, None)
+    return all(record == records[0] for record in records)
