@@ -10,6 +10,7 @@ import keras
 
 from .devices import target
 from .distribution import batch_shards
+from .layouts import PARTS
 
 LANES = 128  # rows are padded to a multiple of this length
 BLOCKS = (512, 256, 128)  # block sizes of queries and keys, of which the largest that divides the row is used
@@ -32,7 +33,8 @@ def tpu_attention(query, key, value, mask, bias, scale):
         window = mask is not None and mask.window is not None
         if window or tuple(bias.shape[2:]) != lengths or query.shape[-1] != value.shape[-1]:
             return None
-    if _splits_weights():
+    parts_of_heads = _head_parts(query.shape[2])
+    if parts_of_heads is None:
         return None
     padded = tuple(-(-length // LANES) * LANES for length in lengths)
     ids = [_padded(x, length, -1) for x, length in zip(_segment_ids(query, key, mask), padded, strict=True)]
@@ -41,10 +43,10 @@ def tpu_attention(query, key, value, mask, bias, scale):
         for x, length in ((query * scale, padded[0]), (key, padded[1]), (value, padded[1]))
     ]
     if bias is None:
-        y = _on_each_device(_splash(query.shape[2], padded, mask), *parts, *ids)
+        y = _on_each_device(_splash(query.shape[2] // parts_of_heads, padded, mask), parts_of_heads, *parts, *ids)
     else:
         bias = _padded(bias.astype("float32"), padded[0], axis=2)
-        y = _on_each_device(_flash(padded, mask), *parts, *ids, _padded(bias, padded[1], axis=3))
+        y = _on_each_device(_flash(padded, mask), parts_of_heads, *parts, *ids, _padded(bias, padded[1], axis=3))
     return y.transpose(0, 2, 1, 3)[:, : lengths[0]]
 
 
@@ -164,33 +166,42 @@ def _flash(lengths, mask):
     return attention
 
 
-def _splits_weights():
-    """Whether weights are sharded over devices. Then, the kernels would have to gather shards of other devices."""
+def _head_parts(num_heads):
+    """Returns the number of equal parts in which devices compute the heads; None if no kernel can follow the layout."""
     distribution = keras.distribution.distribution()
     if distribution is None:
-        return False
+        return 1
     mesh = distribution.device_mesh
-    return any(
-        size > 1 for size, axis in zip(mesh.shape, mesh.axis_names, strict=True) if axis != distribution.batch_dim_name
-    )
+    sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
+    others = [size for axis, size in sizes.items() if axis != distribution.batch_dim_name and size > 1]
+    if not others:
+        return 1
+    parts = sizes.get(PARTS)
+    return parts if getattr(distribution, "layout", None) == "tensor" and num_heads % parts == 0 else None
 
 
-def _on_each_device(attention, *inputs):
-    """Calls `attention` on each device for the rows of this device, because XLA does not partition kernels itself."""
+def _on_each_device(attention, parts, *inputs):
+    """Calls `attention` on each device for its rows and heads, because XLA does not partition kernels itself.
+
+    Args:
+        attention: the function.
+        parts: number of equal parts into which the heads are divided.
+        *inputs: arrays (b, h, ...), or (b, ...) with two axes, or with 1 instead of b.
+    """
     import jax
     from jax.sharding import PartitionSpec
 
     distribution = keras.distribution.distribution()
-    if distribution is None or batch_shards() == 1:
+    if distribution is None or (batch_shards() == 1 and parts == 1):
         return attention(*inputs)
-    axis = distribution.batch_dim_name
+    axis, heads = distribution.batch_dim_name, PARTS if parts > 1 else None
     rows = inputs[0].shape[0]
-    specs = tuple(PartitionSpec(axis if x.shape[0] == rows else None) for x in inputs)
+    specs = (PartitionSpec(axis if x.shape[0] == rows else None, *([heads] if x.ndim > 2 else [])) for x in inputs)
     divided = jax.shard_map(
         attention,
         mesh=distribution.device_mesh.backend_mesh,
-        in_specs=specs,
-        out_specs=PartitionSpec(axis),
+        in_specs=tuple(specs),
+        out_specs=PartitionSpec(axis, heads),
         check_vma=False,
     )
     return divided(*inputs)

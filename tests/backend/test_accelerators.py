@@ -180,7 +180,7 @@ import keras
 import numpy as np
 from jax.experimental import pallas
 
-from kerasbert.backend import compiling_for
+from kerasbert.backend import compiling_for, parallel
 from kerasbert.backend.tpu_attention import tpu_attention
 
 call = pallas.pallas_call
@@ -202,12 +202,17 @@ mesh = keras.distribution.DeviceMesh((1, 2), ["batch", "model"])
 layout = keras.distribution.LayoutMap(mesh)
 keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch"))
 assert tpu_attention(*parts, None, None, 0.3) is None
+keras.distribution.set_distribution(parallel("tensor", mesh))
+heads_shared = gradients()
+y = jax.jit(lambda parts: tpu_attention(*parts, None, None, 0.3))(parts)
+assert y.sharding.spec[2] == "model", y.sharding
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
 shared = gradients()
 y = jax.jit(lambda parts: tpu_attention(*parts, None, None, 0.3))(parts)
 assert y.sharding.spec[0] == "batch", y.sharding
-for ours, theirs in zip(shared, alone):
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+for found in (shared, heads_shared):
+    for ours, theirs in zip(found, alone):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
 """
 
 
