@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 from kerasbert.backend import seed_everything
-from kerasbert.training import Checkpoints, LossScale, TrainingDiverged, adamw, checkpointing, read_log
+from kerasbert.training import (
+    Checkpoints,
+    LossScale,
+    TrainingDiverged,
+    adamw,
+    checkpoint_files,
+    checkpointing,
+    read_log,
+)
 
 SCRIPT = Path(__file__).with_name("resume_script.py")
 
@@ -242,7 +250,7 @@ def test_full_disk(tiny, run, monkeypatch, at):
     model, checkpoints = fresh(tiny), Checkpoints(run(8), keep=1)
     checkpoints.restore(model)
     before = files_in(checkpoints.folder)
-    flush, calls = checkpointing._flush, []
+    flush, calls = checkpoint_files._flush, []
 
     def full(path):
         calls.append(path)
@@ -250,7 +258,7 @@ def test_full_disk(tiny, run, monkeypatch, at):
             raise OSError(errno.ENOSPC, "No space left on device")
         flush(path)
 
-    monkeypatch.setattr(checkpointing, "_flush", full)
+    monkeypatch.setattr(checkpoint_files, "_flush", full)
     checkpoints.step = 12
     with pytest.raises(OSError, match="step 12 could not be written.*step_00000008.safetensors") as caught:
         checkpoints.save(model)
