@@ -171,11 +171,11 @@ def compiled_step(name: str, topology: str, layout: str, rows: int, layers: int)
     def sharding(layout):
         return layout.backend_layout
 
-    weights = {v.path.replace("/", "_"): v for v in model.trainable_variables}
+    by_name = {v.path.replace("/", "_"): v for v in model.trainable_variables}
 
     def described(variable):
         # The state of the optimizer for a weight is divided as the weight is.
-        like = next((v for name, v in weights.items() if variable.path.split("/")[-1].startswith(name + "_")), variable)
+        like = next((v for name, v in by_name.items() if variable.path.split("/")[-1].startswith(name + "_")), variable)
         like = like if like.shape == variable.shape else variable
         chosen = sharding(distribution.get_variable_layout(like))
         return jax.ShapeDtypeStruct(variable.shape, variable.dtype, sharding=chosen)
