@@ -6,8 +6,8 @@ with every version of numpy, and each of them can be computed without computing 
 
 import numpy as np
 
-# Streams of random numbers: masks that are drawn for every step, masks that are drawn once for every row, the order of
-# the rows in a pass, plans, and the choice between the components of a mixture.
+# Separate streams of random numbers for: masks drawn in every step, masks drawn once for every row, the order of the
+# rows in a pass, plans, and the choice between the parts of a mixture.
 DYNAMIC, STATIC, ORDER, PLAN, MIXTURE = range(5)
 
 
@@ -22,8 +22,8 @@ def _philox(seed: int, step: int, stream: int, count: int = 0) -> np.random.Phil
 def row_draws(seed: int, step: int, stream: int, first: int, rows: int, draws: int) -> np.ndarray:
     """Random integers for `rows` rows of one step, starting at row `first`: uint32 (rows, draws).
 
-    A row gets the same numbers whichever row is the first: the generator is keyed by (seed, step), and every row uses a
-    separate range of its counter.
+    The numbers of a row do not depend on `first`: the generator is keyed by (seed, step), and every row uses a separate
+    range of its counter.
     """
     blocks = -(-draws // 8)  # one increment of the Philox counter gives 256 bits
     return (
@@ -58,10 +58,11 @@ class Uniform:
 
 
 def shuffled(places: np.ndarray, size: int, seed: int, number: int) -> np.ndarray:
-    """Applies a random permutation of 0...size-1 to `places` without computing the permutation of the other positions.
+    """Applies a random permutation of 0...size-1 to `places`, without computing it for other positions.
 
-    The permutation is a Feistel network over a grid of about sqrt(size) x sqrt(size) cells. Positions that it maps to
-    `size` or beyond are mapped again. `shuffled(np.arange(n), n, ...)` is a permutation of 0...n-1.
+    The permutation is a Feistel network over a grid of about sqrt(size) x sqrt(size) cells. A position that it maps to
+    `size` or beyond is mapped again until the result is below `size`. `shuffled(np.arange(n), n, ...)` is a permutation
+    of 0...n-1.
 
     Args:
         places: positions in [0, size).

@@ -99,8 +99,8 @@ def test_fields_of_kerasbert_json(changes, message, folder):
     ("content", "message"),
     [
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"a": "\xff"}', "must be json"),
-        (b"{} " * 3, "must be json"),
+        (b'{"a": "\xff"}', "must be JSON"),
+        (b"{} " * 3, "must be JSON"),
         (b"[1]", "must hold a json object. Received: list"),
         (b" " * 4_000_001, "at most 4,000,000 bytes"),
     ],

@@ -197,7 +197,7 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
         Backbone.from_preset(with_config(position_embedding_type="relative_key"))
     with pytest.raises(ValueError, match="(?i)activation"):
         Backbone.from_preset(with_config(hidden_act="snake"))
-    with pytest.raises(ValueError, match="must be json"):
+    with pytest.raises(ValueError, match="must be JSON"):
         target = with_config()
         (target / "config.json").write_text("{")
         Backbone.from_preset(target)

@@ -13,10 +13,10 @@ from ..sampling import shuffled
 class Batches:
     """The steps of a run, with random access: `batches[step]` -> (x, y, sample_weight).
 
-    A step is one call of the model. With `accumulation=k`, k steps make up one update of the weights: step i has the
-    rows of micro-batch i % k of update i // k. `batch_size` counts the rows of the whole update, so that the run has
-    the same rows for every k. The x then has "loss_normalizer": the total weight of the update divided by its number of
-    rows.
+    A step is one call of the model. With `accumulation=k`, k steps make up one update of the weights: step i contains
+    the rows of micro-batch i % k of update i // k. `batch_size` counts the rows of the whole update, so a run uses the
+    same rows for every k. With k > 1, x also contains "loss_normalizer": the total weight of the update divided by its
+    number of rows.
 
     Subclasses implement `_rows(update, first, last)`, which returns the rows [first, last) of an update.
 
@@ -88,7 +88,7 @@ class Batches:
         return self.rows * self.length
 
     def starting_at(self, step: int) -> "Batches":
-        """The rest of the run, beginning with `step`, which is step 0 of the result."""
+        """The rest of the run from `step` on. Its step 0 is `step` of this run."""
         if not 0 <= step <= len(self):
             raise ValueError(f"`step` must be within the run of {len(self)} steps. Received: {step}.")
         rest = copy.copy(self)
@@ -107,11 +107,11 @@ class Batches:
         return found
 
     def shape_steps(self) -> list[int]:
-        """Steps that together have every batch shape of the run. By default, the first two steps."""
+        """Indices of steps that together contain every batch shape of the run. Default: the first two steps."""
         return list(range(min(2, len(self))))
 
     def shard(self, index: int, count: int) -> "Batches":
-        """The rows of one of `count` hosts: of every step, the part with this index out of `count` equal parts."""
+        """The rows for one of `count` hosts: part `index` of every step, which is split into `count` equal parts."""
         if not 0 <= index < count or self.rows % count:
             raise ValueError(
                 f"`count` must divide the {self.rows} rows of a step, and `index` must be below `count`. Received: "
@@ -124,7 +124,7 @@ class Batches:
     def recipe(self) -> dict:
         """The settings that determine the rows of every step, as a dict that JSON can represent.
 
-        It is stored with a run, and does not contain the number of steps.
+        The dict is saved with the run. The number of steps is not part of it.
         """
         return {
             "batches": type(self).__name__,
@@ -139,14 +139,14 @@ class Batches:
 
 
 class ExampleBatches(Batches):
-    """Batches of examples from arrays in memory, for fine-tuning. Every pass has a different order.
+    """Batches of examples from arrays in memory, for fine-tuning. Every pass uses a different order.
 
-    The last batch of a pass is filled up with padding rows of weight 0.
+    If the last batch of a pass is not full, padding rows with weight 0 are added.
 
     Args:
         x: dict of arrays, or one array, with examples along the first axis.
         y: an array of targets, a dict of such arrays, or None.
-        sample_weight: weights in the structure of y, or one array for all targets. Default: 1 for every example.
+        sample_weight: weights with the same structure as y, or one array for all targets. Default: 1 for every example.
         batch_size: rows per step.
         epochs: number of passes over the examples.
         seed: seed of the order.
@@ -199,7 +199,7 @@ class ExampleBatches(Batches):
         return self._taken(chosen, len(places))
 
     def _taken(self, examples: np.ndarray, rows: int) -> tuple:
-        """The x, y and weights of the examples with these indices, filled up with padding rows to `rows` rows."""
+        """Selects the x, y and weights of the given examples, and adds padding rows up to `rows` rows."""
 
         def pick(array: np.ndarray, name: str) -> np.ndarray:
             return _filled(array[examples], rows, name)
@@ -208,7 +208,7 @@ class ExampleBatches(Batches):
 
 
 def _filled(array: np.ndarray, rows: int, name: str) -> np.ndarray:
-    """Adds padding rows of zeros, or of -1 for keys in which -1 means an unused slot."""
+    """Pads an array to `rows` rows with zeros, or with -1 for keys in which -1 marks an unused slot."""
     if len(array) == rows:
         return array
     value = -1 if name in ("masked_positions", "span_left", "span_right", "span_offset") else 0
@@ -221,7 +221,7 @@ def _map(function: Callable, structure: Any) -> Any:
 
 
 def _map_named(function: Callable, structure: Any) -> Any:
-    """Applies `function(array, key)` to all arrays of a dict, or to a single array with the key "". None stays None."""
+    """Applies `function(array, key)` to every array of a dict, or to a single array with key "". None stays None."""
     if structure is None:
         return None
     if isinstance(structure, dict):

@@ -1,4 +1,4 @@
-"""Batches for bidirectional language models, whose targets are the next and the previous token (ELMo)."""
+"""Batches for bidirectional language models (ELMo), which predict the next and the previous token."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ SLOTS = 50  # ids per word, including its start and end marks
 
 
 def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None, marks: bool = False) -> dict:
-    """Represents the words of sentences by the ids of their bytes, as ELMo does.
+    """Converts the words of sentences to ids of their bytes, as ELMo does.
 
-    A word is represented by its first 48 UTF-8 bytes between a start and an end mark, followed by filler up to 50 ids.
+    Each word becomes 50 ids: a start mark, at most the first 48 UTF-8 bytes, an end mark, and filler.
     All ids are shifted by one, because 0 is padding.
 
     "cat" -> 259 100 98 117 260 261 261 ...
@@ -22,7 +22,7 @@ def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None,
     Args:
         sentences: lists of words.
         length: maximum number of words. Longer sentences are truncated. Default: the length of the longest sentence.
-        marks: whether to add a word that marks the start of the sentence, and one that marks its end.
+        marks: whether to add one word that marks the start of each sentence and another that marks its end.
 
     Returns: a dict of "character_ids", int32 (b, s, 50), 0 where there is no word, and "lengths", int32 (b,).
     """
@@ -38,7 +38,7 @@ def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None,
 
 
 def bidirectional_targets(token_ids, lengths):
-    """Targets for `BidirectionalLM`: for each token the next one ("forward") and the previous one ("backward").
+    """Computes the targets of `BidirectionalLM`: the next token ("forward") and the previous token ("backward").
 
     row 5 6 7 -> forward 6 7 ., backward . 5 6
 
@@ -59,11 +59,11 @@ def bidirectional_targets(token_ids, lengths):
 
 
 class BidirectionalLMBatches(CausalLMBatches):
-    """Contiguous chunks of the whole text, in which the targets of each token are the next and the previous token.
+    """Contiguous chunks of the whole text. The targets of each token are the next and the previous token.
 
     x: "token_ids" (b, s), "lengths" (b,), and with `characters` "character_ids" (b, s, 50). y and weights: dicts of
-    "forward" and "backward" (b, s). The rows are those of `CausalLMBatches`. The next token of the last token of a row
-    is the first token of the following row, while the first token of a row has no previous token.
+    "forward" and "backward" (b, s). The rows are the same as in `CausalLMBatches`. The forward target of the last token
+    of a row is the first token of the following row. The first token of a row has no backward target.
 
     rows [5 6 2] [7 8 9], end 2 -> forward [6 2 7] [8 9 2], backward [. 5 6] [. 7 8]
 
@@ -71,8 +71,8 @@ class BidirectionalLMBatches(CausalLMBatches):
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
         length: tokens per row.
-        characters: whether x has the bytes of every token (see `character_ids`). The end token then becomes the mark of
-            the end of a sentence.
+        characters: whether x also contains the bytes of every token (see `character_ids`). End tokens are then
+            represented by the mark of the end of a sentence.
         **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
     """
 

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length in a few fixed widths, which limits both padding and the programs to compile."""
+"""Batches of rows of similar length, in a few fixed widths that limit both padding and compilation."""
 
 import collections
 import copy
@@ -15,14 +15,14 @@ from .batches import ExampleBatches
 WIDTHS = (16, 32, 64, 128, 256, 512)  # the width of longer rows is a multiple of the last one
 FINE_WIDTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 MOST_WIDTHS = 12  # maximum number of widths in a training run
-PADDING = 0.12  # share of padding that is accepted; only if there is more of it, further widths are added
+PADDING = 0.12  # maximum share of padding: more widths are used only if the share would be larger
 # Widths for prediction. There are few, because a model compiles a program for each width that occurs.
 PREDICTED_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-TEXT = 64  # tokens of a typical text: batches for prediction have about batch_size * TEXT tokens
+TEXT = 64  # tokens in a typical text: batches for prediction contain about batch_size * TEXT tokens
 
 
 def bucket_width(length: int, limit: int | None = None, widths: Sequence[int] = WIDTHS) -> int:
-    """The width of the bucket for rows of `length` tokens: the smallest of `widths` that fits, but at most `limit`.
+    """Returns the bucket width for rows of `length` tokens: the smallest of `widths` that fits, but at most `limit`.
 
     70 -> 128, or 100 with a limit of 100
     """
@@ -35,14 +35,14 @@ def batches_by_length(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Groups examples of similar length into batches, the longest first.
 
-    All batches have about the same number of tokens, so wide batches have fewer rows. Only the last batch has padding
-    rows, which fill it up to a power of two. A width that is only in `FINE_WIDTHS` is used if there are examples for at
-    least one full batch of that width.
+    All batches contain about the same number of tokens, so wide batches have fewer rows. Only the last batch is padded
+    with rows, up to a power of two. A width that is only in `FINE_WIDTHS` is used only if there are enough examples for
+    a full batch of that width.
 
-    lengths 3 90 5 -> one batch of [1, 2, 0], in 4 rows of 128
+    lengths 3 90 5 -> one batch of the examples [1, 2, 0], with 4 rows of width 128
 
     Args:
-        lengths: int (n,), tokens of each example.
+        lengths: int (n,), number of tokens in each example.
         batch_size: number of rows in a batch of width `TEXT`.
         limit: maximum width of a row, unless an example is longer.
         exact: whether every batch is exactly as wide as its longest example.
@@ -65,7 +65,7 @@ def batches_by_length(
 
 
 def row_lengths(x: dict) -> np.ndarray:
-    """Number of tokens in every row, int32 (n,). For multiple choice, it is that of the longest choice."""
+    """Number of tokens in every row, int32 (n,). For multiple choice, the length of the longest choice."""
     if "lengths" in x:
         lengths = np.asarray(x["lengths"])
     elif "padding_mask" in x:
@@ -83,7 +83,7 @@ def token_count(x: dict) -> int:
 
 
 def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
-    """Truncates the last axis of an array, or pads it with zeros, to `width` columns (on the left side if `left`)."""
+    """Truncates the last axis of an array, or pads it with zeros, to `width` columns (on the left if `left`)."""
     missing = width - array.shape[-1]
     if missing <= 0:
         return array[..., -width:] if left else array[..., :width]
@@ -91,7 +91,7 @@ def resized(array: np.ndarray, width: int, left: bool = False) -> np.ndarray:
 
 
 def fine_width(length: int, limit: int | None = None) -> int:
-    """The width for rows of `length` tokens: even, up to about one sixteenth larger than `length`, but at most `limit`.
+    """Rounds `length` up to an even width that is at most about one sixteenth larger, and at most `limit`.
 
     13 -> 14, 33 -> 34, 70 -> 72, 201 -> 208
     """
@@ -101,11 +101,11 @@ def fine_width(length: int, limit: int | None = None) -> int:
 
 
 def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int]:
-    """Selects the width of each batch for training, as few different widths as possible with little padding.
+    """Selects the width of each training batch, using few different widths without much padding.
 
-    It selects the fewest widths, up to `most`, with which the share of padding is at most `PADDING`. If that is
-    impossible, it selects the fewest with which the number of tokens, including padding, is at most 4% above that of
-    `most` widths.
+    The number of widths is the smallest (up to `most`) for which the share of padding is at most `PADDING`. If no
+    number of widths achieves this, it is the smallest for which the total number of tokens, including padding, is at
+    most 4% larger than with `most` widths.
 
     Args:
         needed: the minimum width of each batch, in descending order.
@@ -118,7 +118,7 @@ def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int
 
 
 def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int] = ()) -> list[int]:
-    """Selects the width of each batch for prediction, so that computing and compiling take the least time.
+    """Selects the width of each prediction batch so that compiling and running take the least time in total.
 
     Args:
         needed: the minimum width of each batch, in descending order.
@@ -131,9 +131,10 @@ def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int
 def _cheapest_plans(
     needed: Sequence[int], most: int, cost: float = 0.0, compiled: Collection[int] = ()
 ) -> list[tuple[float, list[int]]]:
-    """The cheapest assignments of widths to batches, with 1, 2, ... `most` different widths.
+    """Finds the cheapest assignment of widths to batches for 1, 2, ... `most` different widths.
 
-    Consecutive batches form groups with one width: that of the first batch, or a larger width that is already compiled.
+    Consecutive batches form groups that share one width: the width of the first batch, or a larger one that is already
+    compiled.
 
     Returns: for each number of widths, the cost (the sum of the widths, plus `cost` for every width that is not
         compiled) and the width of each batch.
@@ -142,7 +143,7 @@ def _cheapest_plans(
     ends = [0, *itertools.accumulate(count for _, count in groups)]
 
     def part(begin: int, end: int) -> tuple[float, int]:
-        """The lowest (cost, width) for one width for the groups [begin, end)."""
+        """The lowest cost, and its width, if the groups [begin, end) share one width: (cost, width)."""
         count, width = ends[end] - ends[begin], groups[begin][0]
         free = [(width * count, width) for width in compiled if width > groups[begin][0]]
         return min([(width * count + (0.0 if width in compiled else cost), width), *free])
@@ -161,23 +162,23 @@ def _cheapest_plans(
 
 
 class BucketedBatches(ExampleBatches):
-    """Batches of examples of similar length from arrays in memory, in a few widths. Every pass has a different order.
+    """Batches of examples of similar length from arrays in memory, padded to one of a few widths.
 
-    The examples are sorted by length and divided into batches. Several consecutive batches have the same width, so that
-    there are few programs to compile and little padding (see `training_widths`). In every pass, the examples of each
-    width are shuffled among its batches. Only the last batch of the narrowest width has padding rows. A pass begins
-    with the widest batch, so that a lack of memory shows at once, and the narrowest one.
+    The examples are sorted by length and divided into batches. Consecutive batches share a width, so that there are few
+    programs to compile and little padding (see `training_widths`). Every pass uses a different order, in which the
+    examples of each width are shuffled among its batches. Only the last batch of the narrowest width has padding rows.
+    The first two steps of a pass are a widest batch, which reveals at once if memory is too small, and a narrowest one.
 
     Args:
         x: dict of arrays with "token_ids" (n, s) or (n, c, s), and "lengths" or "padding_mask". All keys but "lengths"
             have one column per token.
-        y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. Without `shuffle`, narrow batches
+        y, sample_weight, batch_size, epochs, seed, shuffle: as in `ExampleBatches`. With shuffle=False, narrow batches
             come first, and examples of the same width keep their order.
         limit: maximum width of a row, unless an example is longer.
-        tagged: whether y and the weights have one column per token, too, and get the same width as x.
-        steps_per_width: limits the number of widths, each of which requires compiling a program. With `shuffle`, it is
-            the minimum of the average number of steps per width and pass. Without, it is the cost of compiling a
-            program, in steps of width 64. Default: 2.
+        tagged: whether y and the weights also have one column per token, and are resized to the width of x.
+        steps_per_width: limits the number of widths, because each width requires compiling a program. With `shuffle`,
+            each width is used for at least this many steps per pass on average. Without `shuffle`, it is the time to
+            compile a program, measured in steps of width 64. Default: 2.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class BucketedBatches(ExampleBatches):
         self._plan_buckets()
 
     def _plan_buckets(self, multiple: int = 1, cost: float | None = None, compiled: Iterable[int] = ()) -> None:
-        """Assigns examples to batches and widths. The number of steps per pass becomes a multiple of `multiple`."""
+        """Assigns examples to batches and widths, so that the number of steps per pass is a multiple of `multiple`."""
         order = np.argsort(-self._lengths, kind="stable")
         steps = -(-len(order) // self.batch_size)
         more = -steps % multiple
@@ -231,16 +232,16 @@ class BucketedBatches(ExampleBatches):
         self._items = epochs * self.steps_per_epoch
 
     def in_multiples_of(self, number: int) -> "BucketedBatches":
-        """The same run with smaller narrow batches, so that the number of steps per pass is a multiple of `number`."""
+        """Splits narrow batches further, so that the number of steps per pass is a multiple of `number`."""
         found = copy.copy(self)
         found._plan_buckets(number)
         return found
 
     def for_prediction(self, cost: float, compiled: Iterable[int] = ()) -> "BucketedBatches":
-        """The same examples in the widths with which a model predicts fastest. Only without `shuffle`.
+        """Returns the same examples in the widths for which prediction is fastest. Requires shuffle=False.
 
         Args:
-            cost: cost of compiling a program, as the number of tokens that a compiled program processes in that time.
+            cost: time to compile a program, as the number of tokens that a compiled program processes in that time.
             compiled: widths whose programs are already compiled for the model.
         """
         found = copy.copy(self)
@@ -288,14 +289,14 @@ class BucketedBatches(ExampleBatches):
 
     def shape_steps(self) -> list[int]:
         first: dict[int, int] = {}
-        # Two passes, because a run that begins within a pass may reach some widths only late in the next one.
+        # Search two passes: a run that begins in the middle of a pass may reach some widths only late in the next one.
         for step in range(min(len(self), 2 * self.steps_per_epoch * self.accumulation)):
             number, place = divmod((self._start + step) // self.accumulation, self.steps_per_epoch)
             first.setdefault(self._pass(number)[1][place], step)
         return sorted(first.values())
 
     def parts(self) -> Iterator[tuple["BucketedBatches", np.ndarray]]:
-        """Yields the batches of each width, with the indices of their examples. Only without `shuffle`."""
+        """Yields the batches of each width with the indices of their examples. Requires shuffle=False."""
         batches, widths = self._pass(0)
         for width in sorted(set(widths)):
             steps = [step for step, w in enumerate(widths) if w == width]

@@ -9,16 +9,16 @@ from .passes import PassBatches, tokenizer_info_of
 
 
 class CausalLMBatches(PassBatches):
-    """Contiguous chunks of the whole text, in which the target of each token is the next token.
+    """Contiguous chunks of the whole text. The target of each token is the next token.
 
-    x: "token_ids" (b, s), and "language_ids" (b, s) if a language is given. y: the next tokens (b, s), with weight 1
-    where there is one. Documents are concatenated, each followed by the tokenizer's end (or separator) token, if it has
-    one. All rows but the last are full.
+    x: "token_ids" (b, s), and "language_ids" (b, s) if a language is given. y: the next tokens (b, s). The weight is 1
+    where there is a next token, and 0 elsewhere. Documents are concatenated, each followed by the tokenizer's end (or
+    separator) token if it has one. All rows except the last are full.
 
     documents [5 6] and [7 8 9], end 2, length 3 -> rows [5 6 2] and [7 8 9], targets [6 2 7] and [8 9 2]
 
-    A run makes passes over the corpus, each in a different order. Papers: Radford et al. 2018, section 4.1; with
-    `lines` and `language` the CLM of Lample & Conneau 2019, 1901.07291, section 3.2.
+    A run makes passes over the corpus, each in a different order. Papers: Radford et al. 2018, section 4.1; Lample &
+    Conneau 2019, 1901.07291, section 3.2 (CLM, with `lines` and `language`).
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
@@ -66,11 +66,12 @@ class CausalLMBatches(PassBatches):
 
 
 class StreamBatches(Batches):
-    """Parallel streams of text for a model with a memory: each row continues where it ended in the previous step.
+    """Parallel streams of text for a model with a memory: each row continues where the same row of the last step ended.
 
-    x: "token_ids" (b, s), and "stream_start" (b,), True for rows that do not continue. y: the next tokens (b, s), with
-    weight 1 where there is one. Documents are concatenated as in `CausalLMBatches`. The text is divided into as many
-    columns of equal length as there are rows, and step n reads segment n of every column (Dai et al. 2019, 1901.02860).
+    x: "token_ids" (b, s), and "stream_start" (b,), True for rows that do not continue. y: the next tokens (b, s). The
+    weight is 1 where there is a next token, and 0 elsewhere. Documents are concatenated as in `CausalLMBatches`. The
+    text is divided into as many columns of equal length as there are rows, and step n reads segment n of every column
+    (Dai et al. 2019, 1901.02860).
 
     stream 1 2 3 4 5 6 7, 2 rows, length 2 -> [1 2] [4 5], targets [2 3] [5 6]; [3 4] [6 7], targets [4 .] [7 .]
 
@@ -116,7 +117,7 @@ def _checked_stream(corpus: Corpus, length: int, lines: bool) -> TokenStream:
 
 
 def _aligned(stream: TokenStream, columns: np.ndarray, there: np.ndarray, pad_id: int | None) -> tuple:
-    """The tokens, the next tokens and the weights, each (b, s).
+    """Returns the tokens, the next tokens and the weights, each (b, s).
 
     Args:
         columns: int (b, s + 1), positions in the stream.

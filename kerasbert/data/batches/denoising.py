@@ -1,4 +1,4 @@
-"""Batches for denoising, for encoder-decoders and for language models that have inputs and targets in one row."""
+"""Denoising batches for encoder-decoders, and for language models that read inputs and targets in one row."""
 
 import dataclasses
 import hashlib
@@ -22,16 +22,16 @@ LAYOUTS = ("encoder_decoder", "prefix", "causal")
 
 @dataclasses.dataclass(frozen=True)
 class DenoisingLayout:
-    """How inputs and targets are put into rows.
+    """Specifies how inputs and targets are put into rows.
 
     Args:
-        kind: "encoder_decoder", or "prefix" or "causal" for one row.
-        target_length: width of the targets, including the end token, for "encoder_decoder". Default: the maximum length
-            of a target, or an estimate of it if the length is random. Longer targets are truncated, but keep their end
-            token. Packed targets are never truncated.
+        kind: "encoder_decoder" for separate rows; "prefix" or "causal" for inputs and targets in one row.
+        target_length: for "encoder_decoder", the width of the targets, including the end token. Default: the maximum
+            length of a target, or an estimate of it if the length is random. Longer targets are truncated, but keep
+            their end token. Packed targets are never truncated.
         start_id: token with which a decoder starts. Default: the padding token, as in T5.
-        targets_only: for "prefix" and "causal": whether only targets have weight 1, and inputs have weight 0. Default:
-            True for "prefix", False for "causal".
+        targets_only: for "prefix" and "causal", whether inputs have weight 0, so that only targets are predicted.
+            Default: True for "prefix", False for "causal".
     """
 
     kind: str = "encoder_decoder"
@@ -59,14 +59,15 @@ class DenoisingBatches(SettingsBatches, PassBatches):
 
     inputs 9 4 6 1, targets 3 9 1, start 0, "prefix" -> reads 0 9 4 6 1 3 9, predicts 9 4 6 1 3 9 1
 
-    Every `group` of documents is concatenated and split into pieces of the same length, of which the last may be
+    Groups of `group` documents are concatenated and split into pieces of equal length. The last piece of a group may be
     shorter. A run makes passes over the corpus, each in a different order, and every step draws new noise. Paper:
     Raffel et al. 2019, 1910.10683, section 3.3.
 
     Args:
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
-        length: tokens per row: of the inputs with their end token, or of inputs and targets if they are in one row.
+        length: tokens per row, including end tokens: of the inputs, or of inputs and targets together if they share a
+            row.
         noise: a `Denoising`, or the name of its objective: "random_spans", "replace_spans", "drop_tokens", "bert",
             "mass", "deshuffling", "prefix_lm" or "lm". "lm" has no inputs, and requires layout="causal".
         seed: seed of the order of the rows and of the noise.
@@ -191,10 +192,10 @@ class DenoisingBatches(SettingsBatches, PassBatches):
             )
 
     def _sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The maximum number of tokens, with end tokens, in the inputs, the targets, and both, for pieces of text.
+        """Maximum numbers of tokens, including end tokens, in the inputs, in the targets, and in both together.
 
         Args:
-            lengths: number of tokens of each piece.
+            lengths: number of tokens in each piece of text.
         """
         inputs, targets, both = self.noise.most(lengths)
         ends = int(self.noise.has_inputs)
@@ -207,7 +208,8 @@ class DenoisingBatches(SettingsBatches, PassBatches):
                 return self.length - 1
             noise = self.noise
             max_tokens = span_corruption_lengths(self.length - noise.roll, noise.rate, noise.mean_span)[0]
-            # The formula of the reference code ignores that even a short piece has at least one span.
+            # The formula of the reference code does not account for the fact that even a short piece has at least one
+            # span.
             fits = self._sizes(np.arange(1, max_tokens + 1))[0] <= self.length
             return max_tokens if fits.all() else int(np.argmin(fits))
         sizes = np.arange(1, max(2, self.length))
@@ -285,7 +287,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         return token_ids, pieces[:, 1].astype(np.int64)
 
     def _ended(self, rows: tuple, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Appends the end token to each row, after truncating rows that leave no space for it."""
+        """Appends the end token to each row. Rows that leave no space for it are truncated first."""
         token_ids, lengths = rows
         lengths = np.minimum(lengths, width - 1)
         ended = np.zeros((len(token_ids), width), dtype=np.int32)
@@ -351,7 +353,7 @@ def _shifted_right(flat: np.ndarray, lengths: np.ndarray, start: int) -> np.ndar
 
 
 def _sums(lengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The number of tokens in each row: the sum of the lengths of its sequences.
+    """Sums the lengths of the sequences in each row. `counts` are the numbers of sequences per row.
 
     lengths 3 2 4, counts 2 0 1 -> 5 0 4
     """

@@ -39,7 +39,7 @@ ROWS = {
 
 
 def find_rows(rows: str | Callable) -> Callable:
-    """The layout with a name in `ROWS`: a function of (corpus, length, seed). A function is returned unchanged."""
+    """The row layout of that name in `ROWS`, a function of (corpus, length, seed). A function is returned as is."""
     if callable(rows):
         return rows
     if rows not in ROWS:
@@ -55,8 +55,8 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
     "segment_ids" (b, s) with pairs, and "language_ids" (b, s) if a language is given. Packed rows have "sequence_ids",
     "position_ids" and "first_positions" instead of the lengths. y: the original tokens (b, p), with weight 1 in used
-    slots. With labelled pairs, y and the weights are dicts of "tokens" and "sentence_pair" (b,), whose label 0 means
-    that B follows A.
+    slots. With labelled pairs, y and the weights are dicts of "tokens" (b, p) and "sentence_pair" (b,). The label 0
+    means that B follows A.
 
     A run makes passes over the corpus, each in a different order. Papers: Devlin et al. 2018, 1810.04805; Liu et al.
     2019, 1907.11692 (whole lines); Lan et al. 2019, 1909.11942 (n-grams, sentence order); Lample & Conneau 2019,
@@ -66,14 +66,14 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
         corpus: a `Corpus` that knows its tokenizer.
         batch_size: rows per update.
         length: tokens per row, including special tokens and padding.
-        seed: seed of the pairs, of the order of the rows, and of the masks.
+        seed: seed of the pairs, the order of the rows, and the masks.
         steps: number of updates in the run. Default: one pass over the text, with padding rows of weight 0 at the end
             of the last batch.
         rows: name of the row layout, or the layout itself, such as `SegmentPairs(passes=4)`:
 
             - "chunks": contiguous chunks of documents.
-            - "known_chunks": the same without short chunks and chunks of mostly unknown tokens, as in DistilBERT's
-              code.
+            - "known_chunks": the same, but chunks that are short or consist mostly of unknown tokens are left out, as
+              in DistilBERT's code.
             - "sentences": as many whole sentences of one document as fit.
             - "segment_pairs", "sentence_pairs", "sentence_order": labelled pairs, as in `SegmentPairs()`,
               `SentencePairs()` and `SentenceOrder()`.
@@ -83,7 +83,7 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
             - "stream": contiguous chunks of the whole text, with an end token after every line.
             - "packed": several chunks per row.
         noise: the masking rule: `Tokens` (the default), `WholeWords`, `NGrams`, `Spans`, `RareTokens`, or any `Noise`.
-        static_masks: number of different masks per row, which are used in turn. 0: new masks in every step.
+        static_masks: number of different masks per row, used in turn. With 0, new masks are drawn in every step.
         language: language id of all tokens, for XLM.
         accumulation: number of steps per update.
     """
@@ -146,9 +146,9 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
             rows: name of the row layout. Default: "segment_pairs" if `sentence_pairs`, otherwise "chunks".
             sentence_pairs: whether the default layout has labelled pairs.
             short_sequence_rate, lone_sentences: as in `SegmentPairs` and `SentenceOrder`.
-            static_masks: whether each row has `dupe_factor` masks that are used in turn, instead of new ones every
-                time.
-            dupe_factor: number of static masks per row, and number of passes with different pairs.
+            static_masks: whether each row has `dupe_factor` masks that are used in turn. Otherwise, masks are drawn
+                anew in every step.
+            dupe_factor: number of static masks per row, and number of passes before pairs repeat.
             mask_rate, max_predictions, whole_words, rule, ngrams, rare_exponent, shares: as in `masking_rule`.
         """
         rows = rows or ("segment_pairs" if sentence_pairs else "chunks")

@@ -1,4 +1,4 @@
-"""Mixtures of batches from several tasks or languages, with the mixing rates of the papers."""
+"""Mixtures of batches from several tasks or languages, and the mixing rates used in the papers."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,13 +10,13 @@ from ..sampling import MIXTURE, raw_bits
 from .batches import Batches
 from .passes import PassBatches
 
-_BLOCK = 256  # with by="batches", the order of the parts is drawn for this many updates at a time
+_BLOCK = 256  # with by="batches", the order of the parts is drawn at random for this many updates at a time
 
 
 def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | None = None) -> np.ndarray:
-    """Shares of the parts of a mixture, proportional to min(size, limit) ** exponent.
+    """Computes the share of each part of a mixture, proportional to min(size, limit) ** exponent.
 
-    The exponent is 0.7 in mBERT, 0.5 in XLM, and 0.3 in XLM-R and mT5. T5's temperature T corresponds to the exponent
+    The exponent is 0.7 in mBERT, 0.5 in XLM, and 0.3 in XLM-R and mT5. T5's temperature T is equivalent to the exponent
     1 / T, and its examples-proportional mixing to the exponent 1 with a limit. With exponent 0, all shares are equal.
 
     sizes 900 90 10, exponent 0.7 -> 0.8049 0.1606 0.0345
@@ -38,13 +38,14 @@ def mixing_rates(sizes: Sequence[float], exponent: float = 1.0, limit: float | N
 
 
 def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, float], characters: int) -> Iterator[str]:
-    """Yields documents from several languages, mixed in given shares, to train a vocabulary on.
+    """Yields documents of several languages in given shares, for training a vocabulary.
 
-    The next document always comes from the source that is furthest below its share. A source that ends starts again.
+    The next document always comes from the source that is furthest below its share. When a source is exhausted, it
+    starts again.
 
     Args:
         sources: the documents of each source, by name, as lists or other iterables that can be iterated more than once.
-        rates: share of each source, by name: `mixing_rates` with the exponent that is used in training.
+        rates: share of each source, by name. Use `mixing_rates` with the same exponent as in training.
         characters: total number of characters.
     """
     if not sources or set(sources) != set(rates) or not all(rate > 0 for rate in rates.values()):
@@ -69,14 +70,14 @@ def mixed_documents(sources: Mapping[str, Iterable[str]], rates: Mapping[str, fl
 
 
 class MixtureBatches(Batches):
-    """Mixes the rows of several `Batches`, the parts, in given shares.
+    """Mixes the rows of several `Batches` (the parts) in given shares.
 
-    After every update (with by="batches", after every 256 updates), the numbers of rows from the parts so far have the
-    given shares, up to rounding. The order is random. Each part makes passes over its own text.
+    The order is random, but the number of rows that each part has contributed so far matches its share, up to rounding,
+    after every update (with by="batches", after every 256 updates). Each part makes passes over its text independently.
 
     Args:
         parts: the `Batches`, by name. Their `batch_size`, steps and accumulation are ignored. Parts that do not read a
-            `Corpus` contribute the padding rows at the end of their passes, too.
+            `Corpus` also contribute the padding rows at the end of each pass.
         rates: share of each part, by name. They need not add up to 1 (see `mixing_rates`). Default: proportional to the
             number of rows in one pass.
         batch_size: rows per update.
@@ -166,11 +167,11 @@ class MixtureBatches(Batches):
 
     @property
     def _period(self) -> int:
-        """A number of updates in which every part is used at least once, with by="batches"."""
+        """With by="batches", a number of consecutive updates that use every part at least once."""
         return _BLOCK + math.ceil(1 / float(self._shares.min()))
 
     def _turn(self, update: int) -> tuple[str, int]:
-        """The name of the part that an update uses, and how many updates before it use the same part."""
+        """The name of the part that an update uses, and the number of earlier updates that use the same part."""
         block, place = divmod(update, _BLOCK)
         counts, order = self._drawn(block, _BLOCK)
         number = order[place]
@@ -186,7 +187,7 @@ class MixtureBatches(Batches):
         return before, order[np.argsort(raw_bits(self.seed, MIXTURE, size, step=block), kind="stable")]
 
     def _quotas(self, count: int) -> np.ndarray:
-        """How many of the first `count` rows belong to each part, by Webster's method. Quotas never shrink."""
+        """Number of rows of each part among the first `count` rows, by Webster's method. It grows monotonically."""
         quotas = np.floor(self._shares * count + 0.5).astype(np.int64)
         while (excess := quotas.sum() - count) != 0:
             times = (quotas + (0.5 if excess < 0 else -0.5)) / self._shares
@@ -202,7 +203,7 @@ class MixtureBatches(Batches):
         for name, shape in shapes.items():
             if "x.stream_start" in shape:
                 raise ValueError(
-                    "Rows for a model with a memory must continue from step to step, which those of a mixture do not. "
+                    "Rows for a model with a memory must continue from step to step, but rows of a mixture do not. "
                     f"Received: the part {name!r}, which has such rows. Write all the text into one corpus."
                 )
             if self.by == "rows" and shape != shapes[first]:
@@ -215,7 +216,7 @@ class MixtureBatches(Batches):
 
 
 def _running(part: Batches, start: int, stop: int) -> tuple:
-    """Rows [start, stop) of a part, counted from the beginning of its run across all updates."""
+    """Rows [start, stop) of a part, numbered consecutively over all updates of its run."""
     if isinstance(part, PassBatches):
         return part._rows(0, start, stop)
     batch, place = None, start

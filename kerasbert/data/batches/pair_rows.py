@@ -76,7 +76,7 @@ class SegmentPairs:
     """BERT's pairs of segments with a label: 0 if B follows A, 1 if B is from another document.
 
     Args:
-        passes: number of passes with different pairs, after which the same pairs are used again.
+        passes: number of passes with different pairs. Later passes use the same pairs again.
         short_sequence_rate: share of documents in each pass that are split into shorter pairs.
     """
 
@@ -97,7 +97,7 @@ class SegmentPairs:
 
 
 class SentencePairs(SegmentPairs):
-    """RoBERTa's pairs of single sentences, with the arguments and labels of `SegmentPairs`."""
+    """RoBERTa's pairs of single sentences. The arguments and labels are the same as in `SegmentPairs`."""
 
     layout = SentencePairRows
 
@@ -108,7 +108,7 @@ class SentenceOrder(SegmentPairs):
 
     Args:
         passes, short_sequence_rate: as in `SegmentPairs`.
-        lone_sentences: what happens to a chunk of a single sentence. "skip" leaves it out, and "random" pairs it with a
+        lone_sentences: treatment of a chunk that has only one sentence. "skip" leaves it out. "random" pairs it with a
             random B and label 1, as in ALBERT's code.
     """
 

@@ -1,4 +1,4 @@
-"""Batches that make passes over the rows of a plan."""
+"""Base class of batches that make passes over the rows of a plan."""
 
 import copy
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from .batches import Batches
 
 
 class PassBatches(Batches):
-    """Batches in which every pass has each row of a plan once, in a different order.
+    """Batches that use each row of a plan once per pass, in a different order in every pass.
 
-    Subclasses implement `_rows(update, first, last)`, and call `_places` for the indices of these rows in their plan.
+    Subclasses implement `_rows(update, first, last)`, and get the indices of these rows in their plan from `_places`.
 
     Args:
         batch_size: rows per update.
@@ -42,13 +42,13 @@ class PassBatches(Batches):
         return int(self._bounds[1])
 
     def endless(self) -> "PassBatches":
-        """The same batches, but with further passes instead of padding rows after the last row. For mixtures."""
+        """The same batches, but with further passes after the last row instead of padding rows. For mixtures."""
         other = copy.copy(self)
         other._last_row = None
         return other
 
     def _places(self, update: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """The index in the plan (-1 after the end of the run), and the pass, of the rows [first, last) of an update."""
+        """The index in the plan (-1 after the end of the run) and the pass of each row [first, last) of an update."""
         bounds = self._bounds
         rows = update * self.batch_size + np.arange(first, last)
         cycle, place = np.divmod(rows, bounds[-1])
@@ -65,7 +65,7 @@ class PassBatches(Batches):
 
 
 def tokenizer_info_of(corpus: Corpus, *roles: str) -> dict:
-    """The `tokenizer_info` of a corpus. Raises a ValueError if a special token is missing, such as "mask"."""
+    """Returns the `tokenizer_info` of a corpus. Raises a ValueError if it lacks one of the special tokens `roles`."""
     if not isinstance(corpus, Corpus):
         raise ValueError(
             f"`corpus` must be a Corpus. Received: {type(corpus).__name__}. Use Corpus.open(folder), or "

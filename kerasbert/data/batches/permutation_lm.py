@@ -14,14 +14,14 @@ from .settings import SettingsBatches
 
 
 class PermutationLMBatches(SettingsBatches, Batches):
-    """Batches for XLNet: rows of text for the memory, followed by a pair of segments.
+    """Batches for XLNet. Each row has a part that fills the memory, followed by a pair of segments.
 
-    A row is [`reuse_length` tokens of text] [A SEP B SEP CLS], without padding. Each of the two parts has its own
-    random order. x has
+    A row consists of two parts, [`reuse_length` tokens of text] [A SEP B SEP CLS], without padding. Each part has a
+    separate random order. x contains:
 
     - "token_ids" (b, s), in which no token is masked.
-    - "query_ranks", "key_ranks" (b, s), which determine the attention mask (see `order_ranks`). The first part does not
-      attend to the second, and the second attends to all of the first.
+    - "query_ranks", "key_ranks" (b, s), which determine the attention mask (see `order_ranks`). Tokens of the second
+      part attend to all tokens of the first part, but not the other way round.
     - "segment_ids" (b, s): 0 for the text, A and its SEP, 1 for B and its SEP, 2 for CLS.
     - "masked_positions" (b, p): the positions to predict, ascending, -1 in unused slots.
     - "stream_start" (b,): True in the first step of every pass.
@@ -29,23 +29,24 @@ class PermutationLMBatches(SettingsBatches, Batches):
 
     y: the tokens to predict (b, p), with weight 1 in used slots.
 
-    The text is divided into as many columns of equal length as there are rows. In every step, row r continues in column
-    r, `reuse_length` tokens after its previous start, so that A becomes text of the next row. Half of all B follow A.
-    The others are from a random place in the column. Both segments are extended to whole sentences, and then truncated
-    on the right. Papers: Yang et al. 2019, 1906.08237, sections 2.3 to 2.5, and the official code.
+    The text is divided into as many columns of equal length as there are rows. In every step, row r starts in column r,
+    `reuse_length` tokens after its start in the previous step, so that the text of A is read again in the first part of
+    a later row. Half of the segments B follow A in the text, and the others come from a random position in the column.
+    Both segments are extended to whole sentences, and then truncated on the right. Papers: Yang et al. 2019,
+    1906.08237, sections 2.3 to 2.5, and the official code.
 
     Args:
         corpus: a `Corpus` whose tokenizer has tokens for cls and sep. If it also has a token "<eod>", that token
             follows every document.
         batch_size: rows per update. It must be even with `bidirectional_data`.
         length: tokens per row.
-        seed: seed of the pairs, of the targets, and of the orders.
+        seed: seed of the pairs, the targets, and the orders.
         steps: number of updates in the run. Default: one pass over the columns.
         reuse_length: number of tokens in the first part. Default: half of `length`. With 0, there is no first part and
             no "stream_start", for a model without a memory, and the rows of a column do not overlap.
         bidirectional_data: whether the second half of the rows reads the columns of the first half from right to left.
-        noise: selects the tokens to predict. Default: `SpanTargets()`. Its `max_predictions` is divided equally between
-            the two parts of a row.
+        noise: the rule that selects the tokens to predict. Default: `SpanTargets()`. Its `max_predictions` is divided
+            equally between the two parts of a row.
         permutation_size: size of the chunks within which tokens are permuted. Default: the whole part.
         accumulation: number of steps per update. It must be 1 unless `reuse_length` is 0.
     """
@@ -180,7 +181,7 @@ class PermutationLMBatches(SettingsBatches, Batches):
             size = part.stop - part.start
             order = random_order(size, self.permutation_size or size, raw[:, self.noise.num_draws(size, goal) :])
             queries, keys = order_ranks(hidden, ~text[:, part], order)
-            # Ranks of the second part are larger, so that it attends to all of the first, which does not attend to it.
+            # Larger ranks let the second part attend to all of the first part, and prevent the reverse.
             base = part.start + (part.start > 0)
             x["query_ranks"][:, part], x["key_ranks"][:, part] = queries + base, keys + base
             targets[:, part] = hidden & text[:, part]
@@ -194,16 +195,16 @@ class PermutationLMBatches(SettingsBatches, Batches):
         return x, y, used.astype(np.float32)
 
     def _layout(self, column: np.ndarray, backward: np.ndarray, begin: int, draws: np.ndarray) -> tuple:
-        """Selects A and B for every row.
+        """Selects the segments A and B of every row.
 
         Args:
             column: int (b,), the column of each row.
             backward: bool (b,), whether the row is read from right to left.
-            begin: where the rows begin in their columns.
-            draws: uint32 (b, 3).
+            begin: position in the column at which all rows begin.
+            draws: random integers, uint32 (b, 3).
 
-        Returns: the position of every token in the stream, in reading order, -1 at special tokens, int (b, s); and the
-            number of tokens in A, int (b,).
+        Returns: int (b, s), the position of each token in the stream (counted in reading direction), or -1 for special
+            tokens; and int (b,), the number of tokens in A.
         """
         total, size, max_tokens = len(self._stream), self._size, self._max_tokens
         start = np.where(backward, total - (column + 1) * size, column * size)
@@ -218,7 +219,7 @@ class PermutationLMBatches(SettingsBatches, Batches):
         end = np.minimum(self._at(backward, after), stop)
         random = (num_cuts == 0) | (draws[:, 0] < 2**31)
         end_a = np.where(num_cuts == 0, end, self._at(backward, cut))
-        # B begins where A ends, or at a random position and is extended to whole sentences.
+        # B begins where A ends, or at a random position. A random B is extended to whole sentences.
         least = np.maximum(1, max_tokens - (end_a - a))
         begin_b = start + _below(draws[:, 2], size - least + 1)
         end_b = begin_b + least
@@ -238,7 +239,7 @@ class PermutationLMBatches(SettingsBatches, Batches):
         return places, length_a
 
     def _bounds(self, backward: bool) -> np.ndarray:
-        """Where each sentence begins in the stream, in one reading direction, followed by the end of the stream."""
+        """Start of each sentence in the stream, followed by the length of the stream, for one reading direction."""
         return len(self._stream) - self._sentences[::-1] if backward else self._sentences
 
     def _at(self, backward: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -246,9 +247,9 @@ class PermutationLMBatches(SettingsBatches, Batches):
 
 
 def _sentence_bounds(corpus: Corpus, stream: TokenStream) -> np.ndarray:
-    """Where each sentence begins in the stream, followed by the end of the stream: int64 (sentences + 1,).
+    """Start of each sentence in the stream, followed by the length of the stream: int64 (sentences + 1,).
 
-    The end tokens after documents shift these positions relative to `corpus.sequence_starts`.
+    The positions differ from `corpus.sequence_starts`, because the stream has an end token after each document.
     """
     documents = np.searchsorted(corpus.document_starts, np.arange(corpus.num_sequences), side="right") - 1
     ends = stream.starts[documents] - corpus.sequence_starts[corpus.document_starts[documents]]
@@ -256,5 +257,5 @@ def _sentence_bounds(corpus: Corpus, stream: TokenStream) -> np.ndarray:
 
 
 def _below(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Random integers in [0, limit), or 0 where the limit is 0."""
+    """Converts random integers to the range [0, limit). The result is 0 where the limit is 0."""
     return (draws.astype(np.int64) * np.asarray(limits, dtype=np.int64)) >> 32

@@ -8,15 +8,15 @@ from .masked_lm import MaskedLMBatches
 
 
 class ReplacedTokenBatches(MaskedLMBatches):
-    """Batches in which a generator replaces the masked tokens, as in ELECTRA (Clark et al. 2020, arXiv 2003.10555).
+    """Batches whose masked tokens a generator replaces, as in ELECTRA (Clark et al. 2020, arXiv 2003.10555).
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots.
     y: "tokens", the original tokens (b, p). Weights: "tokens", 1 in used slots; "replaced" (b, s), 1 at real tokens.
 
     Args:
         corpus, batch_size, length, seed, steps, rows, static_masks, language, accumulation: as in `MaskedLMBatches`,
-            except layouts with labelled pairs.
-        noise: the masking rule, without random tokens: the sum of its `shares` must be 1. Default:
+            but layouts with labelled pairs are not supported.
+        noise: the masking rule. Its `shares` must add up to 1, because it must not insert random tokens. Default:
             `electra_noise(length)`.
     """
 
@@ -61,13 +61,13 @@ class ReplacedTokenBatches(MaskedLMBatches):
 
         Args:
             mask_rate, max_predictions, mask_share, with_replacement: as in `electra_noise`.
-            shares: must have its default, because `mask_share` determines the shares.
+            shares: must not be given, because `mask_share` determines the shares.
             length, rows, sentence_pairs, short_sequence_rate, lone_sentences, static_masks, dupe_factor, whole_words,
                 rule, ngrams, rare_exponent: as in `MaskedLMBatches.arguments`.
         """
         if tuple(shares) != (0.8, 0.1):
             raise ValueError(
-                "`mask_share` determines the shares of masked and kept tokens. Received: shares, too. Use only "
+                "`mask_share` determines the shares of masked and kept tokens. Received: `shares` as well. Use only "
                 "`mask_share`."
             )
         settings = dict(whole_words=whole_words, ngrams=ngrams, rare_exponent=rare_exponent)
@@ -101,12 +101,12 @@ def electra_noise(
 
     Args:
         length: tokens per row.
-        mask_rate: share of tokens to predict, counting special tokens. The paper uses 0.15, and 0.25 for the large
-            model.
+        mask_rate: number of tokens to predict, as a share of all tokens of a row, including special tokens. The paper
+            uses 0.15, and 0.25 for the large model.
         max_predictions: maximum number of tokens to predict per row. Default: (`mask_rate` + 0.005) * `length`, as in
             the official code.
-        mask_share: share of these tokens that are replaced by the mask token in the generator's input. The others are
-            kept. ELECTRA uses 0.85, DeBERTa-v3 1.
+        mask_share: share of the selected tokens that are replaced by the mask token in the generator's input. The
+            others are kept. ELECTRA uses 0.85, DeBERTa-v3 1.
         with_replacement: whether positions are drawn with replacement, as in the official code, so that a position may
             be drawn twice.
     """

@@ -1,7 +1,7 @@
-"""Row layouts: chunks, whole lines, a stream, or several sequences per row. Those of pairs are in `pair_rows`.
+"""Row layouts: chunks, whole lines, a stream, or several sequences per row. Layouts of pairs are in `pair_rows`.
 
-A layout has a plan with one entry per row, and fills rows with the tokens that the entries name. To add a layout, write
-a class that is called with `(corpus, length, seed)` and has the attributes and methods of `ChunkRows`.
+A layout has a plan with one entry per row. The entry says which tokens of the corpus fill the row. To add a layout,
+write a class that is called with `(corpus, length, seed)` and has the attributes and methods of `ChunkRows`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from ..tasks.examples import fill_rows
 
 
 class ChunkRows:
-    """Base class of layouts that put text into the tokenizer's template for single texts or pairs.
+    """Base class of row layouts that put text into the tokenizer's template for single texts or pairs.
 
     Attributes:
         labelled: whether rows have a sentence-pair label, which `labels(lines)` then returns.
@@ -26,7 +26,7 @@ class ChunkRows:
             "A" or "B" for a text. () for rows without special tokens.
         max_tokens: maximum number of tokens of text per row.
         plan: integers (entries, columns), one entry per row.
-        bounds: where each pass with different rows begins in the plan, followed by its length.
+        bounds: index in the plan at which each pass with different rows begins, followed by the length of the plan.
     """
 
     labelled = False
@@ -50,7 +50,7 @@ class ChunkRows:
         self.bounds = (0, len(self.plan))
 
     def places(self, lines: np.ndarray, real: np.ndarray) -> np.ndarray | None:
-        """The position in `corpus.tokens` of every token of some rows, which is -1 for special tokens and padding.
+        """Position in `corpus.tokens` of every token of the given rows, or -1 for special tokens and padding.
 
         Args:
             lines: int (b,), indices into the plan.
@@ -61,10 +61,10 @@ class ChunkRows:
         return None
 
     def fill(self, lines: np.ndarray) -> dict:
-        """The x of a batch.
+        """Builds the x of a batch.
 
         Args:
-            lines: int (b,), for each row the index of its entry in the plan; -1 gives a padding row.
+            lines: int (b,), index in the plan of each row's entry, or -1 for a padding row.
         """
         plan, tokens = np.asarray(self.plan[np.maximum(lines, 0)]), self.corpus.tokens
         columns = ((0, 1), (2, 3))[: self.texts[1]]
@@ -116,10 +116,10 @@ class SentenceRows(SingleChunkRows):
 
 
 class KnownRows(SingleChunkRows):
-    """The rows of `DocumentRows` without short ones and those with many unknown tokens, as in DistilBERT's code.
+    """The rows of `DocumentRows`, except those that are short or mostly unknown tokens, as in DistilBERT's code.
 
-    Rows of at most 11 tokens, and rows in which at least half of the tokens are unknown, are left out. Special tokens
-    are counted.
+    Rows of at most 11 tokens, and rows in which at least half of the tokens are unknown, are left out. Both counts
+    include special tokens.
     """
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
@@ -137,7 +137,7 @@ class KnownRows(SingleChunkRows):
 
 
 class SegmentRows(ChunkRows):
-    """Rows of whole sentences of a document in one or two segments, without a label (see `joined_segments`)."""
+    """Rows of whole sentences of one document, in one or two segments without a label (see `joined_segments`)."""
 
     texts = ("pair", 2)
 
@@ -255,10 +255,10 @@ class StreamRows(ChunkRows):
 
 
 class PackedRows(ChunkRows):
-    """Rows that pack several chunks of documents, which reduces padding. Each chunk is in a template.
+    """Rows that each contain several chunks of documents, to reduce padding. Each chunk has its special tokens.
 
-    Chunks do not attend to each other: "sequence_ids" tells them apart. "position_ids" and "first_positions" give
-    the positions within the chunks and the starts of the chunks.
+    "sequence_ids" says which chunk each token belongs to, because chunks do not attend to each other. "position_ids"
+    are positions within a chunk, and "first_positions" are the positions at which the chunks of a row begin.
     """
 
     def __init__(self, corpus: Corpus, length: int, seed: int = 0):
@@ -322,7 +322,7 @@ def two_plans(
 
 
 def real_tokens(x: dict) -> np.ndarray:
-    """Which tokens of a batch are not padding: bool (b, s)."""
+    """bool (b, s), True at tokens of a batch that are not padding."""
     if "lengths" in x:
         return np.arange(x["token_ids"].shape[1], dtype=np.int32) < x["lengths"][:, None]
     return x["padding_mask"] if "padding_mask" in x else x["sequence_ids"] > 0

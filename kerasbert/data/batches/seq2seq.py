@@ -16,15 +16,16 @@ from .batches import Batches
 
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqLayout:
-    """How sources and targets are put into rows.
+    """Specifies how sources and targets are put into rows.
 
     Args:
-        length: maximum number of tokens in a source. Default: that of the longest, or the maximum length of the
-            tokenizer.
-        target_length: maximum number of tokens in a target with its end token. Default: that of the longest.
+        length: maximum number of tokens in a source. Default: the length of the longest source, or the tokenizer's
+            maximum length if that is smaller.
+        target_length: maximum number of tokens in a target, including its end token. Default: the length of the longest
+            target.
         num_buckets: maximum number of different batch shapes.
-        start_id: token with which a decoder starts: the `decoder_start_id` of the model's config. Default: the
-            padding token of the tokenizer, or 0.
+        start_id: token with which a decoder starts. It must equal `decoder_start_id` in the model's config. Default:
+            the padding token of the tokenizer, or 0.
         end_id: token with which a target ends, or None if targets get no end token. Default: the end (or separator)
             token of the tokenizer.
     """
@@ -41,7 +42,7 @@ class Seq2SeqLayout:
 
 
 class Seq2SeqBatches(Batches):
-    """Sources with their targets, in rows of a few fixed widths. Every pass has a different order.
+    """Batches of sources and their targets, in a few fixed widths. Every pass uses a different order.
 
     x: "token_ids" (b, s), "lengths" (b,), "decoder_token_ids" (b, t), the targets shifted right by one after the start
     token, "decoder_lengths" (b,). y: the targets (b, t), with weight 1 on their tokens, including the end token.
@@ -49,22 +50,22 @@ class Seq2SeqBatches(Batches):
     source [5 6 1], target [7 8], start 0, end 1 -> reads [5 6 1] and [0 7 8], predicts [7 8 1]
 
     Pairs of similar length form a bucket, each bucket has its own widths, and all rows of a batch come from one bucket.
-    The last batch of a bucket is filled up with padding rows of weight 0. A pass begins with a batch of the widest
-    bucket, so that a lack of memory shows at once, and one of the narrowest. Sequences that are too long are truncated
-    at the end, but keep their end token.
+    If the last batch of a bucket is not full, padding rows with weight 0 are added. The first two steps of a pass are a
+    batch of the widest bucket, which reveals at once if memory is too small, and one of the narrowest bucket. Sequences
+    that are too long are truncated at the end, but keep their end token.
 
     Args:
-        sources: texts, or lists of token ids, to which no special tokens are added.
+        sources: texts, or lists of token ids. No special tokens are added to token ids.
         targets: one text or list of token ids for each source. The end token is added unless it is already the last.
-        tokenizer: a `Tokenizer`, which texts require. It adds the special tokens of its template to sources, and only
-            the end token to targets.
+        tokenizer: a `Tokenizer`, required for texts. Sources get the special tokens of its template, targets only the
+            end token.
         batch_size: rows per update.
         layout: a `Seq2SeqLayout`: maximum lengths, number of buckets, and start and end tokens.
         sample_weight: one number per pair. Default: 1.
         epochs: number of passes over the pairs. Ignored if `steps` is given.
         steps: number of updates in the run. Default: `epochs` passes.
         seed: seed of the order of the pairs and of the batches. None keeps the given order within each bucket.
-        accumulation: number of items per update.
+        accumulation: number of steps per update.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Seq2SeqBatches(Batches):
         super().__init__(batch_size, steps, 0 if seed is None else seed, accumulation)
 
     def _replaced_settings(self, layout: Seq2SeqLayout | None, settings: dict) -> tuple[Seq2SeqLayout | None, bool]:
-        """The layout and `shuffle` for the keywords of version 0.1, with a DeprecationWarning."""
+        """Converts keywords of version 0.1 to a layout and `shuffle`, with a DeprecationWarning."""
         names = {field.name for field in dataclasses.fields(Seq2SeqLayout)}
         for name in settings:
             if name != "shuffle" and name not in names:
@@ -153,7 +154,7 @@ class Seq2SeqBatches(Batches):
         return sorted(first.values())
 
     def _place(self, update: int) -> tuple[int, int, int]:
-        """For an update: the number of the first permutation of its pass, its bucket, and its index in the bucket."""
+        """Returns the number of the first permutation of an update's pass, its bucket, and its index in the bucket."""
         number, step = divmod(update, self.steps_per_epoch)
         number *= 1 + len(self._buckets)  # permutations per pass: one of its batches, and one of each bucket's pairs
         if self.shuffle and self.steps_per_epoch > 2:
@@ -235,7 +236,7 @@ def _cut(row: np.ndarray, length: int, end_id: int | None) -> np.ndarray:
 
 
 def source_ids(sources: Sequence, tokenizer: Tokenizer | None, length: int | None = None) -> list:
-    """Token ids of every source, int32 arrays. Texts are truncated to `length` tokens, with their special tokens."""
+    """Token ids of every source, as int32 arrays. Texts are truncated to `length` tokens, including special tokens."""
     if not len(sources) or not isinstance(sources[0], str):
         return [np.asarray(row, dtype=np.int32) for row in sources]
     encoded = encode_texts(_required(tokenizer), sources, length)
@@ -259,7 +260,7 @@ def _required(tokenizer: Tokenizer | None) -> Tokenizer:
 def _buckets(lengths: np.ndarray, target_lengths: np.ndarray, count: int) -> list[np.ndarray]:
     """Splits the pairs into at most `count` buckets with about the same number of tokens each.
 
-    The length of a pair is that of its longer side. The pairs of a bucket have similar lengths.
+    The length of a pair is the length of its longer side. The pairs of a bucket have similar lengths.
 
     Returns: the indices of the pairs of each bucket, in ascending order.
     """

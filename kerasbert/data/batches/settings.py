@@ -1,17 +1,17 @@
-"""Makes batches from plain settings, which a recipe can store as JSON, instead of objects."""
+"""Makes batches from plain settings, which a recipe can store as JSON, instead of from objects."""
 
 import inspect
 import warnings
 
 
 class SettingsBatches:
-    """Base class of batches that take objects such as `noise=`, and that plain settings can describe, too.
+    """Base class of batches whose object arguments, such as `noise=`, can also be given as plain settings.
 
     A subclass has a static method `arguments(length, **settings)`, which converts settings to constructor arguments.
     Until version 0.3, `__init__` accepts the settings as well, with a DeprecationWarning.
     """
 
-    settings: dict | None = None  # the settings of `from_settings`, with the defaults of those that were not given
+    settings: dict | None = None  # the settings given to `from_settings`, completed by defaults
 
     @classmethod
     def from_settings(cls, corpus, batch_size: int, length: int, **settings):
@@ -19,7 +19,7 @@ class SettingsBatches:
 
         Args:
             corpus, batch_size, length: as in the class.
-            **settings: arguments of the class, and of its method `arguments`.
+            **settings: further arguments of the class or of its method `arguments`.
         """
         known = inspect.signature(cls.arguments).parameters
         named = {name: settings.pop(name) for name in list(settings) if name in known}
@@ -29,13 +29,13 @@ class SettingsBatches:
 
     @classmethod
     def _with_defaults(cls, settings: dict) -> dict:
-        """The settings and the defaults of missing ones, as a dict that JSON can represent."""
+        """Adds the defaults of missing settings, and makes the result a dict that JSON can represent."""
         defaults = {name: parameter.default for name, parameter in inspect.signature(cls.arguments).parameters.items()}
         del defaults["length"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in {**defaults, **settings}.items()}
 
     def replaced_settings(self, length: int, settings: dict) -> dict:
-        """Converts settings, which `__init__` accepted in version 0.1, to its arguments, with a DeprecationWarning."""
+        """Converts the settings that `__init__` accepted in version 0.1 to its arguments, with a DeprecationWarning."""
         known = inspect.signature(self.arguments).parameters
         unknown = [name for name in settings if name not in known and name != "noise"]
         if unknown:

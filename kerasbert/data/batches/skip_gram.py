@@ -8,12 +8,12 @@ from .batches import Batches
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float | None, rule: str = "paper") -> np.ndarray:
-    """The probability of keeping an occurrence of each word, which is low for frequent words (subsampling).
+    """Computes the probability of keeping an occurrence of each word (subsampling). It is low for frequent words.
 
-    share 1e-3 of the text, threshold 1e-5, "paper" -> 0.1; share 0.01, threshold 1e-3, "code" -> 0.4162
+    word with a share of 1e-3 of the text, threshold 1e-5, "paper" -> 0.1; share 0.01, threshold 1e-3, "code" -> 0.4162
 
     Args:
-        counts: count of every word.
+        counts: number of occurrences of every word.
         threshold: t in the formulas below, or None to keep all occurrences.
         rule: "paper" for sqrt(t / share), where share is the relative frequency of the word (Mikolov et al. 2013,
             section 2.3), or "code" for sqrt(t / share) + t / share, as in the word2vec tool.
@@ -29,7 +29,7 @@ def keep_probabilities(counts: np.ndarray, threshold: float | None, rule: str = 
 
 
 def noise_probabilities(counts: np.ndarray, power: float = 0.75) -> np.ndarray:
-    """The probability of drawing each word as a negative example, proportional to count ** power.
+    """Computes the probability of drawing each word as a negative example, proportional to count ** power.
 
     counts 16, 1 -> 0.8889, 0.1111
     """
@@ -44,9 +44,9 @@ class SkipGramBatches(Batches):
     for the nearby word and 0 for negative examples. Weights are 1, except for negative examples that equal the nearby
     word, whose weight is 0.
 
-    Every pass first drops occurrences of frequent words at random, so that windows reach across dropped words. The size
-    of the window is drawn for each word, from 1 to `window` words on both sides, and a window never crosses lines. The
-    rows of a pass are all its pairs, in random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
+    Every pass first drops occurrences of frequent words at random. Dropped words do not count in windows. The size of
+    the window is drawn for each word, from 1 to `window` words on both sides, and a window never crosses a line break.
+    The rows of a pass are all its pairs, in random order. Paper: Mikolov et al. 2013, arXiv 1310.4546.
 
     line [5 6 7], window 1, nothing dropped -> pairs 5 6, 6 5, 6 7, 7 6
 
@@ -121,7 +121,7 @@ class SkipGramBatches(Batches):
         return x, y, np.concatenate([there[:, None], weights], axis=1).astype(np.float32)
 
     def _passes(self, places: np.ndarray) -> np.ndarray:
-        """The number of the pass that each pair of the run belongs to."""
+        """Returns the number of the pass that contains each pair, given the indices of the pairs in the run."""
         while self._end is None and self._first_pairs[-1] <= places.max(initial=0):
             self._first_pair(len(self._first_pairs))
         return np.searchsorted(self._first_pairs, places, side="right") - 1
@@ -136,7 +136,8 @@ class SkipGramBatches(Batches):
     def _pass(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the pairs of a pass.
 
-        Returns: the kept tokens; the number of nearby words on the left of each; and the number of pairs before each.
+        Returns: the tokens that are kept; for each of them, the number of words in its window on the left; and the
+            number of pairs of all tokens before each token, followed by the total.
         """
         if number not in self._computed:
             draws = row_draws(self.seed, number, PLAN, 0, self.corpus.num_tokens, 2)[:, :2]

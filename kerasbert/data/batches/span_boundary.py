@@ -14,15 +14,17 @@ class SpanMaskBatches(MaskedLMBatches):
     """Batches with masked spans, for the span boundary objective (Joshi et al. 2019, arXiv 1907.10529).
 
     x: "token_ids" (b, s), "lengths" (b,) or "padding_mask" (b, s), "masked_positions" (b, p) with -1 in unused slots,
-    and "span_left", "span_right", "span_offset" (b, p), -1 where there is no boundary term. y and weights: dicts of
-    "tokens" and "boundary"; y has the original tokens (b, p) in both.
+    and "span_left", "span_right", "span_offset" (b, p), -1 in slots without a span boundary target. y and weights:
+    dicts of "tokens" and "boundary". Both entries of y are the original tokens (b, p).
 
     Args:
         corpus, batch_size, length, seed, steps, accumulation: as in `MaskedLMBatches`.
-        rows: as in `MaskedLMBatches`, except layouts with labelled pairs. Default: "sentences", as in SpanBERT.
+        rows: as in `MaskedLMBatches`, but layouts with labelled pairs are not supported. Default: "sentences", as in
+            SpanBERT.
         noise: the masking rule. Default: `Spans()`.
-        boundary: whether there are boundary terms. Without them, y and the weights are single arrays, for `MaskedLM`.
-        max_targets: maximum number of tokens per span that have a boundary term.
+        boundary: whether to add the keys of the span boundary objective. Without them, y and the weights are single
+            arrays, as `MaskedLM` requires.
+        max_targets: maximum number of tokens per span that are targets of the span boundary objective.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class SpanMaskBatches(MaskedLMBatches):
 
         Args:
             length: not used.
-            whole_sentences: whether rows are "sentences" instead of "chunks".
+            whole_sentences: whether the row layout is "sentences" instead of "chunks".
             scheme, mask_rate, geometric, longest, phrases, phrase_share: as in `Spans.of_scheme`.
         """
         noise = Spans.of_scheme(scheme, geometric, longest, rate=mask_rate, phrases=phrases, phrase_share=phrase_share)

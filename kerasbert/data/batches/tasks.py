@@ -10,16 +10,16 @@ from .mixtures import MixtureBatches
 
 
 class TaskBatches(MixtureBatches):
-    """Mixes the steps of several tasks in random order (Liu et al. 2019, arXiv 1901.11504, algorithm 1).
+    """Batches from several tasks, one task per step, in random order (Liu et al. 2019, 1901.11504, algorithm 1).
 
-    x is {"task": int32 (b,), the index of the task of this step, "tasks": {name: x of the task}}. y and the weights are
-    dicts of the y and the weights of the tasks, by name. All steps have the same structure: the tasks that a step does
-    not use have arrays with 0 rows.
+    x is a dict of "task", int32 (b,), the index of the task that this step uses, and "tasks", the x of every task by
+    name. y and the weights are dicts that contain the y and the weights of every task by name. All steps have the same
+    structure: for tasks that a step does not use, the arrays have 0 rows.
 
     Args:
         parts: the `Batches` of each task, by name.
-        rates: share of the steps of each task, by name (see `mixing_rates`). Default: proportional to the number of
-            steps of each part, so that by default a run uses every step of every part once.
+        rates: share of each task in the steps, by name (see `mixing_rates`). Default: proportional to the number of
+            steps of each part. With this default and that of `steps`, a run uses every step of every part once.
         batch_size: rows per step, the same as in the parts.
         steps: number of steps in the run. Default: the number of steps of all parts together.
         seed: seed of the order of the tasks.

@@ -15,7 +15,7 @@ from .settings import SettingsBatches
 
 
 def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterator[str]:
-    """Yields a document of two lines, source and target, for every pair of sentences that are both not empty.
+    """Yields a document of two lines, source and target, for every pair of sentences of which neither is empty.
 
     "a b" and "c" -> "a b\\nc"
 
@@ -37,14 +37,15 @@ def parallel_documents(sources: Iterable[str], targets: Iterable[str]) -> Iterat
 
 
 class TranslationLMBatches(SettingsBatches, PassBatches):
-    """Batches of sentences and their translations in one row, so that each helps to predict masked tokens of the other.
+    """Batches of sentence pairs, each a sentence and its translation in one row, for translation language modelling.
 
-    A row is </s> x1 </s> </s> x2 </s>. Positions start from 0 in each half, and each half has its language id.
+    Masked tokens can be predicted from both languages. A row is </s> x1 </s> </s> x2 </s>. Positions start at 0 in each
+    half, and each half has the id of its language.
 
     x: "token_ids", "position_ids", "language_ids" (b, s), "lengths" (b,) or, for packed rows, "sequence_ids" (b, s) and
     "first_positions" (b, n), and "masked_positions" (b, p) with -1 in unused slots. y: the original tokens (b, p), with
-    weight 1 in used slots. The first token of a pair is never masked. Pairs that are too long lose tokens at the end of
-    the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
+    weight 1 in used slots. The first token of a pair is never masked. Pairs that are too long are truncated at the end
+    of the longer half. Paper: Lample & Conneau 2019, 1901.07291, section 3.4.
 
     Args:
         corpus: a `Corpus` of documents that consist of two lines, a sentence and its translation (see
@@ -54,9 +55,9 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
         languages: language ids of the first and the second line.
         seed: seed of the order of the rows and of the masks.
         steps: number of updates in the run. Default: one pass over the pairs.
-        both_orders: whether every pair occurs twice in a pass, once with the translation first.
+        both_orders: whether every pair occurs twice per pass, once in each order of the two languages.
         packed: whether to put as many pairs into a row as fit. They do not attend to each other.
-        noise: the masking rule. Default: that of XLM, which selects each token independently.
+        noise: the masking rule. Default: XLM's rule, which selects each token independently.
         accumulation: number of steps per update.
     """
 
@@ -92,13 +93,13 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
             raise ValueError(
                 "The corpus must have documents of two lines, a sentence and its translation. Received: a corpus "
                 "without "
-                "any. Create them with kerasbert.data.parallel_documents."
+                "such documents. Create them with kerasbert.data.parallel_documents."
             )
         self.num_pairs = len(first)
         sizes = np.stack([corpus.lengths[first], corpus.lengths[first + 1]], axis=1).astype(np.int64)
         sizes -= np.stack(truncation(sizes[:, 0], sizes[:, 1], length - 4), axis=1)
         starts = np.stack([corpus.sequence_starts[first], corpus.sequence_starts[first + 1]], axis=1)
-        # Start and size of each half, and 1 if the translation comes first.
+        # The start and the size of each half, and whether the translation comes first (1) or not (0).
         self._pairs = np.column_stack([starts[:, 0], sizes[:, 0], starts[:, 1], sizes[:, 1], np.zeros(len(first), int)])
         if both_orders:
             other = self._pairs[:, [2, 3, 0, 1, 4]]
@@ -116,7 +117,7 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
 
     @staticmethod
     def arguments(length: int, mask_rate: float = 0.15, max_predictions: int | None = None, rule: str = "xlm") -> dict:
-        """Converts the settings of a recipe to constructor arguments. They are settings of `masking_rule`."""
+        """Converts the settings of a recipe, which are arguments of `masking_rule`, to constructor arguments."""
         return {"noise": masking_rule(rule, mask_rate, max_predictions)}
 
     def recipe(self) -> dict:

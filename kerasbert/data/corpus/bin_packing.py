@@ -8,10 +8,10 @@ from ..sampling import PLAN, raw_bits
 def pack(
     lengths: np.ndarray, capacity: int, seed: int = 0, most: int | None = None, block: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Packs sequences into rows by best-fit decreasing: the longest first, each in the row where it leaves least space.
+    """Packs sequences into rows by best-fit decreasing: longest first, each into the row where it leaves least space.
 
-    The algorithm works on the number of sequences of each length, not on single sequences, so that it packs millions
-    quickly. The seed determines which of the sequences of the same length goes into which row.
+    The algorithm works on the number of sequences of each length, not on single sequences, so it packs millions of them
+    quickly. The seed determines how sequences of the same length are assigned to rows.
 
     lengths 5 3 4 2 6, capacity 10 -> rows of lengths [6, 4] and [5, 3, 2]
 
@@ -61,7 +61,7 @@ def _shuffled_by_length(lengths: np.ndarray, capacity: int, seed: int, block: in
 
 
 def _best_fit(counts: np.ndarray, capacity: int, most: int) -> list[tuple[tuple[int, ...], int]]:
-    """Returns (lengths of the sequences in a row, number of rows with these lengths) for every kind of row."""
+    """For every kind of row, the lengths of its sequences and the number of such rows."""
     open_rows: list[list] = [[] for _ in range(capacity + 1)]  # (contents, rows) by the space that is left
     has_rows = np.zeros(capacity + 1, dtype=bool)
     done = []
@@ -113,7 +113,7 @@ def lay_out(values: np.ndarray, sizes: np.ndarray, width: int, fill: int = 0) ->
 def packed_keys(lengths: np.ndarray, row_sizes: np.ndarray, width: int, most: int, prefix: str = "") -> dict:
     """The keys "sequence_ids", "position_ids" and "first_positions" of a batch of packed rows.
 
-    lengths 2 3 1, in rows of 2 and 1 sequences, width 6, most 2 ->
+    lengths 2 3 1, the first two sequences in one row and the third in another, width 6, most 2 ->
     sequence_ids [[1, 1, 2, 2, 2, 0], [1, 0, ...]], position_ids [[0, 1, 0, 1, 2, 0], [0, ...]],
     first_positions [[0, 2], [0, -1]]
 
@@ -122,7 +122,7 @@ def packed_keys(lengths: np.ndarray, row_sizes: np.ndarray, width: int, most: in
         row_sizes: int (rows,), number of sequences in each row.
         width: number of tokens per row, including padding.
         most: number of slots per row in "first_positions". Unused slots are -1.
-        prefix: put before each key, such as "decoder_".
+        prefix: prefix of each key, such as "decoder_".
     """
     ends = np.cumsum(lengths)
     rows = np.append(0, np.cumsum(row_sizes))

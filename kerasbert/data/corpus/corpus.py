@@ -35,7 +35,8 @@ class Corpus:
         tokens: all token ids, memory-mapped.
         lengths: int32 (sequences,), number of tokens of each sequence.
         sequence_starts: int64 (sequences,), where each sequence begins in `tokens`.
-        document_starts: int64 (documents + 1,), index of each document's first sequence, followed by the end.
+        document_starts: int64 (documents + 1,), index of each document's first sequence, followed by the number of
+            sequences.
         tokenizer_info: properties of the tokenizer (see `Tokenizer.info`), or None for a corpus of unknown origin.
     """
 
@@ -72,7 +73,7 @@ class Corpus:
     def write(
         cls, folder: str | Path, documents: Iterable[str], tokenizer: Tokenizer, sources: Iterable[str] = ()
     ) -> "Corpus":
-        """Tokenizes documents and writes them to disk as a new corpus, in constant memory.
+        """Tokenizes documents and writes them to disk as a new corpus. The memory use is constant.
 
         Every non-empty line becomes a sequence without special tokens, and documents without tokens are left out. The
         files appear in the folder only when all tokens are on disk, and an existing corpus is never overwritten.
@@ -111,8 +112,8 @@ class Corpus:
 
         Args:
             path: the folder, or the path of the `.bin` or `.idx` file, with or without its suffix.
-            tokenizer: the tokenizer that wrote the files. Megatron files do not record it. A corpus folder does, and
-                raises an error if this is a different one.
+            tokenizer: the tokenizer that wrote the files. Required for Megatron files, which do not record it. A corpus
+                folder has its tokenizer, and opening it with a different one is an error.
 
         Raises:
             FileNotFoundError: there is no corpus at `path`.
@@ -159,7 +160,8 @@ class Corpus:
 
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Raises a ValueError if another tokenizer wrote the corpus."""
-        # Other versions of `tokenizers` can give another hash, so the hash of the stored tokenizer is accepted, too.
+        # Another version of `tokenizers` can compute a different hash, so the hash of the stored tokenizer is accepted,
+        # too.
         if tokenizer.hash not in (self.tokenizer_hash, self.tokenizer().hash):
             raise ValueError(
                 f"The corpus in {self.folder} must be read with the tokenizer that wrote it "
@@ -192,7 +194,7 @@ class Corpus:
         return self.summary["unigram_entropy"]
 
     def unigram_loss(self, held_out: "Corpus") -> float:
-        """Loss on another corpus of a unigram model of this corpus, in nats per token.
+        """Evaluates a unigram model of this corpus on another corpus. Returns the loss in nats per token.
 
         The model uses add-one smoothing, so that no token of the vocabulary has probability zero.
         """
@@ -231,7 +233,7 @@ class Corpus:
         verify(self.folder, self._files, self.summary, self.tokenizer_info, self.tokenizer)
 
     def plan(self, name: str, settings: dict, build: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
-        """A plan: a table that says which tokens make up each row, built on first use and stored with the corpus.
+        """Returns a plan: a table that says which tokens make up each row. It is built once and stored with the corpus.
 
         Args:
             name: first part of the file name.

@@ -100,7 +100,7 @@ def _blocks_of(file: BinaryIO, size: int = 1 << 22) -> Iterator[bytes]:
 
 
 def read_index(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.dtype]:
-    """Reads an index. The arrays are memory-mapped.
+    """Reads the index of a corpus into memory-mapped arrays.
 
     Returns: the length of each sequence in tokens, int32 (sequences,); its byte offset in the `.bin` file, int64
         (sequences,); the index of the first sequence of each document, followed by the number of sequences, int64

@@ -1,6 +1,6 @@
 """Computes plans: tables that say which tokens of a corpus make up each row.
 
-A plan has one entry (a few integers) per row. An entry holds starts and lengths, never copies of tokens.
+A plan has one entry per row. An entry consists of a few integers, the starts and lengths of text in the corpus.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import numpy as np
 
 from ..sampling import PLAN, Uniform
 
-LANES = 1 << 16  # number of documents that are split in parallel. It determines the memory use and the random draws.
+LANES = 1 << 16  # number of documents that are split in parallel; affects memory use and random draws
 
 
 def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
@@ -19,7 +19,7 @@ def document_chunks(document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
     document_starts [0, 5, 7], max_tokens 3 -> [[0, 3], [3, 2], [5, 2]]
 
     Args:
-        document_starts: int64 (documents + 1,): where each begins, in tokens, followed by the end.
+        document_starts: int64 (documents + 1,), start of each document in tokens, followed by the number of tokens.
         max_tokens: maximum number of tokens per chunk.
 
     Returns: int64 (chunks, 2), start and length of each chunk in tokens.
@@ -53,7 +53,7 @@ def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | N
         closes = np.flatnonzero(np.append(document_ends, True))
         close = closes[np.searchsorted(closes, lines)]
         following = np.minimum(following, np.maximum(close, lines))
-        # From the line that ends a document, continue with the first line of the next.
+        # After the line that marks the end of a document, continue with the first line of the next document.
         jumps = np.append(np.where(document_ends, lines + 1, following), len(sizes)).tolist()
     else:
         jumps = following.tolist()
@@ -69,14 +69,14 @@ def sentence_blocks(sizes: np.ndarray, limit: int, document_ends: np.ndarray | N
 def whole_sentences(sentence_starts: np.ndarray, document_starts: np.ndarray, max_tokens: int) -> np.ndarray:
     """Splits every document into rows of as many whole sentences as fit.
 
-    A sentence longer than `max_tokens` is left out and ends the row before it, as in SpanBERT's code.
+    A sentence longer than `max_tokens` is left out. The next sentence begins a new row, as in SpanBERT's code.
 
     sentence_starts [0, 4, 7, 20, 25], one document, max_tokens 8 -> [[0, 7], [20, 5]]
 
     Args:
-        sentence_starts: int64 (sentences + 1,): where each begins, in tokens, followed by the end.
-        document_starts: int64 (documents + 1,): where each begins, in sentences, followed by the end.
-        max_tokens: maximum number of tokens per row.
+        sentence_starts: int64 (sentences + 1,), start of each sentence in tokens, followed by the number of tokens.
+        document_starts: int64 (documents + 1,), start of each document in sentences, followed by the number of
+        sentences. max_tokens: maximum number of tokens per row.
 
     Returns: int64 (rows, 2), start and length of each row in tokens.
     """
@@ -112,8 +112,10 @@ def segment_pairs(
     parallel, one chunk of each at a time.
 
     Args:
-        sentence_starts: int64 (sentences + 1,): where each begins, in tokens, followed by the end. None is empty.
-        document_starts: int64 (documents + 1,): where each begins, in sentences, followed by the end. None is empty.
+        sentence_starts: int64 (sentences + 1,), start of each sentence in tokens, followed by the number of tokens. No
+            sentence may be empty.
+        document_starts: int64 (documents + 1,), start of each document in sentences, followed by the number of
+            sentences. No document may be empty.
         max_tokens: maximum number of tokens in both segments together, without special tokens.
         passes: how many times all documents are split, each time with different random draws.
         seed: seed of the random draws.
@@ -121,8 +123,8 @@ def segment_pairs(
         kind: "next" (label 1: B is from another document), "sentences" (the same with single sentences, as in RoBERTa's
             SENTENCE-PAIR), or "order" (label 1: A and B are swapped; Lan et al. 2019, section 3.1). Label 0 always
             means that B follows A.
-        lone: what "order" does with a chunk of one sentence. "random" pairs it with a random B and label 1, as in
-            ALBERT's code. "skip" leaves it out.
+        lone: treatment of a chunk that has only one sentence, with kind="order". "random" pairs it with a random B and
+            label 1, as in ALBERT's code. "skip" leaves it out.
         stream: which random numbers of the seed to use; see `Block.stream`.
 
     Yields:
@@ -146,9 +148,9 @@ def _untruncated_pairs(
     kind: str = "next",
     lone: str = "random",
 ) -> np.ndarray:
-    """The entries of one block of the plan, before truncation.
+    """Yields the entries of one block of the plan, before truncation.
 
-    Every iteration of the loop makes one pair for each document that is not finished.
+    Every iteration of the loop makes one pair from each unfinished document.
     """
     num_documents = len(documents) - 1
     document = lanes % num_documents
@@ -167,7 +169,7 @@ def _untruncated_pairs(
         random = (size == 1) if kind == "order" else (size == 1) | coin
 
         other = draw.below(np.full(len(lanes), num_documents))
-        for _ in range(9):  # at most ten draws in all until the document differs
+        for _ in range(9):  # draw again, up to ten draws in total, until B is from another document
             same = np.flatnonzero(random & (other == document))
             if not len(same):
                 break
@@ -187,7 +189,7 @@ def _untruncated_pairs(
             lines[:, 4] |= swapped
             lines = lines[~random] if lone == "skip" else lines
         found.append(lines)
-        here = np.where(random, middle, stop)  # the next chunk begins with the sentences that a random B replaced
+        here = np.where(random, middle, stop)  # the next chunk begins with the sentences in place of which a random B was used
         going = here < end
         if not going.all():
             lanes, document, here, end, target = (v[going] for v in (lanes, document, here, end, target))
@@ -215,7 +217,7 @@ def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:
 
 
 def truncation(length_a: np.ndarray, length_b: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens to drop from each segment, if tokens are dropped one by one from the longer one (B on a tie).
+    """Number of tokens to drop from A and from B, if they are dropped one by one from the longer segment (B on a tie).
 
     lengths 5 and 9, max_tokens 8 -> 1 and 5
     """

@@ -1,4 +1,4 @@
-"""The files of plans: tables that say which tokens of a corpus make up which row, in .npy files."""
+"""Reads and writes the .npy files of plans, which are tables that say which tokens of a corpus make up each row."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from ..text.files import written_whole
 
 
 def read_table(path: Path) -> np.ndarray | None:
-    """The memory-mapped table, or None if the file is missing or truncated."""
+    """Returns the memory-mapped table at `path`, or None if the file is missing or truncated."""
     try:
         return np.asarray(np.load(path, mmap_mode="r"))
     except (FileNotFoundError, ValueError, EOFError):
@@ -20,8 +20,8 @@ def read_table(path: Path) -> np.ndarray | None:
 def write_table(path: Path, build: Callable[[], Iterable[np.ndarray]], dtype: np.dtype) -> np.ndarray:
     """Builds a table, writes it to `path`, and returns it memory-mapped.
 
-    In a folder without write permission, such as the corpus of another user, nothing is written and the table is
-    returned in memory.
+    If the folder is not writable, as for the corpus of another user, nothing is written and the table is held in
+    memory.
     """
     try:
         path.parent.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ def write_table(path: Path, build: Callable[[], Iterable[np.ndarray]], dtype: np
 
 
 def joined_blocks(blocks: Iterable[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """The blocks of a table as one array."""
+    """Concatenates the blocks of a table into one array."""
     return np.concatenate([block.astype(dtype) for block in blocks])
 
 

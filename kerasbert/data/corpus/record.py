@@ -12,7 +12,7 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 def read_record(path: Path) -> dict:
-    """The content of a corpus.json: counts, SHA-256 digest, sources, and properties of the tokenizer.
+    """Reads a corpus.json: counts, SHA-256 digest, sources, and properties of the tokenizer.
 
     Raises:
         ValueError: the file is not JSON, or a value is missing, of the wrong type, or out of range.
@@ -114,12 +114,12 @@ def _is_count(value: object, least: int) -> bool:
 
 
 def check_ids(path: Path, tokens: np.ndarray, first: int, size: int) -> None:
-    """Raises a ValueError that names the first token outside the vocabulary, if there is one.
+    """Raises a ValueError that names the first token id outside the vocabulary, if there is one.
 
     Args:
         path: path of the file that holds the tokens, for the message.
         tokens: consecutive token ids from the file.
-        first: index in the file of the first of these tokens.
+        first: index of `tokens[0]` in the file.
         size: size of the vocabulary.
     """
     if len(tokens) and (tokens.min() < 0 or tokens.max() >= size):

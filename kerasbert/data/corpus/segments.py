@@ -1,4 +1,4 @@
-"""Plans rows of one or two segments without a label, as ELECTRA's code does (Clark et al. 2020, arXiv 2003.10555)."""
+"""Plans rows of one or two segments without a label, as in ELECTRA's code (Clark et al. 2020, arXiv 2003.10555)."""
 
 import numpy as np
 
@@ -22,21 +22,23 @@ def joined_segments(
 
     - the first segment is empty, or
     - the first segment with this sentence is shorter than half of the target length, or
-    - the first segment is shorter than that without it, the second is empty, and a coin flip says so.
+    - the first segment without this sentence is shorter than half of the target length, the second segment is empty,
+    and a random bit says so.
 
     Otherwise it joins the second segment. Tokens that do not fit are dropped and not used again.
 
     Args:
-        sentences: int64 (sentences + 1,): where each begins, in tokens, followed by the end. No sentence is empty.
-        documents: int64 (documents + 1,): where each begins, in sentences, followed by the end.
+        sentences: int64 (sentences + 1,), start of each sentence in tokens, followed by the number of tokens. No
+            sentence may be empty.
+        documents: int64 (documents + 1,), start of each document in sentences, followed by the number of sentences.
         length: maximum number of tokens per row.
         special: number of special tokens in a row of a single segment and in a row of a pair.
         seed: seed of the random draws.
         short_rate: share of examples with a random target length of at least 5.
         single_rate: share of examples with only one segment.
 
-    Returns: spans, int64 (n, 2), start and length of contiguous tokens; and rows, int64 (m, 3), for each row the index
-        of its first span, and the number of spans in its first and in its second segment.
+    Returns: spans, int64 (n, 2), start and length of spans of contiguous tokens; and rows, int64 (m, 3), the index of
+        each row's first span, and the number of spans in its first and second segment.
     """
     draw = Uniform(seed, PLAN, block)
     first, stop, target = _examples(sentences, documents, length, short_rate, draw)

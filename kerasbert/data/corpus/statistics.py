@@ -1,4 +1,4 @@
-"""Token frequencies, and the loss of unigram models that predict every token from them alone."""
+"""Token frequencies, and the loss of unigram models, which predict tokens from their frequencies alone."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ def entropy(counts: np.ndarray) -> float:
 
 
 def smoothed_unigram_loss(counts: np.ndarray, held_out: np.ndarray, vocabulary_size: int) -> float:
-    """Loss on held-out text of a unigram model with add-one smoothing, in nats per token.
+    """Computes the loss of a unigram model with add-one smoothing on held-out text, in nats per token.
 
     Args:
         counts: int64 (n,), how often each token occurs in the training text, with n <= vocabulary_size.

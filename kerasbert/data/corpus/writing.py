@@ -62,7 +62,7 @@ def token_dtype(tokenizer: Tokenizer) -> np.dtype:
 
 def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     tokenizer.save(folder)
-    with contextlib.suppress(ValueError):  # XLM's tokens mark where a word ends, not where it starts
+    with contextlib.suppress(ValueError):  # XLM's tokens mark the end of a word, not its start
         np.save(folder / "word_starts.npy", tokenizer.word_starts)
 
 

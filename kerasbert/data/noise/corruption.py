@@ -1,9 +1,9 @@
-"""Selects tokens of rows and replaces them, vectorised over the batch.
+"""Functions that select tokens and replace them, vectorised over the batch.
 
 `choose_tokens` and the functions of `word_selection.py` select the tokens to predict, and `replace_tokens` replaces
 them in the input. Random numbers are passed in as 32-bit integers, a fixed number per row, so that every row can be
 computed independently of the others. `masking.py` combines these functions into the masking rules of the papers.
-`denoising.py` has the noise for encoder-decoders.
+`denoising.py` does the same for the noise of encoder-decoders.
 """
 
 import numpy as np
@@ -14,7 +14,9 @@ LARGEST_KEY = np.uint32(0xFFFFFFFF)
 def num_to_predict(lengths: np.ndarray, rate: float, slots: int) -> np.ndarray:
     """Number of tokens to predict per row: min(slots, max(1, round(rate * length))), where 0.5 is rounded to even.
 
-    The length includes special tokens. rate 0.15, slots 77: 3, 10, 20, 30, 128, 512 -> 1, 2, 3, 4, 19, 77
+    The length includes special tokens.
+
+    lengths 3, 10, 20, 30, 128, 512, rate 0.15, slots 77 -> 1, 2, 3, 4, 19, 77
     """
     return np.clip(np.rint(lengths * rate), 1, slots).astype(np.int32)
 
@@ -30,7 +32,7 @@ def choose_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws:
         slots: number of columns in the result.
         draws: uint32 (b, at least s // 2 + 2).
 
-    Returns: positions, int32 (b, slots), ascending, -1 in unused slots. The other functions return the same.
+    Returns: positions, int32 (b, slots), ascending, -1 in unused slots. All `choose_` functions return this.
     """
     length = candidates.shape[1]
     keys, low, scramble = sort_keys(length, draws)
@@ -50,7 +52,8 @@ def choose_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws:
 def choose_independently(candidates: np.ndarray, rate: float, slots: int, draws: np.ndarray) -> np.ndarray:
     """Selects each candidate independently with probability `rate`.
 
-    A row may have none. If more than `slots` are selected, the first ones are kept. draws: uint32 (b, at least s).
+    No token may be selected in a row. If more than `slots` are selected, only the first ones are kept. `draws` must be
+    uint32 (b, at least s).
     """
     return positions_of(candidates & (draws[:, : candidates.shape[1]] < round(rate * 2**32)), slots)
 
@@ -67,7 +70,8 @@ def choose_by_weight(
     """
     length = candidates.shape[1]
     candidates = candidates & (weights > 0)
-    # The candidates with the smallest exponential random times are such a sample (Efraimidis & Spirakis 2006).
+    # Taking the smallest exponential random times, with the weights as rates, gives such a sample (Efraimidis &
+    # Spirakis 2006).
     times = -np.log((draws[:, :length] + 0.5) * 2.0**-32)
     times = np.where(candidates, times / np.where(candidates, weights, 1), np.inf)
     order = np.argsort(times, axis=1)[:, :slots]
@@ -91,7 +95,7 @@ def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:
 
 
 def drawn_count(sizes: np.ndarray, rate: float, draws: np.ndarray) -> np.ndarray:
-    """int(rate * size + u), where u is uniform in [0, 1): a random integer with mean rate * size.
+    """Random integers with mean rate * size: int(rate * size + u), where u is uniform in [0, 1).
 
     rate 0.15, size 512 -> 76 or 77, the latter with probability 0.8
     """
@@ -99,9 +103,10 @@ def drawn_count(sizes: np.ndarray, rate: float, draws: np.ndarray) -> np.ndarray
 
 
 def sort_keys(length: int, draws: np.ndarray) -> tuple[np.ndarray, np.uint32, np.ndarray]:
-    """Sort keys that put the positions of a row in random order: 16 random bits, followed by the position.
+    """Random keys such that sorting them shuffles the positions of a row: 16 random bits, followed by the position.
 
-    The bits of the position are changed by XOR with a random number per row, which breaks ties at random.
+    The position is combined by XOR with a random number per row, so that ties between the random bits are broken at
+    random.
 
     Args:
         length: s, number of positions.
@@ -135,7 +140,8 @@ def replace_tokens(
     """Masks, keeps or replaces the tokens at `positions`, in place.
 
     Each token independently becomes the mask token with probability `shares[0]`, is kept with probability `shares[1]`,
-    and otherwise becomes a random token with an id of at least `random_from`, which may be the same or a special token.
+    and otherwise becomes a random token with an id of at least `random_from`, possibly the original token or a special
+    token.
 
     Args:
         token_ids: int32 (b, s), contiguous in memory.
@@ -143,8 +149,8 @@ def replace_tokens(
         draws: uint32 (b, p), which decide what happens to each token.
         mask_id: id of the mask token.
         vocabulary_size: random ids are below it.
-        random_draws: uint32 (b, p), which select the random tokens. They are needed if `draws` are the same for all
-            tokens of a word. Default: derived from `draws`.
+        random_draws: uint32 (b, p), which select the random tokens. Pass them if all tokens of a word have the same
+            `draws`. Default: derived from `draws`.
 
     Returns: the original tokens, int32 (b, p), 0 in unused slots.
     """
@@ -160,7 +166,7 @@ def replace_tokens(
     replaced = np.where(draws < keep_from, np.int32(mask_id), originals)
     swap = np.flatnonzero(draws >= swap_from)
     if random_draws is None:
-        # The difference between the draw and the threshold is uniformly distributed, too, and selects the token.
+        # The difference between the draw and the threshold is also uniformly distributed, so it can select the token.
         excess, range_ = draws[swap].astype(np.uint64) - np.uint64(swap_from), max(1, 2**32 - swap_from)
     else:
         excess, range_ = random_draws[used][swap].astype(np.uint64), 2**32

@@ -23,7 +23,7 @@ from .span_corruption import (
 
 @dataclass(frozen=True)
 class DenoisingObjective:
-    """Which tokens are noise, and how the noise appears in inputs and targets.
+    """Specifies which tokens are noise, and how the noise appears in inputs and targets.
 
     Args:
         noise: the noise tokens: "spans", "tokens" (each independently), "end" (all tokens after a random position) or
@@ -63,7 +63,8 @@ class Denoising:
         mean_span: mean length of random spans, in tokens.
         roll: whether random spans are rotated, so that a text may begin with noise and end with kept tokens.
         sentinels: ids of the sentinels, in order. The first is also used as the mask token. Ids beyond the vocabulary
-            are allowed if the model has embeddings for them. Default: <extra_id_0>, <extra_id_1>, ... of the tokenizer.
+            are allowed, but the model must have embeddings for them. Default: <extra_id_0>, <extra_id_1>, ... of the
+            tokenizer.
         vocabulary: (first, last + 1), the range of ids of random tokens. Default: all ids after the special tokens at
             the beginning of the vocabulary.
     """
@@ -90,7 +91,7 @@ class Denoising:
             object.__setattr__(self, "sentinels", tuple(int(number) for number in self.sentinels))
 
     def for_corpus(self, corpus: Corpus) -> "Denoising":
-        """The same objective, with `sentinels` and `vocabulary` taken from a corpus unless they are given."""
+        """Returns the same objective with defaults for `sentinels` and `vocabulary` from the tokenizer of a corpus."""
         info, sentinels = corpus.tokenizer_info, self.sentinels
         if sentinels is None:
             sentinels = tuple(sentinel_ids(corpus.tokenizer()).tolist()) if self.needs_sentinels else ()
@@ -166,10 +167,10 @@ class Denoising:
         return {"spans": span_draws(width), "tokens": width, "end": 1, "all": 0}[self.parts.noise]
 
     def most(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The maximum number of tokens in the inputs, in the targets, and in both together, without end tokens.
+        """Maximum numbers of tokens in the inputs, in the targets, and in both together, without end tokens.
 
-        If each token is noise independently, any number of noise tokens is possible, and the result is a bound of six
-        standard deviations.
+        If each token is noise independently, any number of noise tokens is possible. The result then allows for six
+        standard deviations above the mean.
 
         Args:
             lengths: int (n,), numbers of tokens of texts.

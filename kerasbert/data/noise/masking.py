@@ -48,7 +48,7 @@ class Tokens(Noise):
         return self.max_predictions or min(length, self._most(length))
 
     def _most(self, length: int) -> int:
-        """Maximum number of tokens to predict in a row of `length` tokens, or a bound of six sigma if it is random."""
+        """Maximum number of tokens to predict in a row of `length` tokens. If random, the mean plus six sigma."""
         if self.count == "independent":
             return self._most_of_a_random_number(length)
         if self.count == "drawn":
@@ -65,7 +65,7 @@ class Tokens(Noise):
         return candidates & ~rows.first if self.skip_first else candidates
 
     def counts(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
-        """Number of tokens to predict per row, int (b,). If it is random, it uses the last of the `choice_draws`."""
+        """Number of tokens to predict per row, int (b,). If it is random, the last of `choice_draws` determines it."""
         if self.count == "rounded":
             return corruption.num_to_predict(rows.lengths, self.rate, rows.num_slots)
         last = draws[:, self.choice_draws(rows.token_ids.shape[1], rows.num_slots) - 1]
@@ -120,7 +120,7 @@ class WholeWords(Tokens):
         lead = np.maximum.accumulate(np.where(leads, np.arange(slots), 0), axis=1)
         first = self.choice_draws(rows.token_ids.shape[1], slots)
         decisions, further = (draws[:, first + part * slots : first + (part + 1) * slots] for part in (0, 1))
-        # The draw of the first token of a word decides for the whole word.
+        # All tokens of a word use the draw of its first token.
         return positions, self.replace(rows, positions, np.take_along_axis(decisions, lead, axis=1), further)
 
 
@@ -130,7 +130,8 @@ class NGrams(Tokens):
 
     Args:
         rate, shares, max_predictions, count, mask_special, skip_first, random_from: as in `Tokens`.
-        ngrams: the largest n, if the probability of n is proportional to 1 / n, or the probabilities of n = 1, 2, ....
+        ngrams: the probabilities of n = 1, 2, ..., or the largest n. In the latter case, the probability of n is
+            proportional to 1 / n.
     """
 
     ngrams: int | tuple[float, ...] = 3
@@ -161,15 +162,15 @@ class NGrams(Tokens):
 
 @dataclasses.dataclass(frozen=True)
 class WindowNGrams(NGrams):
-    """Selects one n-gram in each window of a row, until there are enough tokens, as in DeBERTa's code.
+    """Selects one n-gram in each window of a row until enough tokens are selected, as in DeBERTa's code.
 
     See `word_selection.choose_in_windows`. The number of tokens to predict is always "rounded".
 
     Args:
         rate, shares, max_predictions, mask_special, skip_first, random_from, ngrams: as in `NGrams`.
         words: whether n-grams consist of words instead of tokens.
-        anywhere: whether windows are used in random order, so that the end of a row is selected as often as its
-            beginning. Otherwise, they are used from left to right, as in DeBERTa's code.
+        anywhere: whether windows are used in random order, so that tokens at the end of a row are selected as often as
+            those at its beginning. Otherwise, windows are used from left to right, as in DeBERTa's code.
     """
 
     words: bool = True
@@ -191,13 +192,14 @@ class WindowNGrams(NGrams):
 
 @dataclasses.dataclass(frozen=True)
 class RareTokens(Tokens):
-    """Samples tokens with probability proportional to count ** -exponent, where count is that in the corpus.
+    """Samples tokens with probability proportional to count ** -exponent, where count is the token's corpus frequency.
 
-    Each row is sampled separately. The official codes of XLM and DistilBERT sample among all tokens of a batch.
+    Each row is sampled separately. The official implementations of XLM and DistilBERT sample among all tokens of a
+    batch.
 
     Args:
         rate, shares, max_predictions, mask_special, skip_first, random_from: as in `Tokens`.
-        exponent: XLM's paper uses 0.5, DistilBERT 0.7.
+        exponent: 0.5 in XLM's paper, 0.7 in DistilBERT's code.
     """
 
     exponent: float = 0.5
@@ -223,7 +225,8 @@ class RareTokens(Tokens):
 class TokensWithReplacement(Tokens):
     """Draws positions with replacement, as in ELECTRA's official code, so that two slots may have the same position.
 
-    Such a position becomes the mask token if this is drawn for any of its slots. The arguments are those of `Tokens`.
+    Such a position becomes the mask token if that is drawn for any of its slots. The arguments are the same as in
+    `Tokens`.
     """
 
     def choice_draws(self, length: int, num_slots: int) -> int:
@@ -241,7 +244,7 @@ class TokensWithReplacement(Tokens):
         return positions, targets
 
 
-# How the code of each family differs from BERT's. ModernBERT's code draws random tokens below the largest id of the
+# Differences of each family's code from BERT's. ModernBERT's code draws random tokens below the largest id of the
 # batch. Here, they are drawn from the whole vocabulary, so that rows do not depend on each other.
 RULES = {
     "bert": {},
@@ -262,7 +265,7 @@ def masking_rule(
     rare_exponent: float | None = None,
     shares: tuple[float, float] = (0.8, 0.1),
 ) -> Noise:
-    """Makes the masking rule of a family from settings that a recipe can store.
+    """Builds the masking rule of a family from settings that a recipe can store.
 
     Args:
         rule: the family. "bert": `Tokens` with its defaults. "roberta", "xlm" and "modernbert" may select special
@@ -302,7 +305,7 @@ def ngram_shares(longest: int) -> tuple[float, ...]:
 def draw_tokens(candidates: np.ndarray, counts: np.ndarray, slots: int, draws: np.ndarray) -> np.ndarray:
     """Draws `counts` candidates per row with replacement, as in ELECTRA's official code.
 
-    A position that is drawn twice counts twice. In a row without candidates, all slots are unused.
+    A position that is drawn twice uses two slots. In a row without candidates, all slots are unused.
 
     Args:
         candidates, counts, slots: as in `choose_tokens`.

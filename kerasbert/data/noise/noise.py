@@ -10,14 +10,14 @@ from .corruption import replace_tokens
 
 
 class MaskingVocabulary:
-    """The properties of tokens that masking rules use.
+    """Properties of the vocabulary that masking rules use.
 
     Args:
         mask_id: id of the mask token.
         size: number of token ids.
         special_ids: ids of the special tokens that rows contain.
         corpus: the `Corpus` that provides word starts and token counts when a rule needs them.
-        word_starts: bool (size,), used instead of the word starts of the corpus.
+        word_starts: bool (size,), which overrides the word starts of the corpus.
     """
 
     def __init__(self, mask_id: int, size: int, special_ids: tuple[int, ...] = (), corpus=None, word_starts=None):
@@ -34,13 +34,13 @@ class MaskingVocabulary:
 
     @functools.cached_property
     def albert_word_starts(self) -> np.ndarray:
-        """bool (size,), True for tokens that begin a word in ALBERT's code (see the function `albert_word_starts`)."""
+        """bool (size,), True for tokens that begin a word by ALBERT's rule (see the function `albert_word_starts`)."""
         tokenizer = self.corpus.tokenizer()
         unigram = tokenizer.content["model"]["type"] == "Unigram"
         return albert_word_starts(tokenizer.tokens) if unigram else self.word_starts
 
     def rare_first_weights(self, exponent: float) -> np.ndarray:
-        """float (size,), the function `rare_first_weights` of the token counts of the corpus.
+        """float (size,), sampling weights of the tokens (see the function `rare_first_weights`).
 
         The weight of the unknown token is 0, because it stands for many different words.
         """
@@ -108,7 +108,7 @@ class Noise:
     random_from: int = 0
 
     def for_corpus(self, corpus) -> "Noise":
-        """The rule to use with a corpus. Overridden by rules whose arguments depend on the corpus."""
+        """Returns the rule to use with a corpus. Rules whose arguments depend on the corpus override this method."""
         return self
 
     def num_slots(self, length: int, num_special: int) -> int:
@@ -131,7 +131,7 @@ class Noise:
         return 0
 
     def num_draws(self, length: int, num_slots: int) -> int:
-        """Number of draws per row: those of `choose`, followed by one for each slot."""
+        """Number of draws per row: first those for `choose`, then one for each slot."""
         return self.choice_draws(length, num_slots) + num_slots
 
     def __call__(self, rows: MaskableRows, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,13 +148,13 @@ class Noise:
         return positions, self.replace(rows, positions, draws[:, first : first + rows.num_slots])
 
     def replace(self, rows: MaskableRows, positions: np.ndarray, draws: np.ndarray, further=None) -> np.ndarray:
-        """Applies `replace_tokens` to `rows.token_ids`, where `further` are the `random_draws`. Returns its result."""
+        """Calls `replace_tokens` on `rows.token_ids`, with `further` as its `random_draws`, and returns its result."""
         vocabulary = rows.vocabulary
         kinds = vocabulary.mask_id, vocabulary.size, self.shares, self.random_from
         return replace_tokens(rows.token_ids, positions, draws, *kinds, further)
 
     def settings(self) -> dict:
-        """The settings of the rule, as a dict that JSON can represent. It is stored with a run."""
+        """The settings of the rule, as a dict that JSON can represent. The dict is stored with a run."""
         values = dataclasses.asdict(self) if dataclasses.is_dataclass(self) else vars(self)
         return {"class": type(self).__name__, **values}
 
@@ -170,7 +170,7 @@ def check_shares(shares: tuple[float, float]) -> None:
 
 
 def albert_word_starts(tokens: list[str]) -> np.ndarray:
-    """Which tokens begin a word, by ALBERT's rule for SentencePiece: bool (vocabulary_size,).
+    """bool (vocabulary_size,), True for tokens that begin a word by ALBERT's rule for SentencePiece.
 
     A token begins a word if it starts with "▁" or "<", is a single punctuation mark, or contains a character that is
     neither a letter a-z nor punctuation. The apostrophe does not count as punctuation.
@@ -188,7 +188,7 @@ def albert_word_starts(tokens: list[str]) -> np.ndarray:
 
 
 def rare_first_weights(counts: np.ndarray, exponent: float = 0.5) -> np.ndarray:
-    """Weights count ** -exponent with which XLM samples tokens, and 0 for tokens that do not occur (special tokens).
+    """Computes the weights with which XLM samples tokens: count ** -exponent, or 0 if the count is 0.
 
     counts 100, 4, 0, exponent 0.5 -> 0.1, 0.5, 0
     """

@@ -14,16 +14,16 @@ from .corruption import choose_tokens, sort_keys
 class SpanTargets:
     """Selects the tokens to predict in spans of 1 to `longest` tokens, as XLNet does.
 
-    The probability of n tokens is proportional to 1 / n. A span of n tokens has `partial` * n tokens of context. Spans
-    are placed from left to right: first a random part of the context, then the span, which begins at the next word, and
-    then the rest of the context. This ends with the first span that would reach the end of the row, which is dropped.
-    If fewer tokens than required are selected, random single tokens are added.
+    The probability of a span of n tokens is proportional to 1 / n. A span of n tokens has `partial` * n tokens of
+    context. Spans are placed from left to right: first a random part of the context, then the span, which begins at the
+    next word, and then the rest of the context. A span that would reach the end of the row is dropped, and no more
+    spans are placed. If too few tokens are selected, random single tokens are added.
 
     Args:
-        partial: number of context tokens per token of a span (K in section 2.3), so that one in K tokens is predicted.
+        partial: number of context tokens per token of a span (K in section 2.3). One in K tokens is predicted.
         longest: maximum number of tokens in a span.
-        whole_words: whether the length of spans is measured in words, as in the paper, instead of tokens, as in the
-            official code. A word is truncated only at the maximum number of predictions.
+        whole_words: whether the length of spans is measured in words, as in the paper, or in tokens, as in the official
+            code. A word is truncated only if the maximum number of predictions is reached.
         max_predictions: maximum number of tokens to predict per row. Default: length // partial.
     """
 
@@ -89,10 +89,10 @@ class SpanTargets:
     def _walk(
         self, starts: np.ndarray, sizes: np.ndarray, before: np.ndarray, after: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of each span, int64 (spans, b), given its size and its context before and after."""
+        """Computes the start and end of each span, int64 (spans, b), from its size and its context before and after."""
         rows, length = starts.shape
-        # For each position, the start of the next word. There are extra positions after the end, as many as a span can
-        # reach beyond it. All rows are in one flat array, so that one index gives the row and the position.
+        # The start of the next word for each position, including as many positions after the end as a span can reach.
+        # All rows are in one flat array, so that one index gives the row and the position.
         width = length + 2 + self.longest * (1 + 2 * self.partial)
         places = np.arange(0, rows * width, width)
         here = np.zeros((rows, width), dtype=bool)
@@ -117,7 +117,7 @@ class SpanTargets:
 
 
 def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
-    """The rank of every token in a random factorisation order, int32 (b, length).
+    """Draws a random factorisation order for each row: the rank of every token, int32 (b, length).
 
     Tokens are permuted within chunks. All chunks of a row have the same permutation, and the chunks stay in order.
 
@@ -133,13 +133,13 @@ def random_order(length: int, size: int, draws: np.ndarray) -> np.ndarray:
 
 
 def order_ranks(hidden: np.ndarray, special: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks of tokens as queries and as keys: token i attends to token j if query_ranks[i] > key_ranks[j].
+    """Computes ranks of tokens as queries and as keys: token i attends to token j if query_ranks[i] > key_ranks[j].
 
-    Hidden tokens are those to predict, and plain tokens are neither hidden nor special. As in the official code, all
+    Hidden tokens are the tokens to predict. Plain tokens are neither hidden nor special. As in the official code, all
     tokens attend to plain tokens. Hidden and special tokens attend to the hidden and special tokens before them in the
     order, and a special token attends to itself, too. Plain tokens attend to plain tokens only.
 
-    tokens a b c SEP, hidden b c, order [2 0 3 1] -> query_ranks [0 0 3 2], key_ranks [-1 0 3 1]
+    tokens a b c SEP, of which b and c are hidden, order [2 0 3 1] -> query_ranks [0 0 3 2], key_ranks [-1 0 3 1]
 
     Args:
         hidden: bool (b, s), True at the tokens to predict.

@@ -13,7 +13,7 @@ Rows = tuple[np.ndarray, np.ndarray]  # token ids, int32 (b, s), and lengths, in
 
 
 def noise_counts(lengths: np.ndarray, rate: float, mean_span: float) -> tuple[np.ndarray, np.ndarray]:
-    """The number of noise tokens in each row, and the number of spans that they form.
+    """Computes the number of noise tokens in each row, and the number of spans that they form.
 
     Both are at least 1, and at least one token is kept. They are computed in single precision, and 0.5 is rounded to
     even, as in the noise masks of the reference code.
@@ -28,11 +28,11 @@ def noise_counts(lengths: np.ndarray, rate: float, mean_span: float) -> tuple[np
 
 
 def span_corruption_lengths(inputs_length: int, rate: float = 0.15, mean_span: float = 3.0) -> tuple[int, int]:
-    """The number of text tokens whose corrupted form has `inputs_length` tokens, and the length of its targets.
+    """Computes how many text tokens make inputs of `inputs_length` tokens, and the length of the targets.
 
     Both lengths include an end token. They are computed in double precision, as in the reference code.
 
-    512, 0.15, 3 -> 568, 114
+    inputs_length 512, rate 0.15, mean_span 3 -> 568, 114
     """
 
     def lengths_of(tokens: int) -> tuple[int, int]:
@@ -56,10 +56,10 @@ def span_corruption_lengths(inputs_length: int, rate: float = 0.15, mean_span: f
 def random_spans(
     lengths: np.ndarray, width: int, rate: float, mean_span: float, draws: np.ndarray, roll: bool = False
 ) -> np.ndarray:
-    """Random spans of noise, bool (b, width). A row begins with kept tokens and ends with noise.
+    """Draws random spans of noise, bool (b, width). A row begins with kept tokens and ends with noise.
 
-    The noise tokens and the kept tokens are both divided at random into the same number of parts, which alternate. All
-    divisions are equally likely. A row of one token has no noise.
+    The noise tokens and the kept tokens are each divided at random into the same number of parts, and the parts
+    alternate. All divisions are equally likely. A row of one token has no noise.
 
     Args:
         lengths: int (b,), number of tokens in each row.
@@ -112,7 +112,7 @@ def _random_parts(totals: np.ndarray, parts: np.ndarray, draws: np.ndarray) -> n
 
 
 def random_tokens(lengths: np.ndarray, width: int, rate: float, draws: np.ndarray) -> np.ndarray:
-    """Random noise tokens, bool (b, width): each token is noise independently with probability `rate`.
+    """Draws noise tokens, bool (b, width): each token is noise independently with probability `rate`.
 
     A row may have no noise. Needs `width` draws per row.
     """
@@ -120,7 +120,7 @@ def random_tokens(lengths: np.ndarray, width: int, rate: float, draws: np.ndarra
 
 
 def random_ends(lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarray:
-    """Noise at the end of each row, bool (b, width): all tokens but the first n, with n uniform in [1, length).
+    """Makes the end of each row noise, bool (b, width): all tokens but the first n, with n uniform in [1, length).
 
     Needs one draw per row.
     """
@@ -133,7 +133,7 @@ def random_ends(lengths: np.ndarray, width: int, draws: np.ndarray) -> np.ndarra
 
 
 def kept(token_ids: np.ndarray, keep: np.ndarray) -> Rows:
-    """The tokens at which `keep` is True, moved to the left, and their number in each row.
+    """Moves the tokens at which `keep` is True to the left. Also returns their number in each row.
 
     10...15, keep F F T T F T -> 12 13 15
     """
@@ -149,8 +149,8 @@ def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray
     10...15, noise T T F F T F, sentinels 999 998 -> 999 12 13 998 15
 
     Args:
-        sentinels: int (n,). If there are more spans, they get the ids below that of the last sentinel, as in the
-            reference code.
+        sentinels: int (n,). If there are more spans than sentinels, the remaining spans get the ids below the last
+            sentinel, as in the reference code.
     """
     begins = noise.copy()
     begins[:, 1:] &= ~noise[:, :-1]
@@ -165,7 +165,7 @@ def spans_replaced(token_ids: np.ndarray, lengths: np.ndarray, noise: np.ndarray
 
 
 def shuffled_noise(token_ids: np.ndarray, noise: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Puts the noise tokens of each row in random order. Needs half of `width` (rounded up) plus one draws per row."""
+    """Shuffles the noise tokens of each row. Needs ceil(width / 2) + 1 draws per row."""
     keys, low, scramble = sort_keys(token_ids.shape[1], draws)
     np.copyto(keys, np.uint32(2**32 - 1), where=~noise)
     keys.sort(axis=1)

@@ -1,4 +1,4 @@
-"""Span masking, and the tokens at the boundaries of spans, as in SpanBERT (Joshi et al. 2019, arXiv 1907.10529)."""
+"""Span masking and span boundaries, as in SpanBERT (Joshi et al. 2019, arXiv 1907.10529)."""
 
 import dataclasses
 
@@ -11,18 +11,18 @@ SCHEMES = ("spans", "words", "pieces")
 
 
 def geometric_lengths(chance: float = 0.2, longest: int = 10) -> tuple[float, ...]:
-    """The probabilities of spans of 1, 2, ... `longest` words: a geometric distribution, truncated and normalised.
+    """Computes the probabilities of spans of 1, 2, ... `longest` words: a truncated, normalised geometric distribution.
 
-    0.2, 3 -> 0.41, 0.328, 0.262
+    chance 0.2, longest 3 -> 0.41, 0.328, 0.262
     """
     weights = (1 - chance) ** np.arange(longest)
     return tuple((weights / weights.sum()).tolist())
 
 
 def spans_to_predict(tokens: np.ndarray, rate: float) -> np.ndarray:
-    """Number of tokens to predict per row: ceil(rate * tokens), where special tokens are not counted.
+    """Number of tokens to predict per row: ceil(rate * tokens), where `tokens` excludes special tokens.
 
-    rate 0.15: 10, 100, 510 -> 2, 15, 77
+    tokens 10, 100, 510, rate 0.15 -> 2, 15, 77
     """
     return np.ceil(tokens * rate).astype(np.int32)
 
@@ -38,9 +38,9 @@ def choose_spans(
 ) -> np.ndarray:
     """Selects exactly `counts` tokens per row, in random spans of whole words.
 
-    Spans are added until the count is reached. A span begins with the word of a random token that is not selected yet,
-    and has a random number of words, some of which may be selected already. The last span may be truncated within a
-    word. This is equivalent to drawing among all tokens and rejecting those that are selected (section 3.1). With
+    Spans are added until the count is reached. A span begins with the word that contains a random token among those not
+    selected yet, and has a random number of words, some of which may be selected already. The last span may end within
+    a word. This is equivalent to drawing among all tokens and rejecting those already selected (section 3.1). With
     `phrases`, a span may instead be a random phrase whose first token is not selected yet.
 
     Args:
@@ -49,7 +49,7 @@ def choose_spans(
         counts: int (b,), at most the number of candidates of a row.
         lengths: probabilities of spans of 1, 2, ... words.
         draws: random integers, uint32 (b, n), where n is at least 3 times the largest count.
-        phrases: int (b, s), the number of the phrase that contains each token, 0 for none.
+        phrases: int (b, s), the number of the phrase that contains each token, or 0 if there is none.
         phrase_share: probability that a span is a phrase, if the row has one whose first token is not selected yet.
 
     Returns: bool (b, s), True at selected tokens.
@@ -82,7 +82,7 @@ def choose_spans(
 
 
 def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the last position of the span that contains each slot. Undefined for unused slots.
+    """Finds the first and the last position of each slot's span. The result is undefined for unused slots.
 
     A span consists of consecutive positions.
 
@@ -99,16 +99,16 @@ def span_ends(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: int) -> dict[str, np.ndarray]:
     """For each slot, the positions before and after its span, and its offset in the span.
 
-    x of 10 tokens in [CLS] x [SEP], positions [[3, 4, 5, 8]] -> left [[2, 2, 2, 7]], right [[6, 6, 6, 9]],
+    10 tokens between [CLS] and [SEP], positions [[3, 4, 5, 8]] -> left [[2, 2, 2, 7]], right [[6, 6, 6, 9]],
     offset [[0, 1, 2, 0]]
 
     Args:
         positions: int32 (b, p), ascending, -1 in unused slots.
-        candidates: bool (b, s), True at tokens of the text. A span at either end of the text has no boundary term.
-        max_targets: maximum number of tokens per span, counted from its first, that have a boundary term.
+        candidates: bool (b, s), True at tokens of the text. Spans at either end of the text are not targets of the
+            objective.
+        max_targets: maximum number of targets per span. Only the first tokens of a longer span are targets.
 
-    Returns: a dict of "span_left", "span_right" and "span_offset", int32 (b, p), all -1 in slots without a boundary
-    term.
+    Returns: a dict of "span_left", "span_right" and "span_offset", int32 (b, p), all -1 in slots that are not targets.
     """
     first, last = span_ends(positions)
     left, right, offset = first - 1, last + 1, positions - first
@@ -125,7 +125,7 @@ def span_boundaries(positions: np.ndarray, candidates: np.ndarray, max_targets: 
 class Spans(Noise):
     """Selects spans of whole words. All tokens of a span are masked, kept or replaced together (section 3.1).
 
-    Adjacent spans count as one span. Random tokens are drawn with their frequencies in the corpus.
+    Adjacent spans count as one span. Random tokens are drawn in proportion to their frequencies in the corpus.
 
     Args:
         rate: number of tokens to predict, as a share of the text without special tokens.
@@ -135,8 +135,8 @@ class Spans(Noise):
         shares: the share of the spans that become mask tokens, and the share that are kept. The others become random
             tokens.
         max_predictions: maximum number of tokens to predict per row. Default: `rate` of a full row.
-        phrases: int (n, 2), start and stop in `corpus.tokens` of phrases that are selected as a whole, such as entities
-            or noun phrases, in order and without overlaps.
+        phrases: int (n, 2), start and stop in `corpus.tokens` of phrases, such as entities or noun phrases, that are
+            selected as a whole. They must be in ascending order and must not overlap.
         phrase_share: probability that a span is a phrase, if one is available. The paper uses 0.5.
     """
 
@@ -167,7 +167,7 @@ class Spans(Noise):
 
     @classmethod
     def of_scheme(cls, scheme: str = "spans", geometric: float = 0.2, longest: int = 10, **settings) -> "Spans":
-        """One of the masking schemes of section 5.1: random "spans", single whole "words", or single "pieces".
+        """Builds one of the masking schemes of section 5.1: random "spans", single whole "words", or single "pieces".
 
         Args:
             scheme: "spans", "words" or "pieces".
@@ -194,7 +194,7 @@ class Spans(Noise):
         return 3 * num_slots
 
     def num_draws(self, length: int, num_slots: int) -> int:
-        """Number of draws per row: for each slot three to place spans, one to decide, and one for a random token."""
+        """Number of draws per row. Each slot needs five: three to place spans, and two to replace the token."""
         return 5 * num_slots
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
@@ -226,7 +226,7 @@ class Spans(Noise):
         return positions, np.where(used, originals, 0).astype(np.int32)
 
     def _phrases_of(self, rows: MaskableRows) -> np.ndarray | None:
-        """The number of the phrase that contains each token, counted from 1, or 0 for none: int (b, s)."""
+        """int (b, s), the number of the phrase that contains each token, counted from 1, or 0 if there is none."""
         if self.phrases is None:
             return None
         places = rows.places()
@@ -255,7 +255,7 @@ def _checked_phrases(phrases: np.ndarray) -> np.ndarray:
     in_order = (np.diff(phrases.reshape(-1)) >= 0).all() and (phrases[:, 0] < phrases[:, 1]).all()
     if not in_order or phrases[0, 0] < 0:
         raise ValueError(
-            "`phrases` must be in order and without overlaps, each with 0 <= start < stop. Received: "
+            "`phrases` must be in ascending order without overlaps, each with 0 <= start < stop. Received: "
             f"{phrases[:5].tolist()}..."
         )
     return phrases

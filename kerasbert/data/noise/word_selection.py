@@ -14,8 +14,9 @@ def choose_words(
 ) -> np.ndarray:
     """Selects whole words at random, with at most `counts` tokens per row.
 
-    A word consists of a candidate that begins a word, and the candidates before the next such candidate. Words are
-    tried in random order. A word that would exceed the count is skipped, so that fewer tokens may be selected.
+    A word consists of a candidate that begins a word, and the following candidates up to the next one that begins a
+    word. Words are tried in random order. A word that would exceed the count is skipped, so that fewer tokens may be
+    selected.
 
     Args:
         candidates: bool (b, s).
@@ -29,7 +30,7 @@ def choose_words(
     sizes, num_words = words.sizes, words.counts
     order = _shuffled_words(words, candidates.shape[1], draws)
 
-    # Take words while they fit, for all rows at once. After the first one that does not fit, take words one by one.
+    # Select words of all rows at once while they fit. After the first word that does not fit, select words one by one.
     row = np.arange(rows)
     first = np.minimum(order[:, :slots], len(sizes) - 1)
     sums = np.cumsum(sizes[first], axis=1)
@@ -83,8 +84,8 @@ def choose_ngrams(
     """Selects n-grams of whole words, where n is drawn for each n-gram.
 
     The words of a row are tried in random order as the first word of an n-gram. An n-gram that would exceed the row's
-    count loses words at its end. An n-gram with a word that is already selected is skipped, so that n-grams may be
-    adjacent but never overlap (Lan et al. 2019, section 4.1, as implemented in their code).
+    count is shortened at its end. An n-gram that contains a selected word is skipped, so n-grams may be adjacent but
+    never overlap (Lan et al. 2019, section 4.1, as implemented in their code).
 
     Args:
         shares: probabilities of n = 1, 2, .... An n-gram is truncated at the end of its row.
@@ -131,10 +132,10 @@ def choose_in_windows(
 ) -> np.ndarray:
     """Selects one n-gram of whole words per window, as in DeBERTa's official code.
 
-    A row is divided into windows from left to right. For an n-gram of n words, the window has 6 n words, and the n-gram
-    begins at a random word of it. The next window begins after the window and the n-gram. All n-grams together have
-    more tokens than `counts`, so words are taken from the left until there are enough tokens. The last word is taken
-    whole. As a result, the end of a long row is never selected.
+    A row is divided into windows from left to right. The window of an n-gram of n words has 6 n words, and the n-gram
+    begins at a random word of the window. The next window begins where both the window and the n-gram have ended. All
+    n-grams together have more tokens than `counts`, so words are taken from the left until there are enough tokens. The
+    last word is always taken as a whole. As a result, the end of a long row is never selected.
 
     Args:
         starts: as in `choose_words`, or None to treat every token as a word.
@@ -169,7 +170,7 @@ def choose_in_windows(
         shuffled = _shuffled_words(words, length, draws)[np.arange(length) < words.counts[:, None]]
         ranks[shuffled] = np.arange(len(shuffled))
         order = order[np.argsort(ranks[order])]
-    # A word is taken while the words before it have fewer tokens than the count.
+    # A word is taken if the words before it have fewer tokens than the count.
     before = np.cumsum(words.sizes[order]) - words.sizes[order]
     first = np.searchsorted(rows[order], np.arange(len(candidates)))
     before -= np.append(before, 0)[first][rows[order]]
@@ -179,7 +180,7 @@ def choose_in_windows(
 
 
 class _Words(NamedTuple):
-    """The words of all rows, numbered consecutively: word k of a row has the number `offsets[row] + k`."""
+    """The words of all rows, numbered consecutively. Word k of a row has the number `offsets[row] + k`."""
 
     flat: np.ndarray  # positions of all candidates in the flattened array
     sizes: np.ndarray  # number of candidates in each word

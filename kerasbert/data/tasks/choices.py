@@ -1,4 +1,4 @@
-"""Encodes examples of multiple choice, with one row for each choice."""
+"""Encodes multiple-choice examples, with one row for each choice."""
 
 import itertools
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def encode_choices(
 
     Args:
         tokenizer: a `Tokenizer`.
-        examples: see above. Examples with fewer choices than others are filled up with padding rows.
+        examples: see above. Padding rows are added to examples that have fewer choices than others.
         max_length: maximum number of tokens per row, including special tokens.
         max_choice_length: maximum number of tokens of a question with its choice.
 
@@ -63,7 +63,7 @@ def _fitted(context: np.ndarray, ending: np.ndarray, max_tokens: int, kept: int 
 
 
 def _checked(example: object, number: int) -> tuple[str, list[str], bool]:
-    """Returns (first text, the second text of each choice, whether the example has a question)."""
+    """Checks an example. Returns its first text, the second text of each choice, and whether it has a question."""
     right = isinstance(example, (tuple, list)) and len(example) in (2, 3)
     choices = example[-1] if right else ()
     right = right and isinstance(choices, (tuple, list)) and len(choices) > 1
@@ -84,10 +84,10 @@ def ranking_examples(
 ) -> tuple[list[tuple[str, list[str]]], list[int]]:
     """Makes multiple-choice examples from consecutive pairs with the same question, as MT-DNN does for QNLI.
 
-    Only questions with two or more candidates are used, of which exactly one is right. The candidates of a question are
-    shuffled.
+    Only questions that have two or more candidates, exactly one of which is right, are used. The candidates of a
+    question are shuffled.
 
-    (q, a) 1, (q, b) 0, (r, c) 1, (r, d) 1 -> (q, [b, a]) with the choice 1
+    pairs (q, a), (q, b), (r, c), (r, d), labels 1, 0, 1, 1 -> (q, [b, a]), index 1
 
     Args:
         pairs: (question, candidate).

@@ -17,18 +17,18 @@ def encode_texts(
 ) -> dict[str, np.ndarray]:
     """Encodes texts as model inputs, with special tokens, segments and padding from the tokenizer's template.
 
-    Pairs that are too long are truncated at the end of the longer text (the second on a tie), single texts at their
-    end.
+    Single texts that are too long are truncated at the end. Pairs are truncated at the end of the longer text (the
+    second on a tie).
 
     BERT, max_length 8: ("a b c d", "e f") -> [CLS] a b c [SEP] e f [SEP]
 
     Args:
         tokenizer: a `Tokenizer`.
         texts: list of str, or of (str, str) for pairs.
-        max_length: maximum number of tokens per row, including special tokens. Default: that of the tokenizer, if it
-            has one.
-        pad_to: width of the rows. Default: that of the longest row.
-        plain_text: whether names of special tokens in a text are ordinary text.
+        max_length: maximum number of tokens per row, including special tokens. Default: the maximum length of the
+            tokenizer, if it has one.
+        pad_to: width of the rows. Default: the length of the longest row.
+        plain_text: whether to treat names of special tokens in a text as ordinary text.
 
     Returns:
         A dict of int32 "token_ids" (b, s); int32 "lengths" (b,), or bool "padding_mask" (b, s) for a tokenizer that
@@ -53,7 +53,7 @@ def encode_texts(
 def never_empty(info: dict, row: tuple) -> tuple:
     """Adds an end token (or a padding token, if there is none) to a row that would otherwise have no tokens.
 
-    Without it, the row would consist of padding, and its output would depend on the width of the batch.
+    Without this token, the row would consist of padding only, and its output would depend on the width of the batch.
 
     Args:
         info: the `Tokenizer.info`.
@@ -71,7 +71,7 @@ def fill_rows(info: dict, rows: Sequence[tuple], width: int | None = None, segme
     Args:
         info: the `Tokenizer.info`.
         rows: one or two arrays of token ids for each row, or () for a padding row.
-        width: width of the rows. Default: that of the longest row.
+        width: width of the rows. Default: the length of the longest row.
         segments: whether to return "segment_ids".
 
     Returns: a dict as in `encode_texts`.

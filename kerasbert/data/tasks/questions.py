@@ -1,4 +1,4 @@
-"""Extractive question answering: encodes contexts in windows, and finds the spans of answers (Devlin et al. 2018)."""
+"""Extractive question answering: encodes contexts in windows, and finds answer spans (Devlin et al. 2018)."""
 
 import dataclasses
 import re
@@ -12,12 +12,12 @@ from .windows import most_context, right_padded_rows, window_starts
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A span of the context.
+    """An answer, which is a span of the context.
 
     Args:
         text: context[start:stop], or "" if there is no answer.
         start, stop: positions of characters in the context.
-        score: softmax probability among the spans that are returned for the question.
+        score: probability of this answer: the softmax over the logits of all answers returned for the question.
         logit: sum of the start and end logits.
     """
 
@@ -31,8 +31,8 @@ class Answer:
 class QuestionRows:
     """Encodes questions and contexts as rows for a span head: (question, window of the context).
 
-    With tokenizers that pad on the left (XLNet), the context comes first, but padding is still on the right. In a
-    window without the whole answer, the targets are the position of the [CLS] token, or 0 if there is none.
+    For tokenizers that pad on the left (XLNet), the context comes first, but padding is still on the right. In a window
+    that does not contain the whole answer, both targets are the position of the [CLS] token, or 0 if there is none.
 
     Args:
         tokenizer: a `Tokenizer`, whose template for pairs is used.
@@ -45,7 +45,7 @@ class QuestionRows:
         x: a dict of int32 "token_ids" (windows, s), "lengths" (windows,), and "segment_ids" (windows, s) if the
             tokenizer's pairs have segments.
         question: int32 (windows,), the index of the question of each window.
-        null: int32 (windows,), the position that means that the window has no answer.
+        null: int32 (windows,), the position that stands for "no answer in this window".
     """
 
     def __init__(
@@ -59,7 +59,9 @@ class QuestionRows:
         self.pairs = [_checked(pair, number) for number, pair in enumerate(questions)]
         info = tokenizer.info
         asked = tokenizer.encode([pair[0] for pair in self.pairs], add_special_tokens=False, plain_text=True)
-        contexts = list(dict.fromkeys(pair[1] for pair in self.pairs))  # many questions share a context
+        contexts = list(
+            dict.fromkeys(pair[1] for pair in self.pairs)
+        )  # encode a context that several questions share only once
         read = dict(zip(contexts, tokenizer.encode_with_offsets(contexts), strict=True))
         context_first = info["padding_side"] == "left"
         rows, self._windows = [], []
@@ -86,11 +88,11 @@ class QuestionRows:
             self.null = (self.x["token_ids"] == info["cls_id"]).argmax(axis=1).astype(np.int32)
 
     def targets(self, answers: Sequence[tuple[str, int] | None]) -> dict[str, np.ndarray]:
-        """The positions of the first and the last token of each answer: a dict of "start" and "end", int32 (windows,).
+        """Computes the targets: a dict of "start" and "end", the first and last token of each answer, int32 (windows,).
 
         Args:
-            answers: for each question (text, position of its first character in the context), or None if it has no
-                answer.
+            answers: for each question, a tuple (text, position of its first character in the context), or None if it
+                has no answer.
         """
         if len(answers) != len(self.pairs):
             raise ValueError(
@@ -110,7 +112,7 @@ class QuestionRows:
         return {"start": start, "end": end}
 
     def _tokenized_part(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
-        """Start and stop of the answer in the context, without characters at its ends that belong to no token."""
+        """Start and stop of the answer in the context, excluding characters at its ends that belong to no token."""
         span = self._span(number, answer)
         if span is None:
             return None
@@ -119,7 +121,7 @@ class QuestionRows:
         return (max(span[0], pieces[:, 0].min()), min(span[1], pieces[:, 1].max())) if len(pieces) else None
 
     def _span(self, number: int, answer: tuple[str, int] | None) -> tuple[int, int] | None:
-        """Start and stop of the answer in the context: its occurrence that is nearest to the given position."""
+        """Start and stop of the answer in the context. Selects the occurrence nearest to the given position."""
         if answer is None:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], str):
@@ -145,17 +147,17 @@ class QuestionRows:
     ) -> list[tuple[list[Answer], float]]:
         """Finds the best answers of each question.
 
-        The candidates of a window are pairs of its `n_best` starts and ends. Both must be in the context, the span must
-        have at most `max_answer_length` tokens, and the start must have more context in this window than in others. Of
-        spans with the same text, only the best is returned.
+        The candidates of a window combine its `n_best` best starts with its `n_best` best ends. Both must be in the
+        context, the span must have at most `max_answer_length` tokens, and the start must have more context in this
+        window than in any other. If several spans have the same text, only the best one is returned.
 
         Args:
             start, end: logits, float (windows, s).
             n_best: maximum number of answers per question.
             max_answer_length: maximum number of tokens in an answer.
 
-        Returns: for each question, the list of its answers, best first, and a score for "no answer": the lowest sum of
-            the null logits in all windows, minus the logit of the best answer.
+        Returns: for each question, the list of its answers, best first; and a score for "no answer", which is the sum
+            of the start and end logits at `null`, minimised over the windows, minus the logit of the best answer.
         """
         found: list[list] = [[] for _ in self.pairs]
         nulls = np.full(len(self.pairs), np.inf)

@@ -1,4 +1,4 @@
-"""Token classification: entities in all tagging schemes, and rows in which the first token of a word has its tag."""
+"""Token classification: entities in all tagging schemes, and rows in which a word is tagged at its first token."""
 
 import functools
 import re
@@ -15,9 +15,9 @@ from .windows import most_context, right_padded_rows, window_starts
 def _words() -> re.Pattern:
     """A pattern that matches words and punctuation marks.
 
-    A word is a sequence of letters and digits. Each character of scripts that are written without spaces (ideographs,
-    kana, Thai) is a word, as is each other visible character. Combining marks (vowel signs, points, accents, joiners)
-    belong to the character before them.
+    A word is a sequence of letters and digits. In scripts that are written without spaces (ideographs, kana, Thai),
+    each character is a word. Every other visible character is also a word. Combining marks (vowel signs, points,
+    accents, joiners) belong to the character before them.
     """
     marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c).startswith("M"))
     marks += "\u200c\u200d"
@@ -34,15 +34,16 @@ def words_of(text: str) -> list[tuple[int, int]]:
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The entities of one sentence as (type, first word, last word + 1), by the rules of conlleval.
+    """Extracts the entities of one sentence as (type, first word, last word + 1), by the rules of conlleval.
 
-    Tags may be BIO (IOB2), IOB1, BIOES (IOBES, BILOU), or types without a prefix. An entity begins at a tag with B, S
-    or U, and at any tag other than O that follows O, E, S, L or U, or a tag of another type.
+    Tags may be BIO (IOB2), IOB1, BIOES (IOBES, BILOU), or types without a prefix. An entity begins at a tag with the
+    prefix B, S or U, and at any other tag except O that follows O, a tag with the prefix E, S, L or U, or a tag of
+    another type.
 
     B-PER I-PER O I-LOC -> (PER, 0, 2), (LOC, 3, 4)
     """
     found: list[tuple[str, int, int]] = []
-    running = None  # (type, first word) of the entity that a word may continue
+    running = None  # (type, first word) of the entity that the next word may continue
     for number, tag in enumerate([*tags, "O"]):
         prefix, kind = _parts(tag)
         if running is not None and (prefix in ("B", "S", "U", "O") or kind != running[0]):
@@ -57,7 +58,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "bio") -> list[str]:
-    """The tags of the entities in a sentence of `length` words, in the scheme "bio", "bioes" or "iob1".
+    """Converts the entities of a sentence of `length` words to tags in the scheme "bio", "bioes" or "iob1".
 
     This is the inverse of `entities`.
     """
@@ -80,7 +81,7 @@ def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "b
 
 
 def tags_within(tag: str, count: int) -> list[str]:
-    """The tags of `count` words that replace one word. With two, B-LOC -> B-LOC I-LOC, S-LOC -> B-LOC E-LOC."""
+    """Splits the tag of a word into tags of `count` words. With two, B-LOC -> B-LOC I-LOC, S-LOC -> B-LOC E-LOC."""
     prefix, dash, kind = tag.partition("-")
     if count == 1 or not dash or prefix not in ("B", "I", "E", "L", "S", "U"):
         return [tag] * count
@@ -90,7 +91,7 @@ def tags_within(tag: str, count: int) -> list[str]:
 
 
 def _parts(tag: str) -> tuple[str, str]:
-    if tag in ("O", "B", "I"):  # corpora with a single type do not name it
+    if tag in ("O", "B", "I"):  # corpora with a single type of entity do not name it
         return tag, ""
     prefix, dash, kind = tag.partition("-")
     return (prefix, kind) if dash and prefix in ("B", "I", "E", "S", "L", "U", "M") else ("I", tag)
@@ -100,22 +101,23 @@ class TaggedRows:
     """Encodes sentences as rows for a tagger, which classifies every word at its first token.
 
     A sentence that is too long is split into overlapping windows. Each word is classified in the window in which it has
-    the most context on both sides. A word without tokens (control characters) is in no window. A word that is part of a
-    token of another word, such as the full stop in `).`, gets the result of that word.
+    the most context. A word without tokens, such as a control character, is in no window. If one token covers two
+    words, as in `).`, both words get the result of the first.
 
     Args:
         tokenizer: a `Tokenizer`, whose template for single texts is used.
         sentences: lists of words, or texts, which are split by `words_of`.
         max_length: maximum number of tokens per window, including special tokens.
-        stride: number of tokens between the starts of consecutive windows. Default: half of the tokens of a window.
+        stride: number of tokens between the starts of consecutive windows. Default: half of the text tokens of a
+            window.
 
     Attributes:
         x: a dict of int32 "token_ids" (windows, s) and "lengths" (windows,).
         words: int32 (windows, s), the index of the word that is classified at each position, or -1.
         sentence: int32 (windows,), the index of the sentence of each window.
         texts, word_spans: each sentence as one text, and the character spans of its words.
-        hosts: for each sentence int32 (words,), the index of the word whose result each word gets: its own index, that
-            of the word whose token contains it, or -1.
+        hosts: for each sentence, int32 (words,), the index of the word whose result each word gets. This is the word
+            itself, the word whose token contains it, or -1 if there is none.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: Sequence, max_length: int, stride: int | None = None):
@@ -147,10 +149,10 @@ class TaggedRows:
             self.words[row, column : column + len(first)] = first
 
     def targets(self, tags: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Labels, int32 (windows, s), and weights, float32 (windows, s), 1 at positions where a word is classified.
+        """Computes labels, int32 (windows, s), and weights, float32 (windows, s), 1 where a word is classified.
 
         Args:
-            tags: for each sentence, the label ids of its words.
+            tags: the label ids of the words of each sentence.
         """
         if len(tags) != len(self.texts):
             raise ValueError(
@@ -169,7 +171,7 @@ class TaggedRows:
         return y, (self.words >= 0).astype(np.float32)
 
     def read(self, outputs: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields for every sentence the outputs at its words, float64 (words, ...), NaN for words in no window.
+        """Yields the outputs for the words of every sentence, float64 (words, ...). Words in no window get NaN.
 
         Args:
             outputs: outputs of the model, float (windows, s, ...).
@@ -184,7 +186,7 @@ class TaggedRows:
 
 
 def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """For every token the index of the word that begins there, or -1, int32 (n,); and the `hosts` of `TaggedRows`."""
+    """Returns the index of the word that begins at each token, or -1, int32 (n,), and `hosts` as in `TaggedRows`."""
     starts = np.array([start for start, _ in spans], dtype=np.int32)
     words = np.searchsorted(starts, offsets[:, 0], side="right") - 1
     words[offsets[:, 0] == offsets[:, 1]] = -1  # only whitespace
@@ -201,7 +203,7 @@ def _first_pieces(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> tupl
 
 
 def _checked(sentence: object, number: int) -> tuple[str, list[tuple[int, int]]]:
-    """Returns (text, character spans of its words)."""
+    """Checks a sentence, and returns its text and the character spans of its words."""
     if isinstance(sentence, str):
         return sentence, words_of(sentence)
     if not isinstance(sentence, (list, tuple)) or not all(isinstance(word, str) for word in sentence):

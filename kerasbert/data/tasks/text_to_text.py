@@ -29,7 +29,7 @@ _DETERMINERS = frozenset(
 
 
 def classification_text(task: str, example: Mapping, labels: Sequence[str] | None = None) -> tuple[str, str]:
-    """Converts an example to an input text (the task and its named features) and a target text (the label).
+    """Converts a labelled example to an input text (the task and its named features) and a target text (the label).
 
     Features are in alphabetical order, except for multirc and wic.
 
@@ -53,7 +53,7 @@ def classification_text(task: str, example: Mapping, labels: Sequence[str] | Non
 
 
 def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:
-    """Converts a sentence pair with a score from 0 to 5 to input and target text. Scores are rounded to 0.2.
+    """Converts a sentence pair with a score from 0 to 5 to input and target text. Scores become multiples of 0.2.
 
     score 2.57 -> "2.6"; 2.5 -> "2.4"
     """
@@ -74,7 +74,7 @@ def question_text(example: Mapping) -> tuple[str, str]:
 
 
 def pronoun_text(text: str, pronoun: str, word: int, task: str = "wsc") -> str:
-    """Marks the pronoun whose referent the model must find with asterisks. `word` is the number of words before it.
+    """Puts asterisks around the pronoun whose referent the model must find. `word` is the number of words before it.
 
     "The dog saw it .", "it", 3 -> "wsc: The dog saw *it* ."
     """
@@ -87,12 +87,12 @@ def pronoun_text(text: str, pronoun: str, word: int, task: str = "wsc") -> str:
 
 
 def translation_text(source: str, from_language: str, to_language: str) -> str:
-    """ "That is good.", "English", "German" -> "translate English to German: That is good." """
+    """Builds an input text: "That is good.", "English", "German" -> "translate English to German: That is good." """
     return f"translate {from_language} to {to_language}: {source}"
 
 
 def summary_text(source: str) -> str:
-    """ "A long text." -> "summarize: A long text." """
+    """Builds an input text: "A long text." -> "summarize: A long text." """
     return f"summarize: {source}"
 
 
@@ -100,12 +100,12 @@ def summary_text(source: str) -> str:
 
 
 def label_of(answer: str, labels: Sequence[str]) -> int:
-    """The number of the label; -1 for any other text, which always counts as wrong."""
+    """Index of the label that the text names, or -1 for any other text, which always counts as wrong."""
     return labels.index(answer) if answer in labels else -1
 
 
 def score_of(answer: str, limits: tuple[float, float] | None = None) -> float:
-    """The number that the text represents; -1 for any other text, as in the code.
+    """Parses the score in a text. Returns -1 if the text is not a number, as in the official code.
 
     Args:
         limits: numbers outside this range also give -1; the paper uses (1, 5).
@@ -120,7 +120,7 @@ def score_of(answer: str, limits: tuple[float, float] | None = None) -> float:
 
 
 def same_noun(answer: str, noun: str) -> bool:
-    """Whether all words of one text are among those of the other, ignoring upper case and determiners.
+    """Whether one text contains all words of the other, ignoring case and determiners.
 
     "the dog", "Dog" -> True
     """
@@ -129,7 +129,7 @@ def same_noun(answer: str, noun: str) -> bool:
 
 
 def span_of(answer: str, context: str) -> str:
-    """The first part of the context that equals the answer up to whitespace; if there is none, the answer itself.
+    """Finds the first part of the context that equals the answer up to whitespace. Without a match, returns the answer.
 
     "Ann ' s cat", "It was Ann's cat." -> "Ann's cat"
     """

@@ -6,7 +6,7 @@ from .examples import fill_rows
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
-    """The starts of windows of `size` tokens, of which the last is the first that reaches the end of the text.
+    """Computes the starts of windows of `size` tokens. The first window that reaches the end of the text is the last.
 
     length 300, size 100, stride 50 -> 0, 50, 100, 150, 200
     """
@@ -19,10 +19,10 @@ def window_starts(length: int, size: int, stride: int) -> list[int]:
 
 
 def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
-    """The index of the window in which each token has the most context: int32 (length,).
+    """Finds the window in which each token has the most context: int32 (length,).
 
     As in the official code of Devlin et al. 2018, the amount of context is the number of tokens on the left or on the
-    right, whichever is smaller, plus 0.01 times the length of the window. The first window wins a tie.
+    right, whichever is smaller, plus 0.01 times the length of the window. On a tie, the first window is used.
     """
     best, best_score = np.zeros(length, np.int32), np.full(length, -np.inf)
     for window, start in enumerate(starts):
@@ -35,7 +35,7 @@ def most_context(starts: list[int], size: int, length: int) -> np.ndarray:
 
 
 def right_padded_rows(info: dict, rows: list[tuple], text: str = "A") -> tuple[dict, np.ndarray]:
-    """Puts texts into the tokenizer's template, with padding on the right whatever its padding side.
+    """Puts texts into the tokenizer's template. Padding is always on the right, unlike in `fill_rows`.
 
     Returns: x, and the column at which the text "A" (or "B") begins in each row, int32 (b,).
     """

@@ -1,10 +1,9 @@
 """Cleans and deduplicates web text by the rules of C4.
 
-The steps of the pipeline, in order: the pages of a Common Crawl file (`wet_pages`), one page per URL
-(`one_page_a_url`), the page cleaner (`C4Rules`), line deduplication (`deduplicate_lines`), a language filter
-(`in_language`), and a bad-word filter.
-Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2. Where the paper and its code differ, the rules are those of
-the code.
+The steps of the pipeline, in order, are: reading the pages of a Common Crawl file (`wet_pages`), keeping one page per
+URL (`one_page_a_url`), cleaning pages (`C4Rules`), line deduplication (`deduplicate_lines`), a language filter
+(`in_language`), and a bad-word filter. Paper: Raffel et al. 2019, arXiv 1910.10683, section 2.2. Where the paper and
+its code differ, the rules are those of the code.
 """
 
 import hashlib
@@ -22,7 +21,9 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits a text into sentences. They end with . ! or ? before a space and a capital, but not after an abbreviation.
+    """Splits a text into sentences.
+
+    A sentence ends with . ! or ? before a space and a capital letter, but not after an abbreviation.
 
     "Mr. Fox ran. Why? He was late." -> "Mr. Fox ran.", "Why?", "He was late."
     """
@@ -40,19 +41,19 @@ def split_sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class C4Rules:
-    """The page cleaner of C4. A call returns the cleaned page, or None if the page is dropped.
+    """C4's rules for cleaning a page. A call returns the cleaned page, or None if the page is dropped.
 
-    The defaults are those of the code. The first versions of the paper require 3 words per line and 5 sentences.
+    The defaults follow the official code. The first versions of the paper require 3 words per line and 5 sentences.
 
     Args:
-        max_page_characters: longer pages are dropped.
-        max_word_characters: lines with a longer word are dropped.
-        min_line_words: lines with fewer words are dropped.
-        min_sentences: pages with fewer sentences in the remaining lines are dropped.
-        bad_words: pages with one of these words or phrases are dropped.
-        bad_words_by_line: whether to search each line for bad words instead of the whole page. Older versions did this,
-            and missed words at the ends of a line.
-        sentences: function that splits a line into sentences. The original is NLTK's Punkt model of English.
+        max_page_characters: maximum number of characters in a page. Longer pages are dropped.
+        max_word_characters: maximum number of characters in a word. Lines with a longer word are dropped.
+        min_line_words: minimum number of words in a line. Shorter lines are dropped.
+        min_sentences: minimum number of sentences in the remaining lines of a page. Shorter pages are dropped.
+        bad_words: words and phrases. Pages that contain one of them are dropped.
+        bad_words_by_line: whether to search each line separately for bad words, instead of the whole page. Older
+            versions of C4 did this, and missed words at the beginning and the end of a line.
+        sentences: function that splits a line into sentences. C4 uses NLTK's Punkt model for English.
     """
 
     max_page_characters: int = 190_000
@@ -68,7 +69,7 @@ class C4Rules:
         return None if page is None or self.has_bad_words(page) else page
 
     def without_deduplication(self, page: str) -> str | None:
-        """Applies all rules but the bad-word filter, which C4 applies after line deduplication."""
+        """Applies all rules except the bad-word filter, which C4 applies only after line deduplication."""
         if len(page) > self.max_page_characters:
             return None
         lines, sentences = [], 0
@@ -108,7 +109,7 @@ class C4Rules:
         return line
 
     def has_bad_words(self, page: str) -> bool:
-        """Whether the page contains any of the words as a whole word, ignoring case."""
+        """Whether the page contains one of the bad words as a whole word, ignoring case."""
         if not self.bad_words or self.bad_words_by_line:
             return False
         return re.search(rf"(?:\W|^)({self._words})(?:\W|$)", page.lower()) is not None
@@ -126,8 +127,9 @@ def deduplicate_lines(
 ) -> Iterator[str]:
     """Keeps only the first occurrence of every line, and drops documents that then have too few sentences.
 
-    Lines are compared across all documents, ignoring case, by hashes of 8 bytes, which are kept in memory. C4 keeps a
-    line in the page whose URL has the smallest MD5 hash, which is the first page after `one_page_a_url`.
+    Lines are compared across all documents, ignoring case. Hashes of 8 bytes per line are kept in memory. C4 keeps a
+    line in the page whose URL has the smallest MD5 hash. In the order of `one_page_a_url`, this is the first page that
+    contains the line.
     """
     seen: set[bytes] = set()
     for document in documents:
@@ -194,14 +196,14 @@ def in_language(
     for document in documents:
         try:
             found = detect(document)
-        except Exception:  # detectors raise all kinds of errors for text without letters
+        except Exception:  # detectors raise various exceptions for text without letters
             continue
         if found is not None and found[0] == language and found[1] >= threshold:
             yield document
 
 
 def langdetect_detector(seed: int = 0) -> Detector:
-    """The language detector of C4, from the package langdetect. Its results are random, so it needs a seed."""
+    """Returns C4's language detector, from the package langdetect. Its results are random, so it needs a seed."""
     try:
         import langdetect
     except ImportError:
@@ -246,9 +248,9 @@ def normalized_url(url: str) -> str:
 
 
 def one_page_a_url(pages: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Keeps the last page of each URL, in the order of the MD5 hashes of the normalised URLs.
+    """Keeps the last page of each URL, and sorts the pages by the MD5 hashes of their normalised URLs.
 
-    Neither this order nor the result of a deduplication that follows depends on the order of the pages.
+    As a result, neither the order of the result nor a subsequent deduplication depends on the order of the input.
     """
     by_url = {normalized_url(url): text for url, text in pages}
     return sorted(by_url.items(), key=lambda page: hashlib.md5(page[0].encode(), usedforsecurity=False).digest())

@@ -19,7 +19,7 @@ LONGEST_PIECE = 1 << 20  # maximum number of characters of a line of a text file
 LONGEST_LINE = 1 << 16  # maximum number of characters of a line that is passed to a tokenizer
 LONGEST_DOCUMENT = 1 << 25  # maximum number of characters of a document of a text file
 BOUNDARIES = ("auto", "blank-line", "file")  # what ends a document of a text file
-SAMPLE = (20, 2_000)  # number of files, and number of lines of each, from which "auto" decides
+SAMPLE = (20, 2_000)  # number of files, and number of lines per file, that "auto" reads to decide
 _REPLACE = " Alternatively, use errors='replace' (--errors replace) to read invalid bytes as U+FFFD."
 
 
@@ -36,31 +36,30 @@ def read_documents(
     language: str = "en",
     documents: str = "blank-line",
 ) -> Iterator[str]:
-    """Yields documents, one str each, with only one document of a file in memory at a time.
+    """Yields documents as str, holding only one document of a file in memory at a time.
 
-    Lines of a text file with more than a million characters are split at a space, and documents with more than 32
-    million characters are split, too, so that any text file can be read in bounded memory.
+    To read any text file in bounded memory, lines of more than a million characters are split at a space, and documents
+    of more than 32 million characters are split, too.
 
     Args:
         source: a file, a folder (searched in sorted order, without hidden files), a URL of either that fsspec
             understands, such as `"s3://bucket/folder"`, a list of them, or `"hf://name"` for a data set of the Hugging
-            Face hub. Files are text, `.csv`, `.tsv` (unquoted), `.json`, `.jsonl`,
-            `.parquet`, or `.wet` files of Common Crawl, in which every page is a document. All but `.parquet` may be
-            compressed (`.gz`). A `.wet` file is read into memory. If it has several pages with the same URL, the last
-            one is used.
-        column: name of the column of a table that has the text. Default: `"text"`, or the only column.
+            Face hub. Files can be text, `.csv`, `.tsv` (without quoting), `.json`, `.jsonl`, `.parquet`, or `.wet`
+            files of Common Crawl, in which every page is a document. All but `.parquet` may be compressed (`.gz`). A
+            `.wet` file is read into memory. If it has several pages with the same URL, the last one is used.
+        column: name of the column that contains the text, for tables. Default: `"text"`, or the only column.
         errors: `"strict"`, or `"replace"` to read invalid bytes as U+FFFD.
         encoding: encoding of text, CSV, TSV and JSON files.
         subset: configuration of a data set of the hub.
         split: split of a data set of the hub.
         clean: `"c4"` to clean every document by C4's rules for web pages (see `cleaning.C4Rules`).
-        deduplicate: `"lines"`, `"documents"` or `"spans"` (three consecutive sentences), of which only the first
-            occurrence is kept.
-        detect: a language detector, a function from a text to (language, probability), to keep only documents in
-            `language`.
-        language: the language of the documents to keep, if there is a detector.
-        documents: what ends a document of a text file: a `"blank-line"`, or the end of the `"file"`. `"auto"` decides
-            from the text (see `document_boundary`).
+        deduplicate: what is deduplicated: `"lines"`, `"documents"` or `"spans"` (three consecutive sentences). Only the
+            first occurrence is kept.
+        detect: a language detector: a function from a text to (language, probability). Only documents in `language` are
+            kept.
+        language: the language of the documents to keep, if `detect` is given.
+        documents: what ends a document in text files: `"blank-line"`, or `"file"` for the end of the file. `"auto"`
+            decides from the text (see `document_boundary`).
 
     Raises:
         FileNotFoundError: a file or folder does not exist.
@@ -90,11 +89,11 @@ def read_documents(
 def document_boundary(source: str | os.PathLike | Iterable, encoding: str = "utf-8") -> tuple[str, str]:
     """Decides what ends a document of the text files in a source: a "blank-line" or the end of the "file".
 
-    It is "file" if there are several text files and most of their blank lines separate paragraphs. The text between two
-    blank lines is a paragraph if it is one line, or if at least half of its line breaks are within sentences. Only the
-    first lines of the first files are read.
+    The boundary is "file" if there are several text files and most of their blank lines separate paragraphs. The text
+    between two blank lines counts as a paragraph if it has only one line, or if at least half of its line breaks are
+    within sentences. Only the first lines of the first files are read.
 
-    Returns: the boundary, and the reason in words.
+    Returns: the boundary, and the reason for it as text.
     """
     sources = [item for item in _sources(source) if not is_hub(item)]
     files = [path for item in sources for path in files_of(item) if suffix_of(path) not in (CRAWL_SUFFIX, *TABLES)]
@@ -140,7 +139,7 @@ def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 
 def checked_documents(documents: Iterable[str]) -> Iterator[str]:
-    """Yields the documents, and raises a ValueError for a single text or for values that are not str."""
+    """Yields the documents. Raises a ValueError for a single text, and for values that are not str."""
     if isinstance(documents, (str, bytes, os.PathLike)):
         raise ValueError(
             f"`documents` must be an iterable of str, one per document. Received: a single {type(documents).__name__}. "

@@ -1,4 +1,4 @@
-"""Writes files atomically: under a temporary name, which is changed when the file is complete and on disk."""
+"""Writes files atomically: under a temporary name, and renamed once the file is complete and on disk."""
 
 import contextlib
 import io
@@ -34,7 +34,7 @@ def text_written_whole(path: str | Path) -> Iterator[TextIO]:
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise IsADirectoryError(f"{path} is a folder. Name a file in it.")
+        raise IsADirectoryError(f"{path} is a folder. Pass the path of a file in it.")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {target.parent} for {target.name}. Create it first.")
     if target.exists() and not target.is_file():
@@ -56,7 +56,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes sure that renamed files in a folder survive a power failure, if the system supports that."""
+    """Flushes a folder to disk, so that renamed files survive a power failure, if the system supports this."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -11,7 +11,7 @@ VOCABULARY_LIMIT = 64_000_000  # bytes of a vocabulary, ten times the size of th
 
 
 def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typing.Any:
-    """The content of a JSON file.
+    """Reads a JSON file, and checks its size, its nesting, and the type of its outermost value.
 
     Args:
         path: path of the file.
@@ -20,7 +20,7 @@ def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typ
 
     Raises:
         FileNotFoundError: there is no file at `path`.
-        ValueError: the file is too large, is not JSON, is nested too deeply, or has another outermost value.
+        ValueError: the file is too large, is not JSON, is nested too deeply, or its outermost value has another type.
     """
     path = Path(path)
     size = path.stat().st_size
@@ -29,11 +29,11 @@ def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typ
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except RecursionError:
-        raise ValueError(f"{path} must be json of reasonable depth. Received: a file nested too deeply.") from None
+        raise ValueError(f"{path} must be JSON of reasonable depth. Received: a file with too deep nesting.") from None
     except ValueError as error:
-        raise ValueError(f"{path} must be json. Received: invalid json ({error}).") from None
+        raise ValueError(f"{path} must be JSON. Received: invalid JSON ({error}).") from None
     if not isinstance(content, kind):
-        raise ValueError(f"{path} must hold a json {_NAMES[kind]}. Received: {type(content).__name__}.")
+        raise ValueError(f"{path} must contain a JSON {_NAMES[kind]}. Received: {type(content).__name__}.")
     return content
 
 
@@ -109,7 +109,7 @@ def _described(annotation):
 
 
 def shortened(value: object, length: int = 60) -> str:
-    """A short text of a value of any size and depth, for error messages."""
+    """A short description of a value of any size and depth, for error messages."""
     if isinstance(value, (dict, list, tuple, set)) and len(value) > 5:
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, int) and abs(value) >= 10**20:
@@ -124,16 +124,16 @@ def shortened(value: object, length: int = 60) -> str:
 
 
 def inside(folder: Path, name: object, source: object) -> Path:
-    """The path of a file or folder that `source`, a file in `folder`, names; it must be inside `folder`.
+    """Returns the path of a file or folder that is named in `source`, a file in `folder`. It must be inside `folder`.
 
     Symbolic links must not lead out of the folder either, except those that the cache of the Hugging Face hub uses to
     share `blobs` between snapshots.
 
-    Raises: ValueError when the name leaves the folder.
+    Raises: ValueError if the path is outside the folder.
     """
     folder = Path(folder)
     if not isinstance(name, str) or "\0" in name or not is_text(name):
-        raise ValueError(f"{source} must name files by strings. Received: {shortened(name)}.")
+        raise ValueError(f"{source} must give names of files as strings. Received: {shortened(name)}.")
     if len(name) > 255:
         raise ValueError(f"{source} must name files in its folder. Received: a name of {len(name)} characters.")
     path, root = folder / name, folder.resolve()

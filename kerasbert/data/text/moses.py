@@ -1,15 +1,15 @@
 """The text preprocessing of XLM: Moses punctuation rules and English tokenizer, lower-casing and accent removal.
 
-Lample, Conneau 2019 (arXiv 1901.07291) trained on text that went through the Perl scripts of the Moses translation
-system: replace-unicode-punctuation, normalize-punctuation, remove-non-printing-char, tokenizer. The rules here are
-those of the scripts for English, which transformers also applies to every language unless one is specified.
+Lample, Conneau 2019 (arXiv 1901.07291) preprocessed their text with Perl scripts of the Moses translation system:
+replace-unicode-punctuation, normalize-punctuation, remove-non-printing-char, and tokenizer. This module implements the
+rules for English, which transformers also applies to all languages unless a language is specified.
 """
 
 import re
 import unicodedata
 
-# Hexadecimal code points that the scripts treat as letters and as numbers: those that Perl's Unicode version had at
-# the time, without Han and Hangul.
+# Hexadecimal code points that the scripts treat as letters and as numbers, according to the Unicode version of Perl at
+# that time, without Han and Hangul.
 _LETTERS = """
 41-5a 61-7a aa b5 ba c0-d6 d8-f6 f8-2c1 2c6-2d1 2e0-2e4 2ec 2ee 345 370-374 376-377 37a-37d 37f 386 388-38a 38c
 38e-3a1 3a3-3f5 3f7-481 48a-52f 531-556 559 561-587 5b0-5bd 5bf 5c1-5c2 5c4-5c5 5c7 5d0-5ea 5f0-5f2 610-61a
@@ -127,7 +127,7 @@ _SEPARATION = [
         (rf"([^{_N}]),", r"\1 , "),  # a comma is a separate token unless it is between numbers
         (rf",([^{_N}])", r" , \1"),
         (rf"([{_N}]),$", r"\1 , "),
-        (rf"([^{_A}])'([^{_A}])", r"\1 ' \2"),  # within a word, an apostrophe is attached to what follows it: it 's
+        (rf"([^{_A}])'([^{_A}])", r"\1 ' \2"),  # within a word, an apostrophe stays with the letters after it: it 's
         (rf"([^{_A}{_N}])'([{_A}])", r"\1 ' \2"),
         (rf"([{_A}])'([^{_A}])", r"\1 ' \2"),
         (rf"([{_A}])'([{_A}])", r"\1 '\2"),

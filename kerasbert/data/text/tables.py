@@ -28,7 +28,7 @@ _MARKS = (
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix that determines the format of a file, in lower case: ".csv" for a.csv and for a.CSV.gz."""
+    """Returns the suffix that determines the format of a file, in lower case: ".csv" for a.csv and for a.CSV.gz."""
     path = Path(path)
     return (Path(path.stem) if is_gzip(path) else path).suffix.lower()
 
@@ -70,7 +70,7 @@ def decoded_lines(
     longest: int | None = None,
     advice: str = "",
 ) -> Iterator[str]:
-    """Like `text_lines`, for an open binary file or stream. Error messages call it `name`."""
+    """Like `text_lines`, but for an open binary file or stream. Error messages call it `name`."""
     try:
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except LookupError:
@@ -93,7 +93,7 @@ def decoded_lines(
             ) from None
         if not position:
             text = text.removeprefix("\ufeff")
-            if text.count("\0") * 4 > len(text):  # UTF-16 or UTF-32 without a byte order mark is valid UTF-8
+            if text.count("\0") * 4 > len(text):  # UTF-16 and UTF-32 without a byte order mark can be decoded as UTF-8
                 raise ValueError(
                     f"{name} is not text in {encoding}: many of its characters are NUL. It looks like UTF-16 or UTF-32 "
                     "without a byte order mark: name the encoding, such as --encoding utf-16-le."
@@ -122,7 +122,7 @@ def _pieces(line: str, longest: int | None) -> Iterator[str]:
 
 
 def likely_encoding(start: bytes) -> str:
-    """The likely encoding of a file that begins with `start`, and that could not be read with another encoding."""
+    """Guesses the encoding of a file from its first bytes, after reading it with another encoding has failed."""
     return next((name for mark, name in _MARKS if start.startswith(mark)), "latin-1")
 
 
@@ -142,12 +142,14 @@ def decodes(path: str | Path, encoding: str) -> bool:
 def cell_rows(
     lines: Iterable[str], path: str | Path, format: str = "csv", strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of its last line, cells) for every row of a CSV or TSV file. A blank line has no cells.
+    """Yields (line number, cells) for every row of a CSV or TSV file, where the line is the last line of the row.
 
-    Quotes have no special meaning in a TSV file. In a CSV file, an unclosed quote is an error if `strict`. Otherwise,
-    the rest of the file becomes the last cell.
+    A blank line is a row without cells. Quotes have no special meaning in a TSV file. In a CSV file, an unclosed quote
+    is an error if `strict`. Otherwise, the rest of the file becomes the last cell.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), (1 << 31) - 1))  # the default refuses cells above 128 KiB
+    csv.field_size_limit(
+        max(csv.field_size_limit(), (1 << 31) - 1)
+    )  # by default, the csv module rejects cells larger than 128 KiB
     dialect = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if format == "tsv" else {}
     reader = csv.reader(lines, strict=strict, **dialect)
     first = 1
@@ -178,8 +180,9 @@ def table_rows(
         path: path of the file, for errors.
         format: "csv" or "tsv".
         names: column names of a table without a header.
-        header: whether the first row is a header. Without header and `names`, the columns are called "0", "1", ...
-        whole: whether rows with too few cells are an error. Otherwise, missing cells are None.
+        header: whether the first row is a header. Without a header and without `names`, the columns are called "0",
+            "1", ...
+        whole: whether a row with too few cells is an error. Otherwise, missing cells are None.
 
     Raises:
         ValueError: a row has more or fewer cells than there are columns, two columns have the same name, or a quote is
@@ -217,7 +220,7 @@ def jsonl_values(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, 
 
 
 def json_values(lines: Iterable[str], path: str | Path) -> list:
-    """The values of a JSON file: the elements of a list, a single value, or one value per line."""
+    """Reads the values of a JSON file: the elements of a list, a single value, or one value per line."""
     text = "".join(lines)
     try:
         value = json.loads(text)
@@ -303,7 +306,7 @@ def hub_rows(name: str, subset: str | None = None, split: str = "train") -> Iter
         known = names[key]
         if isinstance(value, (list, tuple)):
             return [known[number] if number >= 0 else None for number in value]
-        return known[value] if value >= 0 else None  # -1: a hidden label, or one that annotators did not agree on
+        return known[value] if value >= 0 else None  # -1: the label is hidden, or the annotators did not agree
 
     for row in found:
         yield {key: named(key, value) for key, value in row.items()}

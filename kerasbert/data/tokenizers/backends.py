@@ -12,7 +12,7 @@ from .checks import NOT_ENCODED, rust_errors
 
 
 def word_starts(content: dict, tokens: Sequence[str]) -> np.ndarray:
-    """Which tokens begin a word: bool (tokens,).
+    """bool (tokens,), True for tokens that begin a word.
 
     Args:
         content: the backend as a dict, as in `tokenizer.json`.
@@ -38,7 +38,7 @@ def word_starts(content: dict, tokens: Sequence[str]) -> np.ndarray:
 
 
 def row_template(backend: hf.Tokenizer, tokens: Sequence[str], pair: bool) -> tuple[tuple[int | str, int], ...]:
-    """The template of rows, found by encoding a text (see `Tokenizer.template`)."""
+    """Finds the template of rows (see `Tokenizer.template`) by encoding a text."""
     with rust_errors(NOT_ENCODED):
         encodings = (backend.encode(text, add_special_tokens=False) for text in ("a", "0", *tokens))
         probe = next((encoding for encoding in encodings if encoding.ids), None)
@@ -58,11 +58,11 @@ def row_template(backend: hf.Tokenizer, tokens: Sequence[str], pair: bool) -> tu
 
 
 def plain_copy(backend: hf.Tokenizer, special_tokens: Sequence[str]) -> hf.Tokenizer:
-    """A copy of the backend that does not recognise special tokens in text."""
+    """Copies the backend so that the copy does not recognise special tokens in text."""
     copy = hf.Tokenizer.from_str(backend.to_str())
     copy.encode_special_tokens = True
-    # Unigram models have special tokens in their vocabulary, with the highest scores. The first character of their
-    # names is split off, so that they cannot match.
+    # The vocabulary of a unigram model contains the special tokens, with the highest scores. The first character of
+    # their names is split off in texts, so that they cannot match.
     names = [name for name in special_tokens if len(name) > 1]
     if names:
         pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)

@@ -1,10 +1,10 @@
-"""Checks that the tokenizers library lacks, and handling of its panics, which `except Exception` does not catch."""
+"""Checks that the tokenizers library lacks, and a handler for its panics, which `except Exception` does not catch."""
 
 import contextlib
 from collections.abc import Iterator
 
 NOT_ENCODED = "The tokenizer cannot encode the text"
-SPARE_IDS = 65_536  # the largest id must be below this plus twice the number of tokens
+SPARE_IDS = 65_536  # ids must be below this number plus twice the number of tokens
 
 
 @contextlib.contextmanager
@@ -12,7 +12,7 @@ def rust_errors(rule: str) -> Iterator[None]:
     """Converts errors and panics of the library to a ValueError whose message begins with `rule`."""
     try:
         yield
-    except BaseException as error:  # the library raises only these two classes
+    except BaseException as error:  # the library raises only Exception and PanicException
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise ValueError(f"{rule}: {str(error)[:500]}.") from None

@@ -1,4 +1,4 @@
-"""Writes the files of a tokenizer, with which transformers (also older versions) gives the same ids."""
+"""Writes tokenizer files with which transformers, including older versions, gives the same ids."""
 
 import base64
 import json
@@ -12,9 +12,9 @@ from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, Sentenc
 def write_files(tokenizer, folder: Path) -> None:
     """Writes the settings, `tokenizer.json`, and the vocabulary in the file format of the family.
 
-    The tokenizer class in the settings is one that uses `tokenizer.json` unchanged, while the classes of the families
-    rebuild parts of it. XLM has no `tokenizer.json`, because no normaliser can express Moses. Its class reads the
-    vocabulary.
+    The settings name a tokenizer class that uses `tokenizer.json` unchanged, because the classes of the families
+    rebuild parts of it. XLM gets no `tokenizer.json`, because no normaliser can express Moses. Its tokenizer class
+    reads the vocabulary instead.
     """
     special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
     typed = any(segment for _, segment in tokenizer.template(pair=True))
@@ -40,7 +40,7 @@ def write_files(tokenizer, folder: Path) -> None:
 
 
 def _special_token_entry(tokenizer, role: str) -> str | dict:
-    """The entry of a special token in the settings: its name, or a dict of flags if it absorbs the space before it."""
+    """Entry of a special token in the settings: its name, or a dict of flags if it absorbs the space before it."""
     token = tokenizer.roles[role]
     added = tokenizer.backend.get_added_tokens_decoder().get(tokenizer.id(token))
     if added is None or not added.lstrip:
@@ -92,12 +92,12 @@ def _family(tokenizer) -> Family:
     return FAMILIES.get(tokenizer.family) or Family({})
 
 
-# Normalisers that a SentencePiece model stores, a family's reader adds, or SentencePiece always applies.
+# Normalisers that a SentencePiece model stores, that the reader of a family adds, or that SentencePiece always applies.
 _EXPRESSIBLE = {"Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase", "Strip"}
 
 
 def as_sentencepiece(tokenizer) -> SentencePieceModel | None:
-    """The tokenizer as a SentencePiece model, or None if such a model cannot express its normaliser."""
+    """Converts the tokenizer to a SentencePiece model, or returns None if the model cannot express its normaliser."""
     content, family = tokenizer.content, _family(tokenizer)
     steps = _steps(content["normalizer"])
     of_family = {json.loads(step.__getstate__())["type"] for step in family.steps({})}

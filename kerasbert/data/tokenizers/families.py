@@ -1,6 +1,6 @@
 """The conventions of each family's tokenizer: special tokens, templates, and numbering of ids.
 
-Model types with the same conventions share an entry. `files.py` uses the entries to read tokenizer files.
+Model types with the same conventions share an entry of the table. `files.py` uses it to read tokenizer files.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ class Family:
             an item is its segment id, which is 0 by default.
         file: name of the published vocabulary file.
         special: further special tokens.
-        behind: special tokens whose ids follow those of the pieces.
+        behind: special tokens whose ids come after those of the pieces.
         padding_side: "left" or "right".
-        to_ids: function from the pieces of a SentencePiece model to pieces in the order of the ids, which may differ.
-            For example, fairseq puts its special tokens first.
+        to_ids: function that puts the pieces of a SentencePiece model into the order of the ids, which may be
+            different. For example, fairseq puts its special tokens first.
         to_model: the inverse of `to_ids`.
         steps: function from the settings to normalisers that are applied before that of SentencePiece.
         split_whitespace: as in `sentencepiece.build_backend`.
@@ -57,7 +57,7 @@ class Family:
         return {"vocab.txt": "wordpiece", "vocab.json": "byte_bpe"}.get(self.file, "unigram")
 
     def template(self, roles: dict[str, str], ids: dict[str, int]) -> processors.PostProcessor | None:
-        """The post-processor for the templates, or None if the vocabulary lacks one of their tokens."""
+        """Returns the post-processor for the templates, or None if the vocabulary lacks one of their tokens."""
         used = {item.partition(":")[0] for item in f"{self.single} {self.pair}".split()} - {"A", "B"}
         if not used or not used <= set(roles):
             return None
@@ -123,7 +123,7 @@ def _ends_in_number_and_comma(piece: tuple) -> bool:
 
 
 def _without_number_commas(pieces: Pieces, settings: dict) -> Pieces:
-    """Lowers the scores of pieces such as "9,", so that they are not used. ALBERT and XLNet split them in two."""
+    """Lowers the scores of pieces such as "9,", so that they are not used: ALBERT and XLNet split them in two."""
     return [(p[0], p[1] - 100.0, p[2]) if _ends_in_number_and_comma(p) else p for p in pieces]
 
 
@@ -236,14 +236,14 @@ _CLASSES = {"xlmroberta": "xlm-roberta", "debertav2": "deberta-v2", "openaigpt":
 
 
 def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
-    """The family of a tokenizer class in tokenizer_config.json, or else of a model type in config.json, or None."""
+    """Finds a family by tokenizer class (tokenizer_config.json), or else by model type (config.json). May be None."""
     name = (tokenizer_class or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     name = _CLASSES.get(name, name)
     return name if name in FAMILIES else model_type if model_type in FAMILIES else None
 
 
 def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
-    """The family of a SentencePiece model without settings, inferred from its special tokens and its file name."""
+    """Infers the family of a SentencePiece model without settings from its special tokens and its file name."""
     texts = [text for text, _, _ in pieces]
     if "<cls>" in texts:
         return "xlnet"
@@ -255,7 +255,7 @@ def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:
 
 
 def mark_special(backend: hf.Tokenizer, tokens: Sequence[str], swallow: str | None = None) -> None:
-    """Makes tokens special tokens. New ones get the next ids. The token `swallow` absorbs the space before it."""
+    """Registers special tokens. New tokens get the next ids. The token `swallow` absorbs the space before it."""
     backend.add_special_tokens(
         [hf.AddedToken(token, lstrip=token == swallow, special=True, normalized=False) for token in tokens]
     )

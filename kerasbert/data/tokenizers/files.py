@@ -16,7 +16,7 @@ from .sentencepiece import CONTROL, UNKNOWN, build_backend, read_model
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MAX_IDS = 2**31  # ids are int32
 
-# The usual names of special tokens, for published files whose settings do not give them.
+# The usual names of special tokens, for published files whose settings do not name them.
 _USUAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -42,7 +42,7 @@ def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcess
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings in `tokenizer_config.json` and `special_tokens_map.json`, without the token of each role."""
+    """Settings in `tokenizer_config.json` and `special_tokens_map.json`, besides the token of each role."""
 
     tokenizer_class: str | None = None
     tokenizer_family: str | None = None
@@ -64,9 +64,10 @@ _MAX_EXTRA_IDS = 10_000
 
 
 def read_settings(folder: Path) -> dict:
-    """Reads the tokenizer settings in a folder, and adds the family, or None, under the key "family".
+    """Reads the tokenizer settings in a folder. The key "family" is the family they belong to, or None.
 
-    Settings that are null are left out, except for special tokens, for which null means that there is no such token.
+    Settings that are null are left out. Special tokens are an exception, because null means that there is no such
+    token.
     """
     settings: dict = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -110,7 +111,7 @@ def _read_json(path: Path, limit: int = SETTINGS_LIMIT) -> dict:
 
 
 def _read_ids(path: Path) -> dict[str, int]:
-    """Reads a json object that maps tokens to ids."""
+    """Reads a JSON object that maps tokens to ids."""
     vocabulary = _read_json(path, VOCABULARY_LIMIT)
     for token, index in vocabulary.items():
         if type(index) is not int or not 0 <= index < MAX_IDS or not is_text(token):
@@ -132,7 +133,7 @@ def _read_text(path: Path) -> str:
 
 
 def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
-    """The token of each role, from the settings, or else from the family, or else by the usual names."""
+    """Finds the token of each role in the settings, or else in the family, or else by its usual name."""
     family = FAMILIES.get(settings.get("family"))
     usual = {} if family is None else family.roles
     roles = {}
@@ -150,10 +151,10 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
 
 
 def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = False) -> hf.Tokenizer:
-    """Marks special tokens, adds tokens that are stored outside the vocabulary, and sets the template.
+    """Registers special tokens, adds tokens that are stored outside the vocabulary, and sets the template.
 
-    The mask token absorbs the space before it if the settings say so (`lstrip`). Otherwise,
-    `swallow` decides. Callers pass the behaviour of transformers 5 for each kind of vocabulary.
+    If the settings do not say whether the mask token absorbs the space before it (`lstrip`), `swallow` decides. Callers
+    pass the behaviour of transformers 5 for the kind of vocabulary.
     """
     stated = settings.get("mask_token")
     swallow = stated.get("lstrip", False) if isinstance(stated, dict) else swallow
@@ -190,7 +191,7 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     return backend
 
 
-# === Readers: path, settings -> (backend, further arguments of the Tokenizer) ===
+# === Readers: functions from (path, settings) to (backend, further arguments of the Tokenizer) ===
 
 
 def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
@@ -204,7 +205,7 @@ def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict
         raise
 
 
-# KerasHub's presets have another kind of tokenizer.json, and a separate vocabulary. Tokenizer class: (family, file).
+# KerasHub's presets have a different tokenizer.json, and a separate vocabulary file. {tokenizer class: (family, file)}
 _KERAS_HUB = {
     "BertTokenizer": ("bert", "vocabulary.txt"),
     "DistilBertTokenizer": ("distilbert", "vocabulary.txt"),
@@ -219,7 +220,7 @@ def _read_keras_hub(path: Path, settings: dict, stored: dict) -> tuple[hf.Tokeni
     check_types(stored, {"class_name": Literal[*_KERAS_HUB], "config": dict}, path)
     check_types(stored.get("config", {}), {"lowercase": bool}, path)
     if "class_name" not in stored:
-        raise ValueError(f"{path} must describe a tokenizer of transformers or of KerasHub. Received: neither.")
+        raise ValueError(f"{path} must describe a tokenizer of transformers or KerasHub. Received: neither.")
     settings["family"], file = _KERAS_HUB[stored["class_name"]]
     settings["do_lower_case"] = stored.get("config", {}).get("lowercase", settings["family"] == "albert")
     vocabulary = path.parent / "assets" / "tokenizer" / file
@@ -235,7 +236,8 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     roles = special_roles(settings, vocabulary)
     if "unk" not in roles:
         raise ValueError(
-            f"{path} must contain the unknown token: [UNK], or that in tokenizer_config.json. Received: neither."
+            f"{path} must contain the unknown token: [UNK], or the one named in tokenizer_config.json. Received: "
+            "neither."
         )
     backend = hf.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token=roles["unk"]))
     backend.normalizer = normalizers.BertNormalizer(
@@ -251,7 +253,7 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
 def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     merges = path.with_name("merges.txt")
     if not merges.is_file():
-        raise FileNotFoundError(f"{path} needs the file merges.txt in the same folder. There is no such file.")
+        raise FileNotFoundError(f"{path} requires the file merges.txt in the same folder. There is no such file.")
     vocabulary = _read_ids(path)
     lines = _read_text(merges).split("\n")
     pairs = [tuple(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
@@ -289,7 +291,7 @@ def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list
 
 
 def bpe_of_words(vocabulary: dict[str, int], pairs: list[tuple[str, str]]) -> models.BPE:
-    """A BPE model with marks at the ends of words. Merges that are not in the vocabulary get further ids."""
+    """Builds a BPE model with marks at the ends of words. Merges that are not in the vocabulary get further ids."""
     parts = dict.fromkeys(part for pair in pairs for part in (*pair, "".join(pair)))
     first = max(vocabulary.values()) + 1
     steps = {part: first + i for i, part in enumerate(part for part in parts if part not in vocabulary)}
@@ -316,7 +318,7 @@ def _read_sentencepiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]
     return _finish(backend, path, settings, swallow=True), {}
 
 
-# The first file that exists is read.
+# Only the first of these files that exists is read.
 READERS = {
     "tokenizer.json": _read_tokenizer_json,
     "vocab.txt": _read_wordpiece,

@@ -8,7 +8,7 @@ _REACH = 16  # maximum number of characters that preprocessing may remove or ins
 
 
 def trimmed(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Removes white space at the ends of tokens from their offsets, int32 (n, 2). A token of white space becomes empty.
+    """Excludes white space at the ends of tokens from their offsets, int32 (n, 2). White-space tokens become empty.
 
     A combining mark that is in no token, such as a removed accent, is assigned to the token of the letter before it.
     """
@@ -26,7 +26,7 @@ def trimmed(text: str, offsets: np.ndarray) -> np.ndarray:
 
 
 def _with_marks(text: str, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Extends tokens by the marks (and parts of Hangul syllables) that follow them and are in no token."""
+    """Extends tokens by the marks (and parts of Hangul syllables) after them that are in no other token."""
     depth = np.zeros(len(text) + 1, dtype=np.int64)
     np.add.at(depth, starts, 1)
     np.add.at(depth, stops, -1)
@@ -42,12 +42,12 @@ def _is_mark(character: str) -> bool:
 
 
 def aligned(changed: str, text: str) -> np.ndarray:
-    """The position in the original text of each character of a changed text, and of its end: int32 (len(changed) + 1,).
+    """Maps each character of a changed text, and its end, to the original text: positions, int32 (len(changed) + 1,).
 
-    Both texts are scanned together. Letters are matched regardless of case, accents and white space. A character
+    Both texts are scanned in parallel. Characters are matched regardless of case, accents and white space. A character
     without a match gets the position after the last match.
 
-    "a ! é" from "A! É" -> [0, 1, 1, 2, 3, 4]
+    changed "a ! é", text "A! É" -> [0, 1, 1, 2, 3, 4]
     """
     original = [_bare(character) for character in text]
     places = np.zeros(len(changed) + 1, dtype=np.int32)

@@ -1,7 +1,7 @@
 """Reads and writes SentencePiece model files without the library (Kudo, Richardson 2018, arXiv 1808.06226).
 
-A model file is a protocol buffer with the pieces, their scores and the rules that normalise text. The wire format needs
-no compiler: each field is a key (number and type) and a value.
+A model file is a protocol buffer with the pieces, their scores and the rules that normalise text. Its wire format can
+be read without a compiler: each field consists of a key (number and type) and a value.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 MARK = "▁"  # represents a space
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-MAX_PIECE = 1_000  # characters; pieces that SentencePiece learns have at most 16
+MAX_PIECE = 1_000  # maximum number of characters; SentencePiece learns pieces of at most 16
 
 
 @dataclasses.dataclass
@@ -30,7 +30,8 @@ class SentencePieceModel:
         charsmap: the compiled rules of the normaliser, or b"" if there is none.
         byte_fallback: whether unknown characters are encoded as bytes.
         add_dummy_prefix: whether a space is put before the text.
-        remove_extra_whitespaces: whether spaces at the ends of the text are removed, and consecutive spaces become one.
+        remove_extra_whitespaces: whether to remove spaces at the ends of the text, and to replace consecutive spaces by
+            one.
     """
 
     pieces: list[tuple[str, float, int]]
@@ -150,7 +151,7 @@ def _varint(value: int) -> bytes:
 
 
 def model_bytes(model: SentencePieceModel) -> bytes:
-    """The content of a `.model` file."""
+    """Serialises a model to the content of a `.model` file."""
     parts = []
     for text, score, kind in model.pieces:
         piece = _field(1, text.encode()) + _field(2, float(score)) + (_field(3, kind) if kind != NORMAL else b"")
@@ -158,7 +159,7 @@ def model_bytes(model: SentencePieceModel) -> bytes:
     ids = {text: i for i, (text, _, kind) in enumerate(model.pieces) if kind in (CONTROL, UNKNOWN)}
     unknown = model.pieces[model.unk_id][0]
     trainer = _field(3, model.kind) + _field(4, len(model.pieces)) + _field(35, int(model.byte_fallback))
-    # Names and ids of the pieces for unknown, beginning, end and padding; the id of a missing one is -1.
+    # Names and ids of the pieces for unknown, beginning, end and padding. The id of a missing piece is -1.
     for id_number, name_number, names in ((40, 45, [unknown]), (41, 46, ["<s>"]), (42, 47, ["</s>"]),
                                           (43, 48, ["<pad>", "[PAD]"])):  # fmt: skip
         name = next((name for name in names if name in ids), names[0])
@@ -183,8 +184,9 @@ def build_backend(
         model: the model, with its pieces in the order of their final ids.
         steps: normalisers of the family, which are applied before that of the model.
         unk_token: the unknown token. Default: the piece of type `UNKNOWN`.
-        split_whitespace: whether words also end at Unicode white space that the normaliser keeps, such as U+0085. This
-            is what transformers does for published families. For SentencePiece, it is an ordinary character.
+        split_whitespace: whether words also end at Unicode white space that the normaliser keeps, such as U+0085.
+            transformers does this for published families, but SentencePiece treats such white space as ordinary
+            characters.
     """
     unk_token = unk_token or model.pieces[model.unk_id][0]
     if model.kind == UNIGRAM:
@@ -219,7 +221,7 @@ def build_backend(
 
 
 def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
-    """Splits the names of special tokens in plain text, so that they do not become special tokens."""
+    """Splits names of special tokens that occur in plain text, so that they do not become special tokens."""
     rests: dict[str, list[str]] = {}
     for token in special:
         rests.setdefault(re.escape(token[0]), []).append(re.escape(token[1:]))
@@ -228,7 +230,7 @@ def names_apart(special: Iterable[str]) -> pre_tokenizers.PreTokenizer:
 
 
 def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
-    """All pairs of pieces that together are a piece, best first. SentencePiece merges all of them."""
+    """All pairs of pieces whose concatenation is also a piece, best first. SentencePiece merges every such pair."""
     scores = {text: score for text, score, kind in model.pieces if kind in (NORMAL, USER_DEFINED)}
     ids = {text: i for i, (text, _, _) in enumerate(model.pieces)}
     merges = []

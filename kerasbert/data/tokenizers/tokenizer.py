@@ -1,8 +1,8 @@
 """Subword tokenizers: trained, loaded, and saved in the file formats that transformers reads.
 
-By default, `encode` reads "[MASK]" in a text as the mask token, as transformers does and as filling masks requires.
-With `plain_text=True`, names of special tokens are ordinary text. Corpora are always written that way, so that a page
-about BERT cannot inject separators into a training row.
+By default, `encode` converts "[MASK]" in a text to the mask token, as transformers does. Filling masks requires this.
+With `plain_text=True`, names of special tokens are ordinary text. Corpora are always written with this option, so that
+a page about BERT cannot inject separators into a training row.
 """
 
 import functools
@@ -28,7 +28,7 @@ from .files import READERS, ROLES, read_settings, special_roles
 from .offsets import aligned, trimmed
 from .training import SPECIAL_TOKENS, train_backend, train_family
 
-# What `to_json` writes besides the backend.
+# What `to_json` writes in addition to the backend.
 _STORED = {
     "roles": dict[str, str],
     "max_length": int | None,
@@ -48,10 +48,10 @@ class Tokenizer:
         roles: the special token of each role, such as `{"mask": "[MASK]"}`. The roles are those in `ROLES`.
         max_length: maximum number of tokens that a model accepts, or None for no limit.
         padding_side: "right" or "left".
-        family: model type, such as "albert", which determines the file format of the vocabulary, or None.
+        family: model type, such as "albert", or None. It determines the file format of the vocabulary.
         preparation: preprocessing of texts before the backend: one of `PREPARATIONS`, or None.
-        vocabulary_size: number of tokens. The backend may have higher ids for intermediate merges. Default: all tokens
-            of the backend.
+        vocabulary_size: number of tokens. The backend may have additional, higher ids for intermediate merges. Default:
+            number of tokens in the backend.
     """
 
     def __init__(
@@ -168,10 +168,10 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        """The inverse of `to_json`.
+        """Restores a tokenizer from the result of `to_json`.
 
         Raises:
-            ValueError: the text is not what `to_json` writes.
+            ValueError: the text was not written by `to_json`.
         """
         content = json.loads(text)
         if not isinstance(content, dict) or not isinstance(content.get("tokenizer"), dict):
@@ -185,7 +185,7 @@ class Tokenizer:
         return cls(backend, **content)
 
     def to_json(self) -> str:
-        """The whole tokenizer as a str, for files that contain a tokenizer as an asset."""
+        """Serialises the whole tokenizer to a str, for files that contain a tokenizer as an asset."""
         names = ("roles", "max_length", "padding_side", "family", "preparation", "vocabulary_size")
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
@@ -202,12 +202,12 @@ class Tokenizer:
     # === Encoding ===
 
     def encode(self, texts: Iterable, add_special_tokens: bool = True, plain_text: bool = False) -> list[np.ndarray]:
-        """The token ids of each text, or of each pair of texts: a list of int32 arrays.
+        """Encodes texts or pairs of texts as token ids, a list of int32 arrays.
 
         Args:
             texts: list of str or of (str, str).
             add_special_tokens: whether to put the texts into the tokenizer's template, such as [CLS] A [SEP].
-            plain_text: whether names of special tokens in a text are ordinary text.
+            plain_text: whether to treat names of special tokens in a text as ordinary text.
         """
         if isinstance(texts, str):
             raise ValueError("`texts` must be a list of str. Received: one str. Use [text].")
@@ -233,9 +233,9 @@ class Tokenizer:
         return ids, lengths
 
     def encode_with_offsets(self, texts: Iterable[str], plain_text: bool = True) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each text, the token ids, int32 (n,), and the start and stop of each token in the text, int32 (n, 2).
+        """Encodes texts as (token ids, offsets): int32 (n,), and the start and stop of each token, int32 (n, 2).
 
-        No special tokens are added. `text[start:stop]` is the text of a token without white space at its ends.
+        No special tokens are added. `text[start:stop]` is the text of a token, without white space at its ends.
         """
         texts = list(texts)
         backend = self._plain_backend if plain_text else self.backend
@@ -249,7 +249,7 @@ class Tokenizer:
         return rows
 
     def word_numbers(self, texts: Iterable[str], plain_text: bool = True) -> list[np.ndarray]:
-        """For each text, the index of the word of each token, int32 (n,). Punctuation marks are words, too."""
+        """For each text, the index of the word of each token, int32 (n,). Punctuation marks count as words."""
         backend = self._plain_backend if plain_text else self.backend
         texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
         with rust_errors(NOT_ENCODED):
@@ -263,7 +263,7 @@ class Tokenizer:
         return rows
 
     def _prepared(self, texts: Iterable, plain_text: bool) -> list:
-        """Applies the preparation to texts, leaving special tokens unchanged."""
+        """Applies the preparation to texts, but leaves special tokens unchanged."""
         special = [re.escape(self.token(i)) for i in self.special_ids]
         pattern = re.compile(f"({'|'.join(sorted(special, key=len, reverse=True))})")
         prepare = PREPARATIONS[self.preparation]
@@ -317,9 +317,9 @@ class Tokenizer:
         return starts
 
     def template(self, pair: bool = False) -> tuple[tuple[int | str, int], ...]:
-        """The layout of rows as (item, segment id): an item is the id of a special token, or "A" or "B" for a text.
+        """The layout of rows as tuples (item, segment id). Items are ids of special tokens, or "A" and "B" for texts.
 
-        BERT's pair -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
+        BERT, pair=True -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
         """
         return row_template(self.backend, self.tokens, pair)
 

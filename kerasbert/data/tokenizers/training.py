@@ -14,7 +14,7 @@ from .families import FAMILIES, mark_special
 from .files import bert_template, bpe_of_words, roberta_template
 from .sentencepiece import names_apart
 
-# In the order of their ids. The mask token of byte_bpe comes after the learnt tokens, as in RoBERTa.
+# Special tokens in the order of their ids. The mask token of byte_bpe comes after the learnt tokens, as in RoBERTa.
 SPECIAL_TOKENS = {
     "wordpiece": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
     "byte_bpe": {
@@ -43,8 +43,8 @@ def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool
             spool.write(line + "\n")
         spool.seek(0)
         # The trainer numbers "##" letters in the order of a hash map, which differs between processes, and breaks ties
-        # by these numbers. Passing the letters as special tokens fixes their order, and makes sure that every letter
-        # of the text has a token inside words.
+        # by these numbers. Passing the letters as special tokens fixes their order, and makes sure that every letter of
+        # the text has a "##" token.
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocabulary_size,
             min_frequency=_MIN_FREQUENCY,
@@ -60,7 +60,7 @@ def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool
 
 
 def _inner_letters(backend: hf.Tokenizer, characters: Iterable[str]) -> list[str]:
-    """Letters that can continue a word: neither punctuation nor ideographs, which are separate words."""
+    """Characters that can continue a word: all except punctuation and ideographs, which are separate words."""
     inner: set[str] = set()
     for character in characters:
         words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{character}a"))
@@ -86,13 +86,15 @@ def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     backend.train_from_iterator(lines, trainer)
-    if mask is not None:  # `lstrip`: the mask absorbs the space before it, which belongs to the masked word
+    if (
+        mask is not None
+    ):  # `lstrip`: the mask token absorbs the space before it, because the space belongs to the masked word
         backend.add_special_tokens([hf.AddedToken(mask, lstrip=True, special=True, normalized=False)])
     return backend
 
 
 def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
-    """Trains BPE on the words of Moses, with marks at their ends (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
+    """Trains BPE on words that Moses found, with marks at their ends (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
     backend = hf.Tokenizer(models.BPE(unk_token=roles["unk"], end_of_word_suffix="</w>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     special = list(dict.fromkeys(roles.values()))
@@ -150,11 +152,11 @@ class _TooSmall(Exception):
 
 
 def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
-    """Makes the tokens independent of the order of a hash map in the trainer.
+    """Makes tokens and scores independent of the order of a hash map in the trainer.
 
-    The trainer gives letters that its pruning removed the lowest score plus 0, 1e-4, 2e-4 and so on, in no fixed order.
-    Here, they get these scores in the order of their code points. Scores are rounded, because they depend on the order
-    of summation.
+    The trainer gives letters that its pruning removed the lowest score plus 0, 1e-4, 2e-4 and so on, in an arbitrary
+    order. This function assigns these scores in the order of code points. All scores are rounded, because their last
+    digits depend on the order of summation.
     """
     scores = {piece: score for piece, score in pieces if piece not in special}
     lowest = min(scores.values(), default=0.0)
@@ -181,7 +183,7 @@ def train_backend(
 
     Args:
         kind, documents, vocabulary_size, lowercase: as in `Tokenizer.train`.
-        roles: the special tokens that training includes, by role.
+        roles: the special tokens that are part of the training, by role.
         behind: special tokens that the caller adds after the learnt tokens. `vocabulary_size` includes them.
 
     Raises:

@@ -93,7 +93,7 @@ def test_packed_rows_weigh_all_their_tokens(corpus):
         (dict(with_replacement=True, whole_words=True), "Received: with_replacement and whole_words. Choose one"),
         (dict(with_replacement=True, ngrams=3, rule="roberta"), "Received: with_replacement and ngrams, rule"),
         (dict(max_predictions=0), "must be at least 1"),
-        (dict(shares=(0.5, 0.5)), "Received: shares, too. Use only `mask_share`"),
+        (dict(shares=(0.5, 0.5)), "Received: `shares` as well. Use only `mask_share`"),
         (dict(mask_rate=1.0), "masking rate must be above 0"),
     ],
 )

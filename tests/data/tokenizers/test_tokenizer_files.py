@@ -188,7 +188,7 @@ def test_settings_of_a_folder_are_followed(pieces, tmp_path):
     with pytest.raises(ValueError, match="for '<entity>' in"):
         Tokenizer.load(folder)
     (folder / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ValueError, match="must be json"):
+    with pytest.raises(ValueError, match="must be JSON"):
         Tokenizer.load(folder)
 
 

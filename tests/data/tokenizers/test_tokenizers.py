@@ -244,7 +244,7 @@ def test_bad_use(wordpiece, tmp_path):
     with pytest.raises(KeyError, match="no id 200"):
         wordpiece.token(200)
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match="tokenizer.json must be json"):
+    with pytest.raises(ValueError, match="tokenizer.json must be JSON"):
         Tokenizer.load(tmp_path)
 
 
