@@ -101,7 +101,7 @@ def test_fields_of_kerasbert_json(changes, message, folder):
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a": "\xff"}', "must be JSON"),
         (b"{} " * 3, "must be JSON"),
-        (b"[1]", "must hold a json object. Received: list"),
+        (b"[1]", "must contain a JSON object. Received: list"),
         (b" " * 4_000_001, "at most 4,000,000 bytes"),
     ],
 )
@@ -200,11 +200,11 @@ def embedder(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("modules.json", "{}", "modules.json must hold a json list"),
+        ("modules.json", "{}", "modules.json must contain a JSON list"),
         ("modules.json", "[3]", "modules.json must be a list of modules"),
         ("modules.json", '[{"type": 3, "path": ""}]', "`type` in .*modules.json must be str"),
         ("modules.json", '[{"path": ""}]', "`type` in .*modules.json must be str"),
-        ("1_Pooling/config.json", "[]", "config.json must hold a json object"),
+        ("1_Pooling/config.json", "[]", "config.json must contain a JSON object"),
         ("1_Pooling/config.json", '{"pooling_mode": 3}', "`pooling_mode` in .*config.json must be"),
         ("1_Pooling/config.json", '{"pooling_mode_max_tokens": "no"}', "`pooling_mode_max_tokens` in .* must be bool"),
         ("1_Pooling/config.json", '{"pooling_mode": "median"}', "`pooling` must be one or several of"),

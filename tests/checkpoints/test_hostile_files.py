@@ -183,7 +183,7 @@ def test_the_cache_of_the_hub_links_its_shards(tmp_path):
         ('{"weight_map": {"x": "a/b"}}', "must name shards in .safetensors or .bin"),
         ('{"weight_map": {}}', "must map names to shards"),
         ('{"weight_map": ["x"]}', "`weight_map` in .* must be dict"),
-        ("[]", "must hold a json object. Received: list"),
+        ("[]", "must contain a JSON object. Received: list"),
         ("[" * 100_000, "nested too deeply"),
         ('{"weight_map": {"x": "\\u0000.bin"}}', "must give names of files as strings"),
         (" " * 5_000_000, "must have at most 4,000,000 bytes"),
