@@ -189,7 +189,9 @@ def _untruncated_pairs(
             lines[:, 4] |= swapped
             lines = lines[~random] if lone == "skip" else lines
         found.append(lines)
-        here = np.where(random, middle, stop)  # the next chunk begins with the sentences in place of which a random B was used
+        here = np.where(
+            random, middle, stop
+        )  # the next chunk begins with the sentences in place of which a random B was used
         going = here < end
         if not going.all():
             lanes, document, here, end, target = (v[going] for v in (lanes, document, here, end, target))
