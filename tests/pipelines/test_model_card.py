@@ -49,7 +49,7 @@ def test_a_classifier(bert, tokenizer, tmp_path):
     text = written(tmp_path, model, measured, model="/home/me/secret/bert_mini", epochs=3)
     assert "secret" not in text and "/home" not in text
     assert "| model | bert_mini |" in text and "| source | train.csv |" in text
-    assert "`bad`, `good`, `a|b`" in text and "A Bert with 1,583 parameters that assigns one of" in text
+    assert "`bad`, `good`, `a|b`" in text and "A Bert with 1,263 parameters that assigns one of" in text
     assert "### test.csv, 4 examples" in text and "| accuracy | 0.5 |" in text
     assert "| bad | 1 | 0.5 | 0.6667 | 2 |" in text and "| a\\|b | 0 | 0 | 0 | 1 |" in text
     matrix = text[text.index("Rows are the right classes") :].split("\n")[2:7]
