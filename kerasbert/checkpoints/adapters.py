@@ -180,8 +180,14 @@ def _trained_heads(model):
         return {}, []
     tensors = export_weights(_adapted_model(model))
     tensors |= {alias: tensors[name] for alias, name in layout.tied.items() if name in tensors}
-    arrays = {name: np.asarray(a, "float32") for name, a in tensors.items() if _module(name, layout) in modules}
-    return arrays, sorted(modules)
+    arrays = {name: array for name, array in tensors.items() if _module(name, layout) in modules}
+    integers = sorted(name for name, array in arrays.items() if array.dtype.kind == "i")
+    if integers:
+        raise ValueError(
+            f"PEFT stores a trained head as floats, with the weights that it shares. Received: {integers[0]}, which is "
+            "quantised. Freeze the head before training, with `trainable = False`, or train from full precision."
+        )
+    return {name: array.astype("float32") for name, array in arrays.items()}, sorted(modules)
 
 
 def _module(name, layout):

@@ -148,6 +148,17 @@ def test_a_new_head_and_lora_train_on_integers(tmp_path):
             np.testing.assert_array_equal(to_numpy(variable), frozen[variable.path])
     with pytest.raises(ValueError, match="Save its adapter with `save_adapter`"):
         model.save_to_preset(tmp_path)
+    model.save_adapter(tmp_path / "adapter")
+    with pytest.warns(UserWarning, match="has no weights for classifier"):
+        again = TextClassifier.from_preset(tmp_path, labels=2)
+    with pytest.raises(ValueError, match="cannot be merged into integers"):
+        again.load_adapter(tmp_path / "adapter", merge=True)
+    again.load_adapter(tmp_path / "adapter")
+    np.testing.assert_array_equal(to_numpy(again(X)), to_numpy(model(X)))
+    lm = MaskedLM(backbone)
+    add_lora(lm, rank=2)
+    with pytest.raises(ValueError, match="Freeze the head before training"):
+        lm.save_adapter(tmp_path / "adapter")
 
 
 def test_float8_trains_and_its_folder_holds_floats(tmp_path):
