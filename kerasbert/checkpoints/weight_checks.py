@@ -28,7 +28,7 @@ def unfit_numbers(array, variable, allow_nan):
         variable: the Keras variable.
         allow_nan: whether NaN and infinite numbers are accepted.
     """
-    if "int" in variable.dtype or array.dtype.kind == "i":
+    if "int" in variable.dtype:
         same = array.dtype.name == variable.dtype
         return None if same else f"must be {variable.dtype} numbers, these are {array.dtype.name}"
     if array.dtype.kind != "f":

@@ -209,7 +209,7 @@ def test_what_is_refused():
     [
         ({"layers": {"block_0/attention/query": "int3"}}, "A scheme must be int8, int8_weights"),
         ({"layers": ["block_0"]}, "`layers` in .*kerasbert.json must be"),
-        ({"layers": {}}, "must be float32 numbers, these are int8"),
+        ({"layers": {}}, "must be floating-point numbers, these are int8"),
     ],
 )
 def test_damaged_descriptions(change, message, tmp_path):
