@@ -95,6 +95,13 @@ MODELS = {
         ),
     ),
 }
+REPORT = """# Programs for TPUs
+
+Written by `tpu_compile.py --report`: training steps compiled for TPUs on a machine without one, and read. Everything is
+of one device and one step, as the compiler counts it; operations inside Pallas kernels may be missing. `kernels` are
+calls of Splash or flash attention. `roofline` is the share of the peak that arithmetic, memory and links would allow if
+no communication overlapped with arithmetic; nothing was run. Compile times are of a busy processor.
+"""
 # (model, topology, layout, rows a device, whether the whole model is compiled, too)
 ROWS = (
     ("bert_base", "v5e:2x2", "data", 32, False),
@@ -341,10 +348,10 @@ def main() -> None:
     parser.add_argument("--cell", help="compile this program only, in this process")
     parser.add_argument("--only", help="a regular expression that the names of the programs must match")
     parser.add_argument("--text", type=Path, help="with --cell: write the compiled program to this file")
-    parser.add_argument("--report", action="store_true", help="print the table of what is done")
+    parser.add_argument("--report", action="store_true", help="write tpu_compile.md with the rows that are done")
     options = parser.parse_args()
     if options.report:
-        print(report())
+        RESULTS.with_suffix(".md").write_text(f"{REPORT}\n{report()}\n")
         return
     if options.cell:
         name, topology, layout, rows, layers = cells()[options.cell]

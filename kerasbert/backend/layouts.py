@@ -130,6 +130,21 @@ def _distribution_class():
     return Layouts
 
 
+def gathered_for_use(values):
+    """Returns the values of weights, each whole on every device if the layout is "fsdp".
+
+    Weights and rows are divided along the same axis of the mesh. Left to itself, XLA would gather rows and divide the
+    hidden states instead of gathering weights.
+    """
+    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    if getattr(distribution, "layout", None) != "fsdp":
+        return values
+    import jax
+
+    everywhere = jax.sharding.NamedSharding(distribution.device_mesh.backend_mesh, jax.sharding.PartitionSpec())
+    return [jax.lax.with_sharding_constraint(value, everywhere) for value in values]
+
+
 def check_layout(variables, num_heads=None):
     """Raises a ValueError if the layout of the devices does not suit a model.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..backend.compilation import concrete_array, reading_weights
 from ..backend.distribution import gather_weights
+from ..backend.layouts import gathered_for_use
 from ..checkpoints import presets
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
@@ -73,6 +74,10 @@ class Trainable(Shared, Quantizable, Fitting):
             self.prepare([(inputs,)], bool(kwargs.get("training")))
         with reading_weights(), checked_inputs():
             return super().__call__(inputs, *args, **kwargs)
+
+    def stateless_call(self, trainable_variables, *args, **kwargs):
+        """Keras's method, with weights that are whole on every device; see `gathered_for_use`."""
+        return super().stateless_call(gathered_for_use(trainable_variables), *args, **kwargs)
 
     # === What is trained ===
 
