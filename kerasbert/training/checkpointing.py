@@ -244,9 +244,9 @@ class Checkpoints(RunCallback):
         self._wait()
         record = {**self._record(within_epoch), "arrays": SHARDED}
         self._writing = self.step
-        if is_first_process():
-            self._path(self.step).with_suffix(".json").unlink(missing_ok=True)
         try:
+            if is_first_process():
+                self._path(self.step).with_suffix(".json").unlink(missing_ok=True)
             self._states().save(self.step, variables, lambda: self._publish_record(record))
         except Exception as error:
             raise self._write_error(error, self.step) from error
