@@ -33,6 +33,12 @@ def option_types(function: Callable) -> dict[str, typing.Any]:
     return found
 
 
+def negated(flag: str) -> str:
+    """The option that turns a bool off: `no-lowercase` for `lowercase`, `lora.no-merge` for `lora.merge`."""
+    outer, dot, inner = flag.rpartition(".")
+    return f"{outer}{dot}no-{inner}"
+
+
 def unknown_option(function: Callable, arguments: list[str]) -> str | None:
     """Returns an error message for the first argument that is an unknown option, or None if there is none."""
     known = {}
@@ -40,7 +46,7 @@ def unknown_option(function: Callable, arguments: list[str]) -> str | None:
         flag = name.replace("_", "-")
         known[flag] = None
         if kind is bool:
-            known[f"no-{flag}"] = None
+            known[negated(flag)] = None
     for argument in arguments:
         name = argument.partition("=")[0][2:].replace("_", "-")
         if argument.startswith("--") and name and name not in known and name not in GENERAL:

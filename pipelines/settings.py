@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kerasbert.command_line import did_you_mean
 
-from .options import CONFIG, option_types
+from .options import CONFIG, negated, option_types
 
 ADDED = "set"  # values of this option on the command line are added to those in the file instead of replacing them
 
@@ -99,7 +99,7 @@ def _spelled(name: str, value: typing.Any, kind: typing.Any, path: Path) -> list
     if kind is bool:
         if not isinstance(value, bool):
             raise ValueError(f"{where} must be true or false. Received: {value!r}.")
-        return [flag if value else flag.replace("--", "--no-", 1)]
+        return [flag if value else f"--{negated(flag[2:])}"]
     if value is None and type(None) not in kinds:
         raise ValueError(f"{where} has no value. Write one, or remove the line.")
     if any(typing.get_origin(option) in (tuple, list) for option in kinds):

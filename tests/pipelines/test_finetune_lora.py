@@ -12,7 +12,7 @@ from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 from kerasbert.training import adamw
 from pipelines.adapting import Lora
-from pipelines.finetune import finetune
+from pipelines.finetune import finetune, main
 from tests.models.reference import to_numpy
 
 pytestmark = pytest.mark.one_backend
@@ -37,6 +37,13 @@ def test_lora_saves_a_merged_model_or_an_adapter(finished_run, labelled_file, tm
     if merge:
         merged = kerasbert.load(tmp_path / "out")
         np.testing.assert_allclose(merged.predict(texts), model.predict(texts), atol=1e-4)
+
+
+def test_options_of_the_command():
+    lora = "--lora.rank 8 --lora.alpha 16 --lora.targets query inner --lora.no-merge"
+    values = main.parse(f"--model m {lora} --accumulation 4 --log wandb".split(), "kerasbert finetune")
+    assert values["lora"] == Lora(rank=8, alpha=16.0, targets=("query", "inner"), merge=False)
+    assert (values["accumulation"], values["log"]) == (4, "wandb")
 
 
 def test_accumulation_is_the_update_of_the_whole_batch():
