@@ -85,9 +85,17 @@ class Peaks:
         while self._going:
             self.anonymous = max(self.anonymous, memory("self", "RssAnon"))
             for children in Path("/proc/self/task").glob("*/children"):
-                for child in children.read_text().split():
+                for child in filter(is_worker, children.read_text().split()):
                     self.workers = max(self.workers, memory(child, "VmHWM"))
             time.sleep(0.05)
+
+
+def is_worker(process: str) -> bool:
+    """Whether a child process is a worker, and no longer a copy of this process that is about to become one."""
+    try:
+        return b"serve()" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def memory(process: str, name: str) -> float:

@@ -64,6 +64,9 @@ def plain_copy(backend: hf.Tokenizer, special_tokens: Sequence[str]) -> hf.Token
     # The vocabulary of a unigram model contains the special tokens, with the highest scores. The first character of
     # their names is split off in texts, so that they cannot match.
     names = [name for name in special_tokens if len(name) > 1]
+    if isinstance(copy.pre_tokenizer, pre_tokenizers.BertPreTokenizer):
+        # It makes a word of every punctuation mark, so that names such as [MASK] cannot match anyway.
+        names = [name for name in names if len(copy.pre_tokenizer.pre_tokenize_str(name)) == 1]
     if names:
         pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
         before = [copy.pre_tokenizer] if copy.pre_tokenizer else []
