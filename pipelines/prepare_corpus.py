@@ -208,7 +208,8 @@ def preparing(folders: list[Path], tokenizer: Tokenizer) -> Iterator[None]:
 
 def keep_parts(parts: Path, error: BaseException) -> None:
     """Keeps the parts of a preparation that failed if the same command can continue after them."""
-    if isinstance(error, ValueError) or not any(parts.glob("part-*.json")):
+    complete = [*parts.glob("part-*.json"), *parts.glob("logs/*/completions/*")]
+    if isinstance(error, ValueError) or not complete:
         shutil.rmtree(parts, ignore_errors=True)
     else:
         print(f"{parts.parent}: the parts that are complete are kept, and the same command continues after them")

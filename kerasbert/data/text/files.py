@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -13,7 +14,8 @@ from typing import BinaryIO, TextIO
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """Opens a binary file that appears at `path` only if the block ends without an error."""
     path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # Hosts with a common disk may write the same file, such as a plan.
+    partial = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
     try:
         with open(partial, "w+b") as file:
             yield file
