@@ -60,10 +60,11 @@ class Source:
 
     def settings(self) -> dict:
         """Everything that determines the documents, as a dict that JSON can represent."""
-        sizes = [(str(file), None if is_hub(file) else find_files(file)[file]) for file in self.files()]
-        times = [file.stat().st_mtime_ns if isinstance(file, Path) else None for file in self.files()]
+        found = {file: size for name in self.names if not is_hub(name) for file, size in find_files(name).items()}
+        times = {file: file.stat().st_mtime_ns for file in found if isinstance(file, Path)}
+        files = [[str(file), size, times.get(file)] for file, size in found.items()]
         rules = {"clean": self.clean, "deduplicate": self.deduplicate, "language": self.language}
-        return {"files": sizes, "times": times, **self.options, **rules}
+        return {"names": self.names, "files": files, **self.options, **rules}
 
     def filters(self) -> tuple[tuple[Filter, ...], tuple[Filter, ...]]:
         """The filters before and after deduplication."""
