@@ -108,8 +108,10 @@ def memory(process: str, name: str) -> float:
 
 def prepare(options) -> dict:
     """Prepares a corpus and measures it, in this process."""
+    from pipelines import corpus_parts
     from pipelines.prepare_corpus import prepare_corpus
 
+    corpus_parts.BATCHES = options.batches
     corpus, held_out = options.work / "train", options.work / "held_out"
     more = dict(executor=options.executor, tasks=options.tasks) if options.executor else {}
     clock, processor = time.perf_counter(), processor_seconds()
@@ -149,10 +151,10 @@ def tokenizers(options) -> dict:
 
 
 def killed(options) -> dict:
-    """Prepares a corpus in a process that is killed twice, after a third and after two thirds of the parts."""
+    """Prepares a corpus in a process that is killed twice, after two parts and after four."""
     command = [sys.executable, __file__, "prepare", *sys.argv[2:]]
     parts, kills = options.work / "train" / ".parts", []
-    for wanted in (1, 2):
+    for wanted in (2, 4):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         while len(list(parts.glob("part-*.json"))) < wanted and process.poll() is None:
             time.sleep(0.2)
@@ -223,7 +225,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--megabytes", type=float, default=200)
     parser.add_argument("--executor")
-    for name, default in (("workers", 1), ("tasks", 8), ("sequences", 240_000), ("passes", 1)):
+    for name, default in (("workers", 1), ("tasks", 8), ("sequences", 240_000), ("passes", 1), ("batches", 64)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     if options.task == "text":
