@@ -1,7 +1,8 @@
 """The BERT family in Keras 3: pretraining, fine-tuning and checkpoints on JAX, TensorFlow and PyTorch.
 
-Keras fixes its backend when it is imported, so importing kerasbert first picks one: `KERAS_BACKEND` if set, else the
-one in `keras.json`, else the first installed of JAX, TensorFlow and PyTorch. Everything else is imported on first use.
+Keras fixes its backend when it is imported, so importing kerasbert selects one before: `KERAS_BACKEND` if it is set, or
+else the backend in `keras.json`, or else the first of JAX, TensorFlow and PyTorch that is installed. Everything else is
+imported on first use.
 """
 
 import importlib
@@ -30,7 +31,7 @@ _SUBMODULES = (
 )
 __all__ = [*_SUBMODULES, "load"]
 
-# Keras writes this keras.json when there is none, so it does not express the user's choice.
+# Keras writes this content if there is no keras.json, so it is not a choice of the user.
 _WRITTEN_BY_KERAS = {
     "floatx": "float32",
     "epsilon": 1e-7,
@@ -40,7 +41,7 @@ _WRITTEN_BY_KERAS = {
 
 
 def _configured_backend():
-    """Returns the backend that the user asked for, by environment or file, or None."""
+    """Returns the backend that the user has selected in the environment or in keras.json, or None."""
     if os.environ.get("KERAS_BACKEND"):
         return os.environ["KERAS_BACKEND"]
     home = Path.home()

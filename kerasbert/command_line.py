@@ -1,7 +1,8 @@
 """The command `kerasbert`: the names of its commands and the modules of the pipelines that run them.
 
-Only the standard library is imported here, and the module of a command once it is called, so `kerasbert --help` is
-fast. In the wheel the pipelines are `kerasbert.pipelines`; in a clone they also run as `python -m pipelines.NAME`.
+`kerasbert --help` is fast, because this module imports only the standard library, and the module of a command is
+imported when the command is called. In the wheel, the pipelines are `kerasbert.pipelines`. In a clone, they can also be
+run as `python -m pipelines.NAME`.
 """
 
 import difflib
@@ -15,7 +16,7 @@ from types import ModuleType
 
 from . import __version__
 
-# Heading -> {command: what it does}. The module of a command has its name, with underscores.
+# {heading: {command: description}}. The module of a command has the same name, with underscores.
 COMMANDS = {
     "First steps": {
         "quickstart": "train a tokenizer, pretrain, fine-tune and compare, in six minutes on a laptop",
@@ -37,7 +38,7 @@ COMMANDS = {
     },
 }
 ALIASES = {"tokenizer": "train-tokenizer", "corpus": "prepare-corpus"}
-SHELLS = {  # shell -> where its completions are saved
+SHELLS = {  # {shell: file in which its completions are saved}
     "bash": "~/.local/share/bash-completion/completions/kerasbert",
     "zsh": "~/.zfunc/_kerasbert",
     "fish": "~/.config/fish/completions/kerasbert.fish",
@@ -67,7 +68,7 @@ def main() -> None:
 
 
 def run(name: str, arguments: list[str]) -> None:
-    """Runs a command, whose help and errors call it `kerasbert NAME`."""
+    """Runs a command. Its help and error messages call it `kerasbert NAME`."""
     name = name.replace("_", "-")
     name = ALIASES.get(name, name)
     if name not in NAMES:
@@ -78,7 +79,7 @@ def run(name: str, arguments: list[str]) -> None:
 
 
 def pipeline(name: str) -> ModuleType:
-    """The module of a command. A missing optional package ends the program with the command that installs it."""
+    """Imports the module of a command. If a package is missing, the program ends and says how to install it."""
     package = pipelines_name()
     try:
         return importlib.import_module(f"{package}.{name.replace('-', '_')}")
@@ -87,10 +88,10 @@ def pipeline(name: str) -> ModuleType:
 
 
 def pipelines_name() -> str:
-    """The name under which this process imports the pipelines, which must be one: a second one would copy them.
+    """The name under which this process imports the pipelines. A second name would create copies of all modules.
 
-    It is `kerasbert.pipelines` where kerasbert is installed, as the wheel or from a clone. In a clone that is not
-    installed, and where `pipelines` of the same clone has been imported already, it is `pipelines`.
+    It is `kerasbert.pipelines` if kerasbert is installed, from the wheel or from a clone. It is `pipelines` in a clone
+    that is not installed, or if `pipelines` of the same clone has already been imported.
     """
     imported = sys.modules.get("pipelines")
     installed, clone = Path(__file__).parent / "pipelines", Path(__file__).parent.parent / "pipelines"
@@ -98,18 +99,18 @@ def pipelines_name() -> str:
         return "pipelines"
     spec = importlib.util.find_spec("kerasbert.pipelines")
     folders = set() if spec is None else set(map(Path, spec.submodule_search_locations or ()))
-    # Those of another clone may be installed.
+    # The installed pipelines may belong to another clone.
     return "kerasbert.pipelines" if {installed, clone} & folders else "pipelines"
 
 
 def print_completion(arguments: list[str]) -> None:
-    """Prints the completions of a shell on standard output, and how to install them on standard error."""
+    """Prints the completions of a shell to standard output, and instructions for installing them to standard error."""
     if arguments in ([], ["--help"], ["-h"]):
         print("usage: kerasbert completion SHELL\n\nPrints the completions of a shell. To install them:")
         print("\n".join(f"    {_installing(shell)}" for shell in SHELLS))
     elif len(arguments) > 1 or arguments[0] not in SHELLS:
         known = did_you_mean(arguments[0], SHELLS)
-        fail(f"Completions are for one shell of {', '.join(SHELLS)}. Received: {' '.join(arguments)}.{known}")
+        fail(f"`completion` takes one shell: {', '.join(SHELLS)}. Received: {' '.join(arguments)}.{known}")
     else:
         print(pipeline("completion").completion(arguments[0]))
         print(f"To install: {_installing(arguments[0])}", file=sys.stderr)
@@ -134,13 +135,13 @@ def help_text() -> str:
 
 
 def fail(message: str) -> None:
-    """Ends the program with a message and the exit status of a wrong command line, 2."""
+    """Ends the program with a message, and with exit status 2, which means that the command line is wrong."""
     print(message, file=sys.stderr)
     sys.exit(2)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: suggests the closest known name, if any is close."""
+    """Returns the end of a message about an unknown name, which suggests the closest known name, if any is close."""
     close = difflib.get_close_matches(name.lower(), list(known), n=1)
     return f" Did you mean {close[0]}?" if close else ""
 

@@ -1,7 +1,7 @@
-"""Evaluation metrics: the official scores of the classic tasks.
+"""Evaluation metrics: the official scores of common tasks.
 
-Scores are fractions or percentages, as in the official scripts; each docstring says which. Where libraries exist, they
-compute the scores: scikit-learn, SciPy, sacreBLEU, rouge-score (`pip install kerasbert[metrics]`).
+Scores are fractions or percentages, as in the official scripts. Each docstring says which. Most scores are computed by
+libraries: scikit-learn, SciPy, sacreBLEU and rouge-score (`pip install kerasbert[metrics]`).
 """
 
 import collections
@@ -39,9 +39,9 @@ def accuracy(labels: Sequence, predictions: Sequence) -> float:
 
 
 def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive=None) -> float:
-    """F1 by scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
+    """F1 score, computed by scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
 
-    Multi-label: arrays (n, labels) of 0 and 1.
+    For multi-label classification, labels and predictions are arrays (n, labels) of 0 and 1.
     """
     from sklearn.metrics import f1_score
 
@@ -190,7 +190,7 @@ def squad(
     null_odds: Mapping[str, float] | None = None,
     null_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Exact match and F1 of SQuAD, as percentages. They are exactly those of the official scripts.
+    """Exact match and F1 of SQuAD, as percentages, identical to the results of the official scripts.
 
     A data set is scored as version 2.0 if any question has no answers or has the key `is_impossible`, and otherwise as
     version 1.1.
@@ -198,13 +198,14 @@ def squad(
     Args:
         dataset: a SQuAD file, its content, or the list under "data" in it.
         predictions: {question id: answer}. In version 2.0, "" means that the question has no answer.
-        null_odds: {question id: score of "no answer"}, which adds the best results over all thresholds on these scores.
+        null_odds: {question id: score of "no answer"}. If given, the best results over all thresholds on these scores
+            are added.
         null_threshold: if the score of "no answer" exceeds it, the prediction counts as "no answer". The default is
-            that of the official script, for scores that are probabilities.
+            taken from the official script, where scores are probabilities.
 
-    Returns: version 1.1 {"exact_match", "f1"}, where a question without a prediction counts as wrong; version 2.0
-        {"exact", "f1", "total"}, the same with the prefixes "HasAns_" and "NoAns_" if there are such questions, and
-        with `null_odds` "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh".
+    Returns: for version 1.1, {"exact_match", "f1"}, where a question without a prediction counts as wrong. For version
+        2.0, {"exact", "f1", "total"}; the same with the prefixes "HasAns_" and "NoAns_", if there are questions with
+        and without answers; and with `null_odds`, "best_exact", "best_exact_thresh", "best_f1" and "best_f1_thresh".
     """
     questions = [q for article in _articles(dataset) for p in article["paragraphs"] for q in p["qas"]]
     if not questions:
@@ -288,7 +289,7 @@ def _means(exact: dict, f1s: dict, keys: list) -> dict[str, float]:
 
 
 def _best_threshold(values: dict, predictions: Mapping, odds: Mapping, answerable: dict) -> tuple[float, float]:
-    """The highest mean score in percent over all thresholds for "no answer", and the threshold that gives it."""
+    """The threshold for "no answer" that gives the highest mean score: (this score in percent, threshold)."""
     score = best = sum(not has for has in answerable.values())
     threshold = 0.0
     for key in sorted(odds, key=lambda key: odds[key]):
@@ -310,7 +311,7 @@ def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Seque
     """Corpus BLEU by sacreBLEU, as a percentage. Papers: Papineni et al. 2002; Post 2018 (arXiv 1804.08771).
 
     Args:
-        references: for each prediction, a str or a list of str.
+        references: a str or a list of str for each prediction.
         predictions: the generated texts.
         **options: arguments of `sacrebleu.corpus_bleu`, such as tokenize="intl", lowercase=True.
     """
@@ -324,7 +325,7 @@ def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Seque
 def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], stem: bool = True) -> dict:
     """F-measures of ROUGE-1, -2, -L and -Lsum by rouge-score, as percentages.
 
-    If there are several references, the best one counts. For ROUGE-Lsum, every line is a sentence.
+    If a prediction has several references, the best score is used. For ROUGE-Lsum, every line is a sentence.
     """
     from rouge_score import rouge_scorer
 
@@ -336,7 +337,7 @@ def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequ
 
 
 def _several(references: Sequence, predictions: Sequence[str]) -> list[list[str]]:
-    """The references of each prediction, at least one."""
+    """Converts the references of each prediction to a list, which must have at least one item."""
     many = [[r] if isinstance(r, str) else list(r) for r in references]
     _paired(range(len(many)), range(len(predictions)))
     if not all(many):

@@ -1,6 +1,6 @@
 """Command-line programs for kerasbert: `kerasbert NAME --help`, or `python -m pipelines.NAME --help` in a clone.
 
-The wheel has them as `kerasbert.pipelines`.
+In the wheel, they are the package `kerasbert.pipelines`.
 """
 
 import sys
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import kerasbert  # noqa: F401  selects the backend before any of the scripts imports keras
 
-# A clone that is installed can be imported under both names, which would make two of each class.
+# In an installed clone, the package could be imported under both names, which would create every class twice.
 _other = sys.modules.get("pipelines" if __name__ == "kerasbert.pipelines" else "kerasbert.pipelines")
 if _other is not None and Path(__file__).parent in map(Path, _other.__path__):
     raise ImportError(
-        f"A program must import the pipelines under one name. Received: {__name__} after {_other.__name__}. "
+        f"A program must import the pipelines under only one name. Received: {__name__} after {_other.__name__}. "
         f"Use {_other.__name__}."
     )

@@ -1,4 +1,4 @@
-"""LoRA in fine-tuning: which layers get low-rank products, and what is saved."""
+"""LoRA in fine-tuning: adds low-rank products to layers, and saves the results."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ class Lora:
     merge: bool = True  # save the model with its products merged in, and the adapter in `adapter`; else the adapter
 
     def start(self, model) -> None:
-        """Adds the products to a model that is to be trained."""
+        """Adds the products to a model before training."""
         if self.rank is None:
             return
         count = add_lora(model, self.rank, self.targets, self.alpha)
@@ -28,8 +28,8 @@ class Lora:
 
         Args:
             model: the trained model.
-            folder: the folder for it.
-            base: what training started from.
+            folder: folder for the result.
+            base: the model that training started from.
         """
         if self.rank is None or self.merge:
             model.save_to_preset(folder)

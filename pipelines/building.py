@@ -1,4 +1,4 @@
-"""Builds what `fit` needs from a recipe: batches, a model, an optimizer."""
+"""Builds batches, model and optimizer for `fit` from a recipe."""
 
 import inspect
 import math
@@ -18,12 +18,12 @@ from .recipes.recipe import Recipe, parameters
 
 
 def named(corpus: Corpus | dict[str, Corpus]) -> dict[str, Corpus]:
-    """Corpora by name; a single corpus is called "text"."""
+    """Returns {name: corpus}. A single corpus gets the name "text"."""
     return corpus if isinstance(corpus, dict) else {"text": corpus}
 
 
 def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
-    """The batches of the whole run."""
+    """Creates the batches of the whole run."""
     corpora = named(corpus)
 
     def part(batch_size: int, length: int, steps: int, seed: int) -> Batches:
@@ -41,9 +41,10 @@ def make_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus]) -> Batches:
 
 
 def evaluation_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps: int | None = None) -> Batches:
-    """One pass over a corpus, or its first `steps` batches, with the same rows and masks every time.
+    """Creates batches for evaluation, which have the same rows and masks every time.
 
-    For several corpora: `steps` batches (default: 100), mixed in the same proportions as in training.
+    For one corpus, they are one pass over it, or its first `steps` batches. For several corpora, they are `steps`
+    batches (default: 100), mixed in the same proportions as in training.
     """
     corpora = named(corpus)
     shape = dict(batch_size=min(recipe.batch_size, 128), length=recipe.length, seed=recipe.seed)
@@ -57,7 +58,7 @@ def evaluation_batches(recipe: Recipe, corpus: Corpus | dict[str, Corpus], steps
 def _batches(
     recipe: Recipe, corpora: dict[str, Corpus], steps: int | None, shape: dict, changes: dict | None = None
 ) -> Batches:
-    """Batches of one corpus, or a mixture of the batches of several."""
+    """Creates the batches of one corpus, or a mixture of the batches of several corpora."""
     if len(corpora) == 1:
         shape = {**shape, "steps": steps}
     parts, groups = {}, {}
@@ -76,7 +77,9 @@ def _batches(
     if len(parts) == 1:
         return next(iter(parts.values()))
     rates = _task_rates(recipe, parts) if recipe.unlabelled else {}
-    for names in () if rates else groups.values():  # as in XLM, a group counts as its number of corpora, at most 5
+    for names in (
+        () if rates else groups.values()
+    ):  # as in XLM, the share of a group is proportional to its number of corpora, but at most 5
         sizes = [corpora[name].num_tokens for name in names]
         shares = mixing_rates(sizes, recipe.sampling_exponent, recipe.sampling_limit)
         rates |= {name: float(share) * min(5, len(names)) for name, share in zip(names, shares, strict=True)}
@@ -86,9 +89,9 @@ def _batches(
 
 
 def _task_rates(recipe: Recipe, parts: dict[str, Batches]) -> dict[str, float]:
-    """Mixing rates proportional to the numbers of examples, up to `sampling_limit` (T5, section 3.5).
+    """Computes mixing rates proportional to the number of examples, up to `sampling_limit` (T5, section 3.5).
 
-    The number of examples of unlabelled text is a setting of the recipe.
+    For unlabelled text, the number of examples is a setting of the recipe.
     """
     limit = recipe.sampling_limit or math.inf
     sizes = {name: min(part.num_pairs, limit) for name, part in parts.items() if name != recipe.unlabelled}
@@ -97,7 +100,7 @@ def _task_rates(recipe: Recipe, parts: dict[str, Batches]) -> dict[str, float]:
 
 
 def _languages_of(recipe: Recipe, name: str) -> tuple[str, dict]:
-    """(group of the recipe for the corpus of this name, arguments with the indices of its languages)."""
+    """Returns (the recipe's group of settings for the named corpus, arguments with the indices of its languages)."""
     if recipe.unlabelled:
         return "data" if name == recipe.unlabelled else "pair_data", {}
     if not recipe.languages:
@@ -109,13 +112,13 @@ def _languages_of(recipe: Recipe, name: str) -> tuple[str, dict]:
         return "pair_data", {"languages": tuple(recipe.languages.index(end) for end in ends)}
     pairs = " and pairs such as " + "-".join(recipe.languages[:2]) if recipe.pairs else ""
     raise ValueError(
-        f"This recipe knows the languages {', '.join(recipe.languages)}{pairs}. Received: a corpus {name!r}. Use "
+        f"This recipe has the languages {', '.join(recipe.languages)}{pairs}. Received: a corpus {name!r}. Use "
         f"--corpus {recipe.languages[0]}=folder, or --set languages=."
     )
 
 
 def unigram_loss(corpora: dict[str, Corpus], held_out: dict[str, Corpus] | None) -> float:
-    """Mean over the corpora of the loss, in nats per token, of a model that knows only their token frequencies."""
+    """Loss of a model that uses only token frequencies, in nats per token, averaged over the corpora."""
     losses = {name: text.unigram_entropy() for name, text in corpora.items()}
     if held_out is not None:
         fallback = next(iter(corpora.values()))
@@ -138,10 +141,10 @@ class BelowUnigrams(keras.callbacks.Callback):
 
 
 def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_from: str | Path = ""):
-    """Creates the objective for the vocabulary of a corpus, with random weights or those in `init_from`.
+    """Creates the objective for the vocabulary of a corpus, with random weights or the weights in `init_from`.
 
     Args:
-        corpus: the corpus, whose tokenizer the model gets.
+        corpus: the corpus. Its tokenizer becomes the tokenizer of the model.
         teacher: folder of the teacher, a MaskedLM.
         init_from: folder of the model whose training continues.
     """
@@ -149,7 +152,7 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
     _check_length(recipe)
     cls = recipe.class_of("objective_options")
     options = dict(tokenizer=tokenizer, **recipe.objective_options)
-    if "transfer_steps" in options:  # in updates in recipes, in batches in objectives
+    if "transfer_steps" in options:  # recipes count updates, objectives count batches
         options["transfer_steps"] *= recipe.accumulation
     start = dict(dtype=recipe.dtype)
     if init_from:
@@ -181,7 +184,7 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
 
 
 def _start(recipe: Recipe, *backbones: Backbone) -> None:
-    """Changes the random weights of new models as the recipe says."""
+    """Changes the random weights of new models according to the recipe."""
     for backbone in backbones if recipe.local_start else ():
         start_with_local_attention(backbone, **recipe.local_start)
 
@@ -199,13 +202,14 @@ def _check_length(recipe: Recipe) -> None:
     max_tokens = getattr(recipe.backbone_config(), "max_length", None) if family.learned_positions else None
     if max_tokens is not None and max_tokens < longest:
         raise ValueError(
-            f"Rows must fit the position table. Received: rows of {longest} tokens, config.max_length={max_tokens}. "
+            f"Rows must not be longer than the position table. Received: rows of {longest} tokens, "
+            f"config.max_length={max_tokens}. "
             f"Use --set config.max_length={longest}."
         )
 
 
 def _config_fields(recipe: Recipe, tokenizer: Tokenizer, group: str) -> dict:
-    """Fields of a config: those of the recipe, and those that follow from the tokenizer and the languages."""
+    """Returns the config fields given by the recipe, and those determined by the tokenizer and the languages."""
     info = tokenizer.info
     ids = {name: info[name] for name in ("pad_id", "bos_id", "eos_id", "cls_id", "sep_id")}
     ids["eos_id"] = ids["sep_id"] if ids["eos_id"] is None else ids["eos_id"]
@@ -221,7 +225,7 @@ def _config_fields(recipe: Recipe, tokenizer: Tokenizer, group: str) -> dict:
 
 
 def make_optimizer(recipe: Recipe):
-    """The optimizer of the recipe with its schedule, and with loss scaling for float16."""
+    """Creates the optimizer of the recipe with its schedule, and with loss scaling for float16."""
     schedule, optimizer = recipe.class_of("schedule"), recipe.class_of("optimizer")
     steps = {"steps": recipe.steps} if "steps" in inspect.signature(schedule).parameters else {}
     optimizer = optimizer(

@@ -15,7 +15,7 @@ LABEL_NAMES = (
 
 
 def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str, number: int | None = None) -> str:
-    """The name of the column that holds `what`: the given one, or the first known name, ignoring case."""
+    """Returns the name of the column that holds `what`: the given name, or the first usual name, ignoring case."""
     has = f"It has{'' if number is None else f' in row {number}'}: {', '.join(map(str, row))}."
     if given is not None and given not in row:
         raise ValueError(f"{path} has no column {given!r}. {has}")
@@ -23,7 +23,7 @@ def column(row: dict, names: tuple[str, ...], given: str | None, path, what: str
     found = given or next((lower[name] for name in names if name in lower), None)
     if found is None:
         raise ValueError(
-            f"Which column of {path} holds the {what} cannot be told from the names. Known: {', '.join(names)}. "
+            f"The column of {path} that holds the {what} cannot be guessed. Known names: {', '.join(names)}. "
             f"{has} Rename it, or pass --columns.text, --columns.pair or --columns.label."
         )
     return found
@@ -35,7 +35,7 @@ def is_missing(value) -> bool:
 
 
 def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty: bool = False) -> str:
-    """Returns a cell as text; numbers are converted. With `empty`, the text may be empty."""
+    """Returns a cell as text. Numbers are converted. With `empty`, the text may be empty."""
     value = row.get(name)
     if isinstance(value, (list, dict)) or (is_missing(value) and not (empty and isinstance(value, str))):
         received = "without it" if is_missing(value) else f"with {value!r:.40}"
@@ -46,7 +46,7 @@ def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty
 
 
 def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
-    """Returns a cell that holds a list, with its items as text."""
+    """Returns a cell that holds a list. Its items are converted to text."""
     value = row.get(name)
     value = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(value, (list, tuple)) or any(item is None or isinstance(item, (list, dict)) for item in value):
@@ -58,7 +58,7 @@ def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
 
 
 def written_out(value):
-    """Parses a list or a dict that a table holds as text, "['a', 'b']"; other values are returned unchanged."""
+    """Parses a list or a dict that a table stores as text, such as "['a', 'b']". Returns other values unchanged."""
     if not isinstance(value, str) or not value.strip().startswith(("[", "{")):
         return value
     try:
@@ -69,7 +69,7 @@ def written_out(value):
 
 
 def number_of(columns, name: str, default: int, path) -> int:
-    """The index of a column in a table without header, from the field `name` of a `Columns`."""
+    """Returns the index of a column in a table without header, given as the field `name` of a `Columns`."""
     given = getattr(columns, name)
     try:
         return default if given is None else int(given)

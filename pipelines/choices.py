@@ -1,4 +1,4 @@
-"""Reads multiple-choice questions in the formats of SWAG, RACE, ARC, COPA and HellaSwag, and tables without header."""
+"""Reads multiple-choice questions in the formats of SWAG, RACE, ARC, COPA and HellaSwag, or without a header."""
 
 import itertools
 import re
@@ -20,10 +20,11 @@ ANSWERS = ("label", "answerkey", "answer", "gold", "correct")
 
 
 def read_choices(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[tuple], list[int]]:
-    """Returns the inputs, (context, choices) or (passage, question, choices), and the indices of the right choices.
+    """Reads the inputs, (context, choices) or (passage, question, choices), and the indices of the right choices.
 
-    Files give the right choice as a letter or a number. Numbers start at 0, or at 1 if no row has the number 0 and some
-    row has a number equal to its number of choices. `path` can be a folder of RACE's files, one per passage.
+    Files give the right choice as a letter or a number. Numbers start at 0. They start at 1 if no row has the number 0,
+    and at least one row has a number equal to its number of choices. `path` can be a folder of RACE's files, one per
+    passage.
     """
     rows = list(choice_rows(path, reading))
     found, incomplete = [], []
@@ -81,7 +82,7 @@ def choice_files(folder: str | Path) -> list[Path]:
 
 
 def questions_of(row: dict, path: str | Path) -> list[dict]:
-    """Splits a row with all questions of a passage, as in RACE's files; any other row is returned alone."""
+    """Splits a row with all questions of a passage, as in RACE's files. Any other row is returned alone."""
     questions, options, answers = (row.get(name) for name in ("questions", "options", "answers"))
     if not isinstance(questions, list) or not isinstance(options, list):
         return [row]
@@ -100,7 +101,7 @@ def questions_of(row: dict, path: str | Path) -> list[dict]:
 
 
 def _names_choices(names: Iterable) -> bool:
-    """Whether these are column names, rather than a question whose choices may be letters."""
+    """Whether the cells of a row are column names, rather than a question whose choices may be letters."""
     names = {str(name).strip() for name in names}
     apart = sum(APART.fullmatch(name) is not None for name in names) > 1
     known = {*CONTEXTS, *ANSWERS}
@@ -108,7 +109,7 @@ def _names_choices(names: Iterable) -> bool:
 
 
 def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], str, list | None]:
-    """(context or (passage, question), choices, the right choice as given, letters of the choices) of a row."""
+    """Returns (context or (passage, question), choices, right choice as given, letters of the choices) for a row."""
     context, choices, letters = choices_of(row, path, number, columns)
     names = list(row)
     given = columns.label or (names[-1] if _is_bare(names) else None)
@@ -118,7 +119,7 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
 
 
 def _first_number(found: list[tuple]) -> int:
-    """Whether the numbers of right choices start at 0 or at 1, judged from all rows; see `read_choices`."""
+    """Infers from all rows whether the numbers of right choices start at 0 or at 1; see `read_choices`."""
     said = [
         (int(said) if said.isdecimal() else 0, len(choices))
         for _, _, choices, said, letters in found
@@ -133,7 +134,7 @@ def _is_bare(names: list[str]) -> bool:
 
 
 def choices_of(row: dict, path, number: int, columns: Columns) -> tuple[tuple, list[str], list | None]:
-    """(context or (passage, question), choices, letters of the choices or None) of a row."""
+    """Returns (context or (passage, question), choices, letters of the choices or None) for a row."""
     letters, where = None, f"{path} row {number}"
     if isinstance(row.get("question"), dict):  # the files of ARC and CommonsenseQA: {"stem", "choices"}
         row = {**row, **row["question"], "question": row["question"].get("stem")}
@@ -163,7 +164,7 @@ def choices_of(row: dict, path, number: int, columns: Columns) -> tuple[tuple, l
 
 
 def _context_names(row: dict, columns: Columns, path, number: int) -> list[str]:
-    """The column of the context, or the columns of a passage and its question."""
+    """Returns the column of the context, or the columns of a passage and its question."""
     passage = next((name for name in PASSAGES if name in row), None)
     if columns.text is None and columns.pair is None and passage and "question" in row:
         return [passage, "question"]
@@ -172,12 +173,12 @@ def _context_names(row: dict, columns: Columns, path, number: int) -> list[str]:
 
 
 def _without_tail(choices: list) -> list:
-    """Drops missing choices at the end: rows of a table may have different numbers of choices."""
+    """Drops missing choices at the end, because rows of a table may have different numbers of choices."""
     return choices[: max((i for i, choice in enumerate(choices, start=1) if not is_missing(choice)), default=0)]
 
 
 def _listed(value, where: str) -> tuple[list, list | None]:
-    """(choices, their letters or None) from a list, a dict by letter, or ARC's dict of two lists."""
+    """Returns (choices, their letters or None) for a list, a dict by letter, or ARC's dict of two lists."""
     if isinstance(value, list) and value and all(isinstance(choice, dict) and "text" in choice for choice in value):
         labels = [choice.get("label") for choice in value]
         value = {"text": [choice["text"] for choice in value], "label": None if None in labels else labels}

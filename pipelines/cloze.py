@@ -1,4 +1,4 @@
-"""Cloze sentences: a language model predicts one masked word of each (Taylor 1953)."""
+"""Cloze tests: a language model predicts one masked word in each sentence (Taylor 1953)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,18 +10,18 @@ from kerasbert.data import Tokenizer, encode_texts
 from kerasbert.data.text.cleaning import split_sentences
 from kerasbert.objectives import MaskedLM
 
-WORDS = (8, 40)  # least and most words in a sentence
-WORD = re.compile(r"(?<![\w'’-])[^\W\d_]+(?:['’][^\W\d_]+)*(?![\w'’-])")  # no part of "to-night"
+WORDS = (8, 40)  # minimum and maximum number of words in a sentence
+WORD = re.compile(r"(?<![\w'’-])[^\W\d_]+(?:['’][^\W\d_]+)*(?![\w'’-])")  # does not match parts of "to-night"
 
 
 @dataclass(frozen=True)
 class Cloze:
-    """A sentence and one of its words.
+    """A sentence, and the word in it that is to be predicted.
 
     Args:
         text: the sentence.
-        start, stop: first character of the word, and the one after its last.
-        position: index of the word's only token among the tokens of the sentence.
+        start, stop: index of the word's first character, and of the character after its last.
+        position: index of the word's token (it has only one) among the tokens of the sentence.
     """
 
     text: str
@@ -35,16 +35,16 @@ class Cloze:
 
     @property
     def gap(self) -> str:
-        """The sentence with a gap in the place of the word."""
+        """The sentence with a gap in place of the word."""
         return f"{self.text[: self.start]}____{self.text[self.stop :]}"
 
 
 def draw_clozes(
     documents: Iterable[str], tokenizer: Tokenizer, count: int = 200, seed: int = 0, max_length: int | None = None
 ) -> list[Cloze]:
-    """Draws sentences of `WORDS` words and in each of them a word that is a single token.
+    """Draws random sentences whose length is within `WORDS`, and one single-token word in each of them.
 
-    The order in which sentences and words are tried does not depend on the tokenizer: two tokenizers get the same
+    The order in which sentences and words are tried does not depend on the tokenizer. Two tokenizers give the same
     words, except where a word is a single token for only one of them.
 
     Args:
@@ -55,7 +55,7 @@ def draw_clozes(
         max_length: maximum number of tokens in a sentence, including special tokens.
 
     Raises:
-        ValueError: there are fewer sentences with such a word.
+        ValueError: there are fewer than `count` sentences with such a word.
     """
     lines = (line for document in documents for line in document.split("\n"))
     sentences = list(dict.fromkeys(sentence for line in lines for sentence in split_sentences(line)))
@@ -79,13 +79,13 @@ def draw_clozes(
             if len(found) == count:
                 return found
     raise ValueError(
-        f"The held-out text must have {count} sentences of {WORDS[0]} to {WORDS[1]} words, one of them a single token. "
-        f"Received: {len(sentences)} sentences, {len(found)} of which fit. Use a longer text."
+        f"The held-out text must have {count} sentences of {WORDS[0]} to {WORDS[1]} words with a single-token word. "
+        f"Received: {len(sentences)} sentences, {len(found)} of which qualify. Use a longer text."
     )
 
 
 def predict_words(model: MaskedLM, clozes: Sequence[Cloze], top_k: int = 5) -> list[list[int]]:
-    """The ids of the likeliest tokens for the masked word of each sentence, the likeliest first."""
+    """Predicts the masked word of each sentence. Returns the ids of the `top_k` most likely tokens, best first."""
     tokenizer = model.require_tokenizer()
     before = [item for item, _ in tokenizer.info["single"]].index("A")
     x = encode_texts(tokenizer, [cloze.text for cloze in clozes], plain_text=True)
@@ -97,18 +97,18 @@ def predict_words(model: MaskedLM, clozes: Sequence[Cloze], top_k: int = 5) -> l
 
 
 def masked_ids(tokenizer: Tokenizer, clozes: Sequence[Cloze]) -> list[int]:
-    """The ids of the words that are masked."""
+    """Returns the token id of the masked word of each sentence."""
     rows = tokenizer.encode([cloze.text for cloze in clozes], add_special_tokens=False, plain_text=True)
     return [int(row[cloze.position]) for row, cloze in zip(rows, clozes, strict=True)]
 
 
 def frequent_words(counts: Mapping[str, int], top_k: int = 5) -> list[str]:
-    """The most frequent words, without punctuation marks: the answers of unigrams to every cloze sentence."""
+    """Returns the most frequent words, which a unigram model predicts for every sentence. Punctuation is excluded."""
     return sorted((word for word in counts if word.isalpha()), key=lambda word: (-counts[word], word))[:top_k]
 
 
 def top_accuracies(right: Sequence, answers: Sequence[Sequence], top_k: int = 5) -> dict[str, float]:
-    """The shares of sentences whose word is the first answer, and one of the first `top_k` answers."""
+    """Computes top-1 and top-k accuracy: how often the word is the first answer, or among the first `top_k` answers."""
     first = [answer[:1] for answer in answers]
     return {
         f"top_{k}": float(np.mean([word in answer for word, answer in zip(right, kept, strict=True)]))

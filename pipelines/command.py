@@ -1,4 +1,4 @@
-"""Runs typed functions as command-line programs: grouped options, files of options, errors in one line."""
+"""Runs typed functions as command-line programs, with grouped options, option files, and one-line errors."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from kerasbert.training import RunStopped, TrainingDiverged
 from .options import as_arguments, description, options_class, unknown_option
 from .settings import with_settings_file
 
-# Packages that commands need -> the extra of kerasbert that installs them.
+# {package that a command needs: the extra of kerasbert that installs it}
 EXTRAS = {
     **dict.fromkeys(("tyro", "rich", "docstring_parser", "yaml"), "pipelines"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
@@ -30,13 +30,14 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class Command:
-    """A function as a command-line program. Calling the object runs it with the arguments of the command line.
+    """A command-line program made from a function. Calling the object runs it with the arguments of the command line.
 
     Args:
         function: function with typed arguments that are described in its docstring.
-        groups: title -> names of arguments; --help shows them under these titles.
-        first: names of arguments whose values may come first, without the names. Further values are those of the last.
-        details: returns text for the end of the description in --help.
+        groups: {title: names of arguments}. --help shows the arguments under these titles.
+        first: names of arguments that may be given first, without option names. The last of them takes all further
+            values.
+        details: function that returns text for the end of the description in --help.
     """
 
     function: Callable
@@ -45,13 +46,13 @@ class Command:
     details: Callable[[], str] | None = None
 
     def __call__(self, arguments: list[str] | None = None, program: str | None = None) -> None:
-        """Runs the function; user errors print one line instead of a traceback.
+        """Runs the function. For user errors, prints one line instead of a traceback.
 
         Compiled programs are cached for the next run.
 
         Args:
             arguments: the arguments. Default: those of the command line.
-            program: how the command is called, for its help and errors. Default: as it was.
+            program: name of the command for its help and errors. Default: the name with which it was called.
         """
         arguments = sys.argv[1:] if arguments is None else list(arguments)
         program = program or program_name()
@@ -61,7 +62,7 @@ class Command:
             self.function(**values)
 
     def parse(self, arguments: list[str], program: str) -> dict:
-        """The arguments of the function, by name."""
+        """Parses the command line. Returns the arguments of the function by name."""
         import tyro
 
         arguments = self._named(arguments)
@@ -74,7 +75,7 @@ class Command:
         return as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
 
     def _named(self, arguments: list[str]) -> list[str]:
-        """Arguments with the names of those that came first: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
+        """Adds option names to the arguments that came first: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
         named_ones = (n for n, argument in enumerate(arguments) if argument == "-h" or argument.startswith("--"))
         count = next(named_ones, len(arguments))
         values, named = arguments[:count], []
@@ -90,18 +91,18 @@ class Command:
 
 @dataclass(frozen=True)
 class Commands:
-    """Several commands under one name: `kerasbert show attention ...`.
+    """A group of commands under one name, such as `kerasbert show attention ...`.
 
     Args:
         commands: the commands by name.
-        summary: what they do, in one sentence.
+        summary: description of the group in one sentence.
     """
 
     commands: Mapping[str, Command]
     summary: str
 
     def __call__(self) -> None:
-        """Runs the command that the command line names first."""
+        """Runs the command whose name is the first argument of the command line."""
         program = program_name()
         name, *arguments = sys.argv[1:] or ["--help"]
         if name in ("-h", "--help"):
@@ -125,18 +126,18 @@ def command(function: Callable) -> None:
 
 
 def program_name() -> str:
-    """How the running command was called: "kerasbert pretrain" or "python -m pipelines.pretrain"."""
+    """Returns how the running command was called: "kerasbert pretrain" or "python -m pipelines.pretrain"."""
     path = Path(sys.argv[0])
     return f"python -m {__package__}.{path.stem}" if path.parent == Path(__file__).parent else sys.argv[0]
 
 
 def words_of(program: str) -> str:
-    """The name of a command in `program_name`, with that of its subcommand: "pretrain", "show attention"."""
+    """Extracts the names of command and subcommand from a `program_name`: "pretrain", "show attention"."""
     return program.removeprefix("kerasbert ").removeprefix(f"python -m {__package__}.")
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """The line about a package that is not installed."""
+    """Returns the error message about a package that is not installed."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return f"{type(error).__name__}: {error}"
@@ -145,7 +146,7 @@ def missing(error: ModuleNotFoundError) -> str:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """A context in which errors of the user end the program with one line, and stopped runs with their status."""
+    """Context manager that ends the program with a one-line message for user errors, or the status of a stopped run."""
     try:
         yield
     except ModuleNotFoundError as error:

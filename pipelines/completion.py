@@ -1,4 +1,4 @@
-"""The completions of a shell for the command `kerasbert`: its commands and their options."""
+"""Shell completions for the command `kerasbert`: its commands and their options."""
 
 import contextlib
 import dataclasses
@@ -13,9 +13,10 @@ from .command import EXTRAS, Command, Commands, one_line_errors
 
 
 def completion(shell: str) -> str:
-    """Returns the script of a shell: "bash", "zsh" or "fish".
+    """Returns the completion script for a shell: "bash", "zsh" or "fish".
 
-    A command whose optional packages are not installed is in it without its options, which is reported.
+    If the optional packages of a command are not installed, the script has the command without its options, and a
+    message says so.
     """
     with one_line_errors():
         import tyro
@@ -45,7 +46,7 @@ def completion(shell: str) -> str:
 
 
 def _options(main: typing.Any) -> typing.Any:
-    """A type with the options of a command, of which tyro makes a parser."""
+    """Returns a type with the options of a command, from which tyro creates a parser."""
     import tyro
 
     if isinstance(main, Command):

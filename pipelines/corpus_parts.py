@@ -1,4 +1,4 @@
-"""The work of preparing a corpus: reads, filters and tokenizes documents in parts, and makes corpora of them."""
+"""Prepares a corpus: reads, filters and tokenizes documents in parts, and assembles corpora from them."""
 
 import dataclasses
 import itertools
@@ -31,7 +31,7 @@ BATCHES = 64  # batches of a part: 64 million characters or more
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The text of a corpus, and what is done to it.
+    """The text of a corpus, and how it is filtered.
 
     Args:
         names: files, folders, URLs and data sets.
@@ -48,7 +48,7 @@ class Source:
     language: str | None = None
 
     def files(self) -> list:
-        """All files, and the names of data sets on the hub, in the order in which they are read."""
+        """All files and names of data sets on the hub, in the order in which they are read."""
         if self.is_warc():
             return [file for name in self.names for file in find_files(name)]
         return [file for name in self.names for file in ([name] if is_hub(name) else files_of(name))]
@@ -79,7 +79,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class BatchFilter:
-    """A call filters a list of documents: it returns those that are kept, and what was dropped."""
+    """A callable that filters a list of documents. It returns the kept documents and a report of the others."""
 
     filters: tuple[Filter, ...]
 
@@ -89,7 +89,7 @@ class BatchFilter:
 
 
 def encode_parts(folder: Path, source: Source, tokenizer: Tokenizer, workers: int) -> tuple[list[Path], DropReport]:
-    """Writes the parts of a corpus that are not complete yet. Returns the paths of all parts, and what was dropped."""
+    """Writes the incomplete parts of a corpus. Returns the paths of all parts, and a report of what was dropped."""
     parts = Parts(folder, {**source.settings(), "tokenizer": tokenizer.hash, "batches": BATCHES})
     records, report = parts.complete(), DropReport()
     before, after = source.filters()
@@ -130,7 +130,7 @@ def assemble(
     block_documents: int,
     workers: int = 1,
 ) -> None:
-    """Writes a corpus of the documents in parts, and a held-out one if there are two folders; see `assemblies`."""
+    """Writes a corpus from the documents in parts, and a held-out corpus if there are two folders; see `assemblies`."""
     for work in assemblies(folders, parts, held_out_every, tokenizer, shards, block_documents):
         count = work.num_pieces()
         if work.shards and count < work.shards:
@@ -147,7 +147,7 @@ def assemblies(
     shards: int | None,
     block_documents: int,
 ) -> list[Assembly]:
-    """The corpora that are made of parts: that of the first folder, and the held-out one.
+    """Returns the corpora that are assembled from parts: one for the first folder, and a held-out one for the second.
 
     At least two documents are held out, so that sentence pairs can be evaluated, or the last of two or three.
     """

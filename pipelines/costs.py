@@ -1,4 +1,4 @@
-"""The costs of a model, without computing anything: weights, operations per token, and memory for training and use."""
+"""Costs of a model, determined without running it: weights, operations per token, and memory for training and use."""
 
 import dataclasses
 import math
@@ -18,8 +18,8 @@ from kerasbert.training import adamw
 
 from .operations import Operations, counting, traced, without_values
 
-CHOICES = 4  # of an example of multiple choice
-MASK_RATE = 0.15  # share of the tokens that a masked language model predicts
+CHOICES = 4  # number of choices in a multiple-choice example
+MASK_RATE = 0.15  # share of tokens that a masked language model predicts
 # Keys in the example inputs of XLNet that only its query stream reads, which only its objective uses.
 QUERY_STREAM = ("query_ranks", "key_ranks", "masked_positions")
 HALF = ("mixed_bfloat16", "mixed_float16")
@@ -31,9 +31,9 @@ class Rows:
 
     Args:
         count: number of rows.
-        length: tokens per row; in an encoder-decoder, of the source.
-        slots: tokens that a masked language model predicts per row. Default: 15%.
-        target_length: tokens of the target of an encoder-decoder. Default: `length`.
+        length: number of tokens per row, or for an encoder-decoder, per source.
+        slots: number of tokens per row that a masked language model predicts. Default: 15% of `length`.
+        target_length: number of tokens per target of an encoder-decoder. Default: `length`.
     """
 
     count: int
@@ -42,7 +42,7 @@ class Rows:
     target_length: int | None = None
 
     def tokens(self, shapes: dict) -> int:
-        """Number of tokens in a batch of these shapes, both sides of an encoder-decoder counted."""
+        """Number of tokens in a batch of these shapes, including both sides of an encoder-decoder."""
         return sum(math.prod(shapes[key]) for key in ("token_ids", "decoder_token_ids") if key in shapes)
 
 
@@ -51,10 +51,11 @@ class Costs:
     """The costs of a model with one dtype. Memory is in bytes.
 
     Args:
-        parts: {part of the model: number of weights}; weights that parts share belong to the first of them.
-        trained: number of weights that training changes.
+        parts: {part of the model: number of weights}. Weights that several parts share are counted for the first of
+            them.
+        trained: number of trainable weights.
         tokens: number of tokens in the batch.
-        forward, training: operations on the batch.
+        forward, training: number of operations for a forward pass and for a training step on the batch.
         weights: bytes of all weights.
         half_weights: bytes of the half-precision copies of the weights, with a mixed dtype.
         gradients: bytes of the gradients.
@@ -91,12 +92,12 @@ class Costs:
 
 
 def costs(make: Callable, rows: Rows, optimizer: Callable | None = None) -> Costs:
-    """The costs of a model on a batch.
+    """Determines the costs of a model on a batch.
 
     Args:
-        make: returns the model, which is created without memory for its weights.
+        make: function that returns the model. No memory is allocated for the weights.
         rows: the shape of the batch.
-        optimizer: returns the optimizer. Default: AdamW.
+        optimizer: function that returns the optimizer. Default: AdamW.
     """
     updates = (optimizer or _adamw)()  # its own counters cannot be created in a trace
 
@@ -147,7 +148,7 @@ _NUMPY = {"bfloat16": "float16"}
 
 
 def _cache_size(model, rows: Rows) -> int:
-    """Bytes of the cache of a backbone that generates; of a decoder, only that of its own tokens."""
+    """Size in bytes of the cache for generation. For an encoder-decoder, only the tokens of the decoder are counted."""
     backbone = getattr(model, "backbone", model)
     if not hasattr(backbone, "empty_cache"):
         return 0
@@ -164,7 +165,7 @@ def _bytes_of_tree(tree) -> int:
 
 
 def batch_shapes(model, rows: Rows) -> dict[str, tuple]:
-    """{key of a batch: its shape} for a training step of the model."""
+    """Returns {batch key: shape} for a training step of the model."""
     letters = {"b": rows.count, "s": rows.length, "t": rows.target_length or rows.length}
     letters["p"] = rows.slots or max(1, round(MASK_RATE * rows.length))
     letters["k"] = None
@@ -183,7 +184,7 @@ def batch_shapes(model, rows: Rows) -> dict[str, tuple]:
 
 
 def dtype_of(key: str) -> str:
-    """The dtype of a key of a batch."""
+    """Returns the dtype of a batch key."""
     return {"mask": "bool"}.get(BATCH_KEYS[key].kind, "int32")
 
 
@@ -191,7 +192,7 @@ def dtype_of(key: str) -> str:
 
 
 def weights_by_part(model) -> dict[str, int]:
-    """{part: number of weights} of a model: embeddings, blocks, what follows them, and each head."""
+    """Returns {part: number of weights} for a model: embeddings, blocks, layers after the blocks, and each head."""
     found, seen = {}, set()
 
     def add(part, variables):

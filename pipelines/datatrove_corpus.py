@@ -1,8 +1,8 @@
-"""Prepares a corpus with datatrove: the work of `corpus_parts` as tasks of its executors, on this machine or a cluster.
+"""Prepares a corpus with datatrove, whose executors run the work of `corpus_parts` on this machine or a cluster.
 
 Every task reads consecutive files of the source, filters their documents, and writes one part. Tasks that are complete
-are skipped when the same command runs again. The corpus does not depend on the number of tasks, nor on datatrove:
-`corpus_parts` gives the same. Steps of a pipeline are called with (documents, number of the task, number of tasks).
+are skipped when the same command runs again. The corpus does not depend on the number of tasks, and is the same as
+without datatrove. Steps of a pipeline are called with (documents, number of the task, number of tasks).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _BUCKETS = 14  # of MinHash; with 8 hashes each, texts that share 72% of their s
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """How datatrove runs a pipeline.
+    """Specifies how datatrove runs a pipeline.
 
     Args:
         executor: "local", "slurm" or "ray".
@@ -43,7 +43,7 @@ class Engine:
     options: dict
 
     def run(self, stages: Sequence[tuple[str, list, int]], logs: Path) -> None:
-        """Runs stages of (name, steps, number of tasks), one after another; on Slurm, submits them.
+        """Runs stages (name, steps, number of tasks) one after another, or submits them on Slurm.
 
         Args:
             logs: folder for datatrove's logs, which also say which tasks are complete.
@@ -71,12 +71,12 @@ def stages(
     sharding: tuple[int | None, int],
     engine: Engine,
 ) -> list[tuple[str, list, int]]:
-    """The stages that prepare a corpus, and a held-out one if there are two folders: (name, steps, number of tasks).
+    """Returns the stages (name, steps, number of tasks) for a corpus, and a held-out one if there are two folders.
 
     Args:
         work: folder of the parts and of all intermediate files, which all machines must be able to read.
         sharding: number of shards, and number of documents of a block.
-        further arguments: those of `corpus_parts.assemble`.
+        further arguments: as in `corpus_parts.assemble`.
     """
     report, tasks = DropReport(), engine.tasks
     before, after = source.filters()
@@ -95,7 +95,7 @@ def stages(
 
 
 def minhash_stages(work: Path, tasks: int, part: "WritePart") -> list[tuple[str, list, int]]:
-    """datatrove's MinHash deduplication of the texts in `clean`; of similar documents, one is kept."""
+    """The stages of datatrove's MinHash deduplication of the texts in `clean`, which keeps one of similar documents."""
     from datatrove.pipeline.dedup import MinhashDedupBuckets, MinhashDedupCluster, MinhashDedupFilter
     from datatrove.pipeline.dedup.minhash import MinhashConfig
     from datatrove.utils.hashing import HashConfig
@@ -116,12 +116,12 @@ def minhash_stages(work: Path, tasks: int, part: "WritePart") -> list[tuple[str,
 
 
 def share(files: Sequence, rank: int, tasks: int) -> list:
-    """The consecutive files that a task reads."""
+    """Returns the consecutive files that a task reads."""
     return list(files[len(files) * rank // tasks : len(files) * (rank + 1) // tasks])
 
 
 class ReadText:
-    """Reads documents from the files that `read_documents` knows."""
+    """Reads documents from all kinds of files that `read_documents` supports."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -164,7 +164,7 @@ class Keep:
 
 
 class Excluded:
-    """What datatrove calls a writer of documents that a filter drops: adds them to a report."""
+    """Adds documents that a filter drops to a report. datatrove calls this an exclusion writer."""
 
     def __init__(self, report: DropReport):
         self.report = report
@@ -180,7 +180,7 @@ class Excluded:
 
 
 class WriteReport:
-    """Writes what the filters before it dropped in a task."""
+    """Writes the report of what the previous filters dropped in a task."""
 
     def __init__(self, folder: Path, name: str, report: DropReport):
         self.folder, self.name, self.report = folder, name, report
@@ -208,7 +208,7 @@ class WriteTexts:
 
 
 class ReadTexts:
-    """Reads what `WriteTexts` wrote in the same task."""
+    """Reads the texts that `WriteTexts` wrote in the same task."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -223,7 +223,7 @@ class ReadTexts:
 
 
 class Signatures:
-    """MinHash signatures of shingles of words, which are divided at white space, so that no tagger is needed."""
+    """Computes MinHash signatures of word shingles. Words are split at white space, so that no tagger is needed."""
 
     def __init__(self, folder: str, config):
         self.folder, self.config = folder, config
@@ -254,7 +254,7 @@ class WritePart:
 
 
 class WritePieces:
-    """Writes the shards of the corpora, each in a task, after all parts are written."""
+    """Writes the shards of the corpora, one per task, after all parts have been written."""
 
     def __init__(
         self,

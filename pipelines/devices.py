@@ -1,4 +1,4 @@
-"""The devices of a run: those of one process, or of many on several hosts."""
+"""Sets up the devices of a run, with one or more processes on one or more hosts."""
 
 import keras
 
@@ -7,7 +7,7 @@ from kerasbert.backend.hosts import launched_processes
 
 
 def use_devices(devices: str | None) -> None:
-    """Connects the processes of a run, and sets the layout of its devices; must be called before models are created.
+    """Connects the processes of a run, and sets the layout of its devices. Call it before models are created.
 
     Args:
         devices: "data", "fsdp" or "tensor", see `kerasbert.backend.parallel`; "tensor=4" divides layers among 4
@@ -28,7 +28,7 @@ def use_devices(devices: str | None) -> None:
 
 
 def mesh_of(parts: int) -> keras.distribution.DeviceMesh:
-    """All devices, of which each `parts` divide layers among them."""
+    """Returns a mesh of all devices, in which groups of `parts` devices divide layers among them."""
     devices = keras.distribution.list_devices()
     if len(devices) % parts:
         raise ValueError(

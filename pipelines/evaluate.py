@@ -34,7 +34,7 @@ from .tables import Format, Reading, read_rows
 from .tasks import TASKS, TaskSpec, task_of
 from .text_to_text import Wording
 
-# Class -> kind of examples that it is evaluated on; for a TextClassifier, the kind is its `problem`.
+# {class: kind of examples that it is evaluated on}. For a TextClassifier, the kind is its `problem`.
 KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}
 
 
@@ -67,29 +67,31 @@ def evaluate(
         model: folder of a model, or hf://org/name.
         data: examples for a task model, in the formats of `finetune`; several data sets can be named as there. For a
             language model, minimal pairs: rows with `sentence_good` and `sentence_bad`.
-        corpus: folder of `prepare_corpus`, for a language model; several corpora can be named as in `pretrain`. If the
-            model has a recipe of `pretrain`, rows, masks and length are those of the validation during its run.
+        corpus: folder that `prepare_corpus` wrote, for a language model. Several corpora can be named as in `pretrain`.
+            If the model has a recipe of `pretrain`, rows, masks and length are the same as in the validation of its
+            run.
         output: file for the scores, or folder for the results of a suite.
-        batch_size: texts per step, or rows of a corpus. Default: 32, or that of the recipe.
-        length: tokens in a row of the corpus. Default: that of the recipe, or 128.
+        batch_size: texts, or rows of a corpus, per step. Default: the value in the recipe, or 32.
+        length: tokens in a row of the corpus. Default: the value in the recipe, or 128.
         steps: maximum number of batches of the corpus. Default: as many as in the validation of the run, or all.
-        task: data set that the data belongs to, as in `finetune`; decides how its files are read. For a model that
-            generates text, the task that it was trained for; decides its prefix, such as `summarize: `, and the format
-            of `finetune --text-to-text`.
+        task: name of the data set that the data belongs to, as in `finetune`, which determines how its files are read.
+            For a model that generates text, the task that it was trained for, which determines the prefix, such as
+            `summarize: `, and the format of `finetune --text-to-text`.
         format: format of the data. Default: by file extension and, for .txt, by content.
         encoding: encoding of the data.
         columns: names of the columns that cannot be guessed.
         answers: file for the answers, one line per example; for several data sets, one file each with its name added.
-        max_new_tokens: maximum length of a generated answer, in tokens.
-        num_beams: number of beams for a generated answer.
+        max_new_tokens: maximum length of generated answers, in tokens.
+        num_beams: number of beams for generating answers.
         suite: evaluate a pretrained encoder or causal language model on a suite of small tasks; see `pipelines.suite`.
-            `data` is then the folder of the data sets, without which only minimal pairs are measured, and `output` a
-            folder for the results; if it has some already, only the missing ones are measured. The options below are
-            those of a suite.
-        text: text files, or folders of them, that the model was trained on. Minimal pairs then have only words that are
-            frequent in them, and the scores of an n-gram model are reported, too.
+            `data` is then the folder of the data sets (without it, only minimal pairs are measured), and `output` a
+            folder for the results. Results that it already contains are not measured again. The following options are
+            only for suites.
+        text: text files, or folders of them, that the model was trained on. If given, minimal pairs consist of words
+            that are frequent in this text, and the scores of an n-gram model are reported, too.
         reference: folder of another model to compare with.
-        seeds: seeds of the trainings of each task. Tests of differences compare trainings with the same seed.
+        seeds: seeds for fine-tuning on each task. Significance tests compare models that were trained with the same
+            seed.
         examples: maximum number of examples to train on.
         learning_rate: peak learning rate.
         parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
@@ -150,7 +152,7 @@ def evaluate(
 def score_task(
     model, kind: str, path: str, task: str | None, batch_size: int, columns: Columns | None, files: dict, **writing
 ) -> tuple[dict, list, Examples]:
-    """(scores, answers, examples) of a task model, or of a text-to-text model on `task`.
+    """Evaluates a task model, or a text-to-text model on `task`. Returns (scores, answers, examples).
 
     Args:
         files: encoding and format of the files.
@@ -170,7 +172,7 @@ def score_task(
 
 
 def _unnamed(examples: Examples, labels: list[str]) -> Examples:
-    """Renames numeric labels for a model whose labels are called LABEL_0, LABEL_1, ...: "1" -> "LABEL_1"."""
+    """Renames numeric labels for a model whose labels are named LABEL_0, LABEL_1, ...: "1" -> "LABEL_1"."""
     numbers = [str(number) for number in range(len(labels))]
     if labels != [f"LABEL_{number}" for number in numbers] or not set(examples.y) <= set(numbers):
         return examples
@@ -180,7 +182,7 @@ def _unnamed(examples: Examples, labels: list[str]) -> Examples:
 def score_pairs(
     model: MaskedLM | CausalLM, path: str, batch_size: int, reading: Reading, columns: Columns
 ) -> dict[str, float]:
-    """The share of minimal pairs (as in BLiMP) in which a language model finds the acceptable sentence more likely."""
+    """Accuracy on minimal pairs (as in BLiMP): how often a language model prefers the acceptable sentence."""
     rows = list(read_rows(path, replace(reading, header=not columns.are_numbers)))
     if not rows:
         raise ValueError(f"{path} has no rows.")
@@ -204,18 +206,18 @@ def score_language_model(
     length: int | None = None,
     steps: int | None = None,
 ) -> dict[str, float]:
-    """Loss and metrics of a language model on a corpus, computed as in the validation of its run.
+    """Computes loss and metrics of a language model on a corpus, as in the validation of its run.
 
-    For a model with a perplexity, the loss is in nats per predicted token and is reported with the unigram entropy of
-    the same corpus, below which no model that knows only token frequencies can get. This entropy ignores ends of
-    documents, which a causal model also predicts, and special tokens, which a masked model never predicts.
+    For a model with a perplexity, the loss is in nats per predicted token. The unigram entropy of the corpus is
+    reported, too. It is the lowest loss of any model that uses only token frequencies. It does not include end tokens
+    of documents, which a causal model also predicts, or special tokens, which a masked model never predicts.
 
     Args:
         model: the language model.
-        folder: folder of the model; its recipe is there or in the parent folder. Without a recipe, only a MaskedLM or a
-            CausalLM can be evaluated, on one whole corpus.
+        folder: folder of the model. Its recipe is in this folder or in the parent folder. Without a recipe, only a
+            MaskedLM or a CausalLM can be evaluated, and only on one whole corpus.
         corpora: folders, or name=folder.
-        batch_size, length, steps: replace those of the recipe.
+        batch_size, length, steps: override the values in the recipe.
     """
     texts = open_corpora(corpora, model.require_tokenizer())
     batches = _batches_of_recipe(folder, texts, batch_size, length, steps)
@@ -235,7 +237,7 @@ def score_language_model(
 def _batches_of_recipe(
     folder: str, texts: dict[str, Corpus], batch_size: int | None, length: int | None, steps: int | None
 ) -> Batches | None:
-    """The validation batches of the run that trained the model in a folder; None if there is no recipe."""
+    """Recreates the validation batches of the run that trained a model. Returns None if there is no recipe."""
     found = find_folder(folder)
     path = next((path for path in (found / "recipe.json", found.parent / "recipe.json") if path.is_file()), None)
     if path is None:

@@ -1,4 +1,4 @@
-"""Reads the examples of every kind of task: labelled texts, tagged words, questions, choices, pairs of texts."""
+"""Reads examples for every kind of task: labelled texts, tagged words, questions, choices, and pairs of texts."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -18,9 +18,10 @@ class Examples:
     """The inputs and targets of a task.
 
     Args:
-        x: texts or pairs; lists of words; (question, context); (context, choices); sources.
-        y: labels as str; lists of tags; (answer, first character) or None; indices of choices; targets.
-        dataset: for questions, the articles in the form that `metrics.squad` takes.
+        x: depending on the kind of task: texts or pairs; lists of words; (question, context); (context, choices); or
+            sources.
+        y: accordingly: labels as str; lists of tags; (answer, first character) or None; indices of choices; or targets.
+        dataset: for questions, the articles in the format of `metrics.squad`.
     """
 
     x: list
@@ -50,7 +51,7 @@ def read_examples(
         columns: names of the columns that cannot be guessed.
         encoding: encoding of the files.
         impossible: whether to keep questions without an answer.
-        format: format of the files; "auto" derives it from the extension and, for `.txt`, from the content.
+        format: format of the files. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the official files of the task.
     """
     columns, reading = columns or Columns(), Reading(encoding, format, layouts)
@@ -89,7 +90,7 @@ def _check_numbers(labels: list, path, kind: str) -> None:
 
 
 def squad_articles(path, reading: Reading) -> list | None:
-    """The articles of a file in SQuAD's format; None if it has another format."""
+    """Returns the articles of a file in SQuAD's format, or None if the file has another format."""
     if reading.format_of(path, "json") != "json":
         return None
     values = json_values(reading.lines(Path(path)), path)
@@ -142,12 +143,12 @@ def _answers(row: dict, name: str, path, number: int) -> list[dict]:
 
 
 def _is_impossible(question: dict) -> bool:
-    """Whether a question is marked as unanswerable; the mark may be text, as in tables."""
+    """Whether a question is marked as unanswerable. In tables, the mark may be text."""
     return str(question.get("is_impossible")).strip().lower() in ("true", "1", "1.0")
 
 
 def _squad(articles: list, path) -> tuple[list, list, list]:
-    """(pairs, answers, articles), in the format of SQuAD 1.1 if every question has an answer, otherwise of SQuAD 2.0.
+    """Returns (pairs, answers, articles) in the format of SQuAD 1.1 if all questions have answers, otherwise of 2.0.
 
     As in BERT's code, the answers of a question that is marked as impossible are ignored.
     """
@@ -172,7 +173,7 @@ def _squad(articles: list, path) -> tuple[list, list, list]:
 
 
 def _first_answer(answers: list, context: str, where: str) -> tuple[str, int] | None:
-    """(text, first character) of the first answer, or None without answers; every answer must have a text."""
+    """Returns (text, first character) of the first answer, or None without answers. Every answer must have a text."""
     for answer in answers if isinstance(answers, list) else [answers]:
         if not isinstance(answer, dict) or not isinstance(answer.get("text"), str) or not answer["text"].strip():
             raise ValueError(
@@ -194,7 +195,7 @@ def _first_answer(answers: list, context: str, where: str) -> tuple[str, int] | 
 
 
 def squad_questions(articles: list, path):
-    """(paragraph, question) of every question of a SQuAD file."""
+    """Yields (paragraph, question) for every question of a SQuAD file."""
     for number, article in enumerate(articles):
         if not isinstance(article, dict) or not isinstance(article.get("paragraphs"), list):
             raise ValueError(f"An article needs a list of paragraphs. Received: {path} article {number} without it.")
@@ -251,7 +252,7 @@ def _sequences(path, columns: Columns, reading: Reading) -> tuple[list[str], lis
 
 
 def joined(row: dict, name: str, path, number: int, empty: bool = False) -> str:
-    """Returns a source text; a list of sentences is joined."""
+    """Returns a source text. A list of sentences is joined."""
     if isinstance(row.get(name), list) and row[name]:
         return " ".join(" ".join(list_of(row, name, path, number, "a source")).split())
     return text_of(row, name, path, number, "a source", empty)

@@ -12,11 +12,11 @@ COLUMNS = ("family", "model types", "layout of files", "heads")
 
 
 def rows():
-    """Yields one row per backbone class: a text for each of `COLUMNS`."""
+    """Yields one row per backbone class, with a text for each of `COLUMNS`."""
     types = {}
     for model_type, cls in FAMILIES.items():
         if not cls.__module__.startswith("kerasbert."):
-            continue  # registered by a user
+            continue  # a family that a user has registered
         types.setdefault(cls, []).append(model_type)
     hub = {preset.model_type for preset in keras_hub.PRESETS.values()}
     for cls, model_types in sorted(types.items(), key=lambda item: item[0].__name__.lower()):
@@ -34,7 +34,7 @@ def rows():
 
 
 def table():
-    """Returns the table in Markdown."""
+    """Returns the table of families in Markdown."""
     lines = [COLUMNS, ["---"] * len(COLUMNS), *rows()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -78,39 +78,40 @@ def finetune(
             of `label text`, two parallel files `train.de,train.en`, or hf://name:configuration#split. Default: the
             data set of the task on the hub.
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
-        held_out: examples to evaluate on. Several data sets, perhaps in other languages, are evaluated separately and
-            reported by name: en=test.en.tsv de=test.de.tsv, or by file name. During training, the loss and the scores
-            on the first one (on at most 1,000 of its examples) are reported.
+        held_out: examples to evaluate on. Several data sets, for example in different languages, are evaluated
+            separately, and reported by name (en=test.en.tsv de=test.de.tsv) or by file name. During training, the loss
+            and the scores on the first data set (at most 1,000 of its examples) are reported.
         task: a kind (classes, labels, score, ner, questions, choices, sequences), or the name of a data set, whose
             official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad,
             squad_v2, conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
         epochs: passes over the data.
         batch_size: examples per step.
-        learning_rate: peak learning rate, which is reached after the warm-up, and decays to 0.
-        warmup_share: share of the steps that are the warm-up.
+        learning_rate: peak learning rate. The rate reaches it after the warm-up, and then decays to 0.
+        warmup_share: length of the warm-up, as a share of all steps.
         weight_decay: weight decay of AdamW.
-        layer_decay: factor by which the learning rate of a layer is smaller than that of the layer above, such as 0.8
-            for ELECTRA's base model.
-        max_length: maximum number of tokens in texts, targets and windows. Default: that of the model, up to 512.
-        seeds: seeds of the trainings. The model of the first seed is saved.
+        layer_decay: ratio of a layer's learning rate to the learning rate of the layer above, such as 0.8 for ELECTRA's
+            base model.
+        max_length: maximum number of tokens in texts, targets and windows. Default: the maximum of the model, but at
+            most 512.
+        seeds: seeds. One model is trained for each of them. The model of the first seed is saved.
         patience: stop training when the validation loss has not fallen for this many epochs, and restore the weights
-            with the lowest one. A tenth of the training examples is then used for validation only.
+            with the lowest loss. A tenth of the training examples is then used for validation only.
         keep_best: train to the end, then restore the weights with the lowest validation loss. A tenth of the training
             examples is then used for validation only.
         balanced: give all classes the same total weight in the loss.
         text_to_text: train an encoder-decoder to generate the labels or answers, in the format of T5.
         from_scratch: start from random weights, for comparison.
-        max_new_tokens: maximum length of a generated answer, in tokens.
-        num_beams: number of beams for a generated answer.
+        max_new_tokens: maximum length of generated answers, in tokens.
+        num_beams: number of beams for generating answers.
         limit: use at most this many training and held-out examples each.
         dtype: dtype policy, such as mixed_bfloat16.
-        less_memory: recompute activations in the backward pass instead of storing them. It saves memory, and a step
-            takes a third longer.
+        less_memory: recompute activations in the backward pass instead of storing them, which saves memory, but makes
+            steps about a third slower.
         format: format of the files. Default: by file extension and, for .txt, by content.
         encoding: encoding of the files.
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
-        lora: train products of low rank instead of the whole model (LoRA): --lora.rank 8.
-        accumulation: split each batch into this many parts, which need less memory; their gradients are averaged.
+        lora: train low-rank products instead of the whole model (LoRA): --lora.rank 8.
+        accumulation: split each batch into this many parts, whose gradients are averaged, to save memory.
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
     """
     spec = task_of(task).with_columns(columns)
@@ -168,7 +169,7 @@ def finetune(
         callbacks = [StopOnNaN()]
         if validation is not None:
             watched = batches_of(trained, kind, validation, wording, False, batch_size, shuffle=False)
-            if kind != "sequences":  # generating answers takes long
+            if kind != "sequences":  # skipped for sequences, because generating answers takes long
                 callbacks.append(HeldOut(lambda model: score(model, validation, batch_size)[0]))
         callbacks += [run_log, EpochProgress(steps, per_epoch, epochs)]
         if kept_out:
@@ -225,11 +226,11 @@ def batches_of(
     seed: int = 0,
     shuffle: bool = True,
 ):
-    """The batches of all epochs over the examples, which are first converted to text for a text-to-text model."""
+    """Creates the batches of all epochs. For a text-to-text model, examples are first converted to text."""
     weights = None
     if balanced:
         if kind != "classes":
-            raise ValueError(f"Classes are balanced only for kind classes. Received: {kind}. Leave out --balanced.")
+            raise ValueError(f"`balanced` is only for tasks of kind classes. Received: {kind}. Leave out --balanced.")
         names, numbers, counts = np.unique(examples.y, return_inverse=True, return_counts=True)
         weights = (len(numbers) / (len(names) * counts))[numbers].astype("float32")
     examples = wording(examples) if wording else examples
@@ -245,7 +246,7 @@ def read(
     training: bool = False,
     format: Format = "auto",
 ) -> Examples:
-    """Reads the examples of a task; the prefix of a text-to-text task is added to the text."""
+    """Reads the examples of a task. The prefix of a text-to-text task is added to the texts."""
     keep = spec.impossible or not training
     examples = read_examples(spec.kind, path, spec.columns, encoding, keep, format, spec.layouts)
     if spec.prefix:
@@ -254,7 +255,7 @@ def read(
 
 
 def first_of(examples: Examples, limit: int) -> Examples:
-    """The first `limit` examples; for questions, the data set is reduced to them, too."""
+    """Returns the first `limit` examples. For questions, the data set is reduced accordingly."""
     kept: list = []
     for article in examples.dataset:
         for paragraph in article["paragraphs"]:
@@ -264,9 +265,9 @@ def first_of(examples: Examples, limit: int) -> Examples:
 
 
 def new_model(kind: str, folder: str | Path, labels: list | None = None, max_length: int | None = None, **options):
-    """A pretrained backbone with a newly initialised head.
+    """Creates a task model from a pretrained backbone, with a newly initialised head.
 
-    A sequence-to-sequence model truncates its sources to the maximum length of its tokenizer, which `max_length` sets.
+    For a sequence-to-sequence model, `max_length` sets the maximum length of the tokenizer, which truncates sources.
     """
     if max_length is not None and kind != "sequences":
         options["max_length"] = max_length
@@ -286,7 +287,7 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
 
 
 def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
-    """Converts the targets to the form that `fit` of the model accepts."""
+    """Converts the targets to the form that the model's `fit` accepts."""
     if kind != "score":
         return examples.y if kind in ("questions", "choices", "sequences") else model.encode_labels(examples.y)
     try:
@@ -296,7 +297,7 @@ def encoded_targets(model, kind: str, examples: Examples) -> np.ndarray | list:
 
 
 def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[dict[str, float], list]:
-    """Returns the scores of a task model, and its answers. `writing` are options of `generate`."""
+    """Evaluates a task model. Returns (scores, answers). `writing` are options of `generate`."""
     if isinstance(model, TextClassifier):
         targets = encoded_targets(model, model.problem, examples)
         return text_scores(model, examples, targets, batch_size)
@@ -312,7 +313,7 @@ def score(model, examples: Examples, batch_size: int = 32, **writing) -> tuple[d
 
 
 def summary(runs: list[dict]) -> dict[str, float]:
-    """Mean and standard deviation of every score over the seeds."""
+    """Computes the mean and standard deviation of every score over the seeds."""
     names = [name for name in runs[0] if name != "seed"]
     means = {name: float(np.mean([run[name] for run in runs])) for name in names}
     deviations = {f"{name}_deviation": float(np.std([run[name] for run in runs])) for name in names}

@@ -54,21 +54,23 @@ def info(
 ) -> dict:
     """Describes a model, a size of a paper, a recipe, a corpus, or this installation.
 
-    No tensor is computed, so a size of 11 billion weights takes seconds; a folder is loaded once. Operations are those
-    of the matrix products, two for a multiplication and an addition; training takes three times as many. Memory is
-    estimated without the program of the backend, its temporary buffers and the framework itself.
+    No tensors are computed, so describing a size with 11 billion weights takes seconds. A model folder is loaded once.
+    Operations are counted for matrix products, where a multiplication and an addition count as two. Training takes
+    three times as many. Estimates of memory do not include the backend's program, its temporary buffers, and the
+    framework itself.
 
     Args:
         subject: folder of a model or a corpus, hf://org/name, a size such as bert_base, or a recipe such as bert.base.
             Default: this installation.
-        model_class: class to create a size as, such as TextClassifier. Default: its pretraining objective.
-        length: tokens per row. Default: 512, or the most that the model allows; for a recipe, its own.
-        batch_size: rows per batch. Default: 32; for a recipe, its own.
-        dtypes: Keras dtype policies to estimate the memory for.
+        model_class: for a size, the class of the model, such as TextClassifier. Default: its pretraining objective.
+        length: tokens per row. Default: the length in the recipe, or else 512, or the maximum of the model if that is
+            smaller.
+        batch_size: rows per batch. Default: the value in the recipe, or else 32.
+        dtypes: Keras dtype policies for which memory is estimated.
         set: overrides of a recipe, as in `pretrain`.
         json: print JSON.
 
-    Returns: the description, as it is printed with `json`.
+    Returns: the description, a dict, which is printed if `json` is True.
     """
     if not subject:
         found = installation()
@@ -81,7 +83,7 @@ def info(
 
 
 def model_facts(subject: Subject, length: int | None, batch_size: int | None, dtypes: tuple[str, ...]) -> dict:
-    """The description of a model folder, a size or a recipe."""
+    """Describes a model folder, a size or a recipe."""
     recipe = subject.recipe
     facts = created(lambda: subject.make(dtypes[0]), what_it_is)
     limit = facts.pop("position_limit")
@@ -103,7 +105,7 @@ def model_facts(subject: Subject, length: int | None, batch_size: int | None, dt
 
 
 def created(make, describe):
-    """`describe(model)` of a model whose weights take no memory."""
+    """Returns `describe(model)` for a model that is created without memory for its weights."""
 
     def function():
         with zero_weights():
@@ -113,7 +115,7 @@ def created(make, describe):
 
 
 def what_it_is(model) -> dict:
-    """The classes, the configs and the uses of a model."""
+    """Describes the classes, the configs and the uses of a model."""
     halves = {name: getattr(model, name) for name in getattr(model, "PARTS", ())} or {"": model}
     backbones = {name: getattr(half, "backbone", half) for name, half in halves.items()}
     first = next(iter(backbones.values()))
@@ -130,7 +132,7 @@ def what_it_is(model) -> dict:
 
 
 def config_facts(config) -> dict:
-    """{field: {"value", and "default" where it differs from that of the family}}."""
+    """Returns {field: {"value", and "default" if the value differs from the default of the family}}."""
     found = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -141,7 +143,7 @@ def config_facts(config) -> dict:
 
 
 def operations(one: Costs, rows: Rows) -> dict:
-    """Operations of a forward pass and of training: per token, and per row of a batch."""
+    """Returns the operations of a forward pass and of a training step, per token and per row of a batch."""
     found = {}
     for name in ("forward", "training"):
         count = getattr(one, name)
@@ -150,7 +152,7 @@ def operations(one: Costs, rows: Rows) -> dict:
 
 
 def memory(one: Costs) -> dict:
-    """Bytes to train and to serve, by what they are for."""
+    """Returns the memory in bytes for training and for serving, by purpose."""
     train = ("weights", "half_weights", "gradients", "optimizer", "activations", "attention_weights")
     serve = ("weights", "half_weights", "forward_activations", "cache")
     return {
@@ -160,7 +162,7 @@ def memory(one: Costs) -> dict:
 
 
 def tokenizer_facts(tokenizer: Tokenizer) -> dict:
-    """The kind of a tokenizer, its vocabulary, its special tokens and what it does to text."""
+    """Describes a tokenizer: its kind, vocabulary, special tokens, and normalisation of text."""
     normalizer = tokenizer.backend.normalizer
 
     def normalized(text):
@@ -185,7 +187,7 @@ def tokenizer_facts(tokenizer: Tokenizer) -> dict:
 
 
 def run_facts(subject: Subject, first: Costs, rows: Rows) -> dict:
-    """The schedule of a recipe, and what the whole run reads and computes."""
+    """Describes the schedule of a recipe, and counts the tokens and operations of the whole run."""
     recipe, parts, per_row = subject.recipe, phases(subject.recipe), {}
     for shape, _ in parts:
         if shape.length not in per_row:
@@ -210,7 +212,7 @@ def run_facts(subject: Subject, first: Costs, rows: Rows) -> dict:
 
 
 def corpus_facts(folder: Path) -> dict:
-    """The counts, the sources and the tokenizer of a corpus."""
+    """Describes the counts, the sources and the tokenizer of a corpus."""
     corpus = Corpus.open(folder)
     return {
         "subject": str(folder),
@@ -226,7 +228,7 @@ def corpus_facts(folder: Path) -> dict:
 
 
 def installation() -> dict:
-    """The versions and the devices of this installation."""
+    """Describes the versions and the devices of this installation."""
     installed = {}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -234,7 +236,7 @@ def installation() -> dict:
     versions = {name: installed.get(name) for name in PACKAGES if not name.endswith("-cpu")}
     try:
         devices = keras.distribution.list_devices()
-    except AttributeError:  # Keras lists only those of JAX
+    except AttributeError:  # Keras lists devices only for JAX
         devices = None
     return {
         "kind": "installation",

@@ -17,7 +17,7 @@ MEMORY = {
 
 
 def as_text(found: dict) -> str:
-    """The result of `info` as text of several sections."""
+    """Formats the result of `info` as a text with several sections."""
     kinds = {"installation": _installation, "corpus": _corpus}
     return "\n".join(kinds.get(found["kind"], _model)(found))
 
@@ -41,9 +41,9 @@ def _corpus(found: dict) -> list[str]:
 def _model(found: dict) -> list[str]:
     lines = [f"{found['subject']}: {_class(found)}"]
     if found["kind"] == "size":
-        lines.append("A size of a paper, without weights; another class of it: --model-class TextClassifier.")
+        lines.append("A size from a paper, without weights. To select another class: --model-class TextClassifier.")
     if found["kind"] == "recipe":
-        lines.append("A recipe. Vocabulary size: that of the paper; in a run, that of the corpus.")
+        lines.append("A recipe. The vocabulary size is the paper's. In a run, the corpus determines it.")
     lines += _weights(found["weights"])
     for name, config in found["configs"].items():
         lines += _config(config, name)
@@ -91,7 +91,7 @@ def _operations(operations: dict, batch: dict) -> list[str]:
     both = ", source and target" if "target_length" in batch else ""
     lines = _section(f"Operations in rows of {_lengths(batch)}{both}")
     for name, one in operations.items():
-        lines.append(f"  {name:10} {in_units(one['per_token'])}FLOP a token, {in_units(one['per_row'])}FLOP a row")
+        lines.append(f" {name:10} {in_units(one['per_token'])}FLOP per token, {in_units(one['per_row'])}FLOP per row")
     return lines
 
 
@@ -175,13 +175,13 @@ def _pairs(facts: dict) -> Iterable[str]:
 
 
 def in_units(count: float) -> str:
-    """A number with a prefix of the metric system: 1234567 -> "1.23 M"."""
+    """Formats a number with a metric prefix: 1234567 -> "1.23 M"."""
     size, letter = next(((size, letter) for size, letter in UNITS if count >= size), (1, ""))
     return f"{count / size:.3g} {letter}"
 
 
 def in_bytes(count: int) -> str:
-    """A size in memory: 3221225472 -> "3.00 GiB"."""
+    """Formats a number of bytes: 3221225472 -> "3.00 GiB"."""
     for exponent, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**exponent:
             return f"{count / 1024**exponent:,.2f} {unit}"

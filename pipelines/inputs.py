@@ -1,4 +1,4 @@
-"""Streams the inputs of a model from lines, tables and files of words; labels are ignored."""
+"""Streams the inputs of a model from lines, tables and files of words. Labels are ignored."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ LEAST_LABELLED = 10  # minimum number of lines of a file of `label text` whose l
 
 
 class Input(NamedTuple):
-    """An input, its place in the source (for messages), and its id there, if any."""
+    """An input, its place in the source (for messages), and its id in the source, if any."""
 
     x: str | tuple | list
     where: str
@@ -47,18 +47,18 @@ def read_inputs(
 ) -> Iterator[Input]:
     """Yields the inputs in a file, a data set on the hub or lines, in the same formats as `read_examples`.
 
-    Inputs are streamed; only `.json` is read as a whole. For a tagger, a `.txt` or a table may have one word per line.
-    This is detected from the first lines or, for `.txt`, implied by numbers as `columns`.
+    Inputs are streamed, except for `.json`, which is read as a whole. For a tagger, a `.txt` file or a table may have
+    one word per line. This is detected from the first lines. For `.txt`, numbers as `columns` imply it.
 
     Args:
         source: a path, `hf://name:configuration#split`, or lines.
         form: form of the model's inputs; see `read_line`.
         columns: names of the columns that cannot be guessed.
         encoding: encoding of text.
-        format: format of the file or the lines; "auto" derives it from the extension and, for `.txt`, from the content.
+        format: format of the file or the lines. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the files of the model's task.
-        labels: labels of a classifier. A text file is read as `label text` if all of its first lines begin with a label
-            and they have at least two different labels, or are at least `LEAST_LABELLED` lines.
+        labels: labels of a classifier. A text file is read as `label text` if all of its first lines begin with a
+            label, and there are at least two different labels or at least `LEAST_LABELLED` lines.
     """
     reading = Reading(encoding, format, layouts)
     if not isinstance(source, (str, Path)):
@@ -99,7 +99,7 @@ def begin_with_labels(path: Path, reading: Reading, labels: Iterable[str]) -> bo
 
 
 def _stream_inputs(lines: Iterable[str], form: str, columns: Columns, reading: Reading) -> Iterator[Input]:
-    """Yields the inputs in standard input, which is decoded line by line."""
+    """Yields the inputs in a stream of lines, such as standard input."""
     if reading.format not in ("auto", "text", "label-text", "jsonl"):
         raise ValueError(
             "Standard input must be lines of text, of label and text, or of JSON. Received: --format "
@@ -149,7 +149,7 @@ def read_line(
 
 
 def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, place: str) -> str | tuple | list:
-    """Returns the input in a row of a table or a JSON object; `place` is its place in the file, such as "row 3"."""
+    """Returns the input in a table row or a JSON object. `place` is its place in the file, such as "row 3"."""
     number = place.rpartition(" ")[2]
     form = form or _form_of(row)
     if form == "choices":
@@ -184,7 +184,7 @@ def input_of(row: dict, form: str | None, columns: Columns, path: str | Path, pl
 
 
 def _text_columns(row: dict, columns: Columns, path: str | Path, place: str) -> Columns:
-    """The columns of a text and its pair, as for training; a column of sources is accepted as the text, too."""
+    """Returns the columns of a text and its pair, as for training. A column of sources also counts as the text."""
     known = {str(name).strip().lower(): name for name in row}
     if columns.among(row).text is None and not any(name in known for name in (*TEXT_NAMES, *PAIR_NAMES)):
         source = next((known[name] for name in SOURCES if name in known), None)
@@ -220,7 +220,7 @@ def _row_inputs(source: str | Path, reading: Reading, form: str, columns: Column
 
 
 def _parts(row: dict, form: str, path: str | Path) -> list[dict]:
-    """For "choices", splits a row into its questions; any other row is returned alone."""
+    """For "choices", splits a row into its questions. Any other row is returned alone."""
     return questions_of(row, path) if form == "choices" else [row]
 
 
@@ -256,8 +256,10 @@ def _sentences(lines: Iterable[str], columns: Columns, path: Path, is_csv: bool 
 
 
 def _blocks(lines: Iterable[str], path: Path, is_csv: bool) -> Iterator[list[tuple[int, list[str], bool]]]:
-    """Yields the lines of each sentence as (number, cells, whether tabs separate them). A sentence ends at a blank line
-    or where the value in the column of sentence ids changes."""
+    """Yields the lines of each sentence as (number, cells, whether tabs separate them).
+
+    A sentence ends at a blank line, or where the value in the column of sentence ids changes.
+    """
     rows = ((cells, False) for _, cells in cell_rows(lines, path)) if is_csv else lines_of_cells(lines)
     header, part, last, block = None, None, "", []
     for number, (cells, tabs) in enumerate(rows, start=1):

@@ -1,4 +1,4 @@
-"""The labels of training data, and the check that other examples have no others."""
+"""Finds the labels of training data, and checks that other examples have no other labels."""
 
 import re
 import warnings

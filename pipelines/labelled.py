@@ -1,4 +1,4 @@
-"""Reads labelled texts from tables and lines; columns are guessed from their names where possible."""
+"""Reads labelled texts from tables and lines. Columns are guessed from their names where possible."""
 
 import warnings
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from .tables import Reading, rows_of
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the text, the pair and the label. None: guessed by name; a number: index in a table without header."""
+    """Columns of text, pair and label: names, indices in a table without header, or None to guess them by name."""
 
     text: str | None = None  # name of the column of the text
     pair: str | None = None  # name of the column of the second text, or of the context of a question
@@ -22,7 +22,7 @@ class Columns:
         return any(name is not None and name.isdecimal() for name in (self.text, self.pair, self.label))
 
     def among(self, names: Iterable[str]) -> "Columns":
-        """The columns to read from a table whose columns have these names."""
+        """Returns the columns to read from a table whose columns have the given names."""
         return self
 
 
@@ -30,8 +30,10 @@ GUESSED = Columns()
 
 
 class UsualColumns(Columns):
-    """The column names of a known data set. Where a file of it uses other names, the columns are guessed. Rows with a
-    missing text, as in QQP, are skipped."""
+    """The column names of a known data set.
+
+    If a file uses other names, the columns are guessed. Rows with a missing text, as in QQP, are skipped.
+    """
 
     def among(self, names: Iterable[str]) -> Columns:
         return Columns(*(name if name in names else None for name in (self.text, self.pair, self.label)))
@@ -51,14 +53,14 @@ class Labelled:
 def read_labelled(
     path: str | Path, columns: Columns | None = None, reading: Reading | None = None, several: bool = False
 ) -> Labelled:
-    """Reads labelled examples. White space around labels is stripped, and integral floats become integers: 1.0 -> "1".
+    """Reads labelled examples. Labels are stripped of white space, and whole numbers become integers: 1.0 -> "1".
 
     A data set on the hub is `hf://name` or `hf://name#split`; the default split is "train". A `.txt` file has a label,
     white space and the text in each line, or is a tab-separated table with a header. Tables (`.csv`, `.tsv`, `.json`,
     `.jsonl`, `.parquet`; `.gz` allowed) have named columns, or numbered ones if `columns` gives numbers.
 
-    Some rows are skipped with a warning: those whose annotators did not agree on a label ("-" in SNLI's `gold_label`),
-    unlabelled rows of a data set on the hub, and, with `UsualColumns`, those with an empty cell.
+    Some rows are skipped with a warning: rows whose annotators did not agree on a label ("-" in SNLI's `gold_label`),
+    unlabelled rows of a data set on the hub, and, with `UsualColumns`, rows with an empty cell.
 
     Args:
         path: the file, or a data set on the hub.
@@ -141,7 +143,7 @@ def _is_open(row: dict, label: str, path: str | Path) -> bool:
 
 
 def _split(cell) -> list:
-    """Splits a cell into label names; an empty cell has none. A missing cell becomes one missing name."""
+    """Splits a cell into label names. An empty cell has no names. A missing cell becomes one missing name."""
     return [name for name in cell.split("|") if name.strip()] if isinstance(cell, str) else [cell]
 
 
@@ -153,7 +155,7 @@ def _name(value) -> str | None:
 
 
 def find_columns(columns: Columns, names: list[str], path: str | Path, labelled: bool = True) -> Columns:
-    """Fills in the columns that are not given by their names. In a table of two columns, one known name is enough.
+    """Guesses the columns that are not given from their names. In a table of two columns, one known name is enough.
 
     Args:
         columns: the columns that are given.
@@ -184,7 +186,7 @@ def find_columns(columns: Columns, names: list[str], path: str | Path, labelled:
     if text is None or (label is None and labelled):
         missing = "label" if label is None and labelled else "text"
         raise ValueError(
-            f"Which column of {path} holds the {missing} cannot be told from the column names. Received: "
+            f"The column of {path} that holds the {missing} cannot be guessed from the column names. Received: "
             f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (an index from 0 if there is no header), or "
             "--task if the file belongs to a data set that is known by name."
         )

@@ -1,9 +1,9 @@
-"""The words of minimal pairs, in classes; an entry of a class is a tuple of forms, such as a singular and a plural."""
+"""The words of minimal pairs, in classes. An entry of a class is a tuple of forms, such as singular and plural."""
 
 import random
 from collections.abc import Iterable, Mapping
 
-# Forms are separated by "/", entries by blanks; "_" is a blank in an entry.
+# Forms are separated by "/", and entries by spaces. "_" stands for a space in an entry.
 CLASSES = {
     # singular/plural
     "people": """
@@ -51,12 +51,12 @@ CLASSES = {
     "stative verbs": "knows/know loves/love likes/like sees/see hates/hate remembers/remember admires/admire",
     # subject/object
     "pronouns": "he/him she/her they/them I/me we/us",
-    # base/past/participle/present participle; their objects are in OBJECTS
+    # base/past/past participle/present participle; their objects are in OBJECTS
     "irregular verbs": """
         take/took/taken/taking write/wrote/written/writing break/broke/broken/breaking steal/stole/stolen/stealing
         eat/ate/eaten/eating throw/threw/thrown/throwing choose/chose/chosen/choosing wear/wore/worn/wearing
         tear/tore/torn/tearing drive/drove/driven/driving draw/drew/drawn/drawing forgive/forgave/forgiven/forgiving""",
-    # base/past/present participle; they need an object, which can be any of the things
+    # base/past/present participle of verbs that need an object, which can be any of the things
     "transitive verbs": """
         find/found/finding bring/brought/bringing buy/bought/buying take/took/taking
         discover/discovered/discovering mention/mentioned/mentioning describe/described/describing
@@ -106,7 +106,7 @@ CLASSES = {
     "conjunctions": "before after without",
 }  # fmt: skip
 
-# Base form of an irregular verb -> nouns that can be its object.
+# {base form of an irregular verb: nouns that can be its object}
 OBJECTS = {
     "take": "book letter key money ring sword horse box",
     "write": "book letter story song",
@@ -124,14 +124,14 @@ OBJECTS = {
 
 
 class Lexicon:
-    """The entries of every class whose words all occur in a text at least `minimum` times.
+    """The entries of each class whose words all occur at least `minimum` times in a text.
 
     Args:
-        counts: word in lower case -> number of occurrences. Default: all entries are kept.
-        minimum: number of occurrences that a word needs.
+        counts: {word in lower case: number of occurrences}. Default: all entries are kept.
+        minimum: minimum number of occurrences of a word.
 
     Raises:
-        ValueError: a class loses so many entries that nothing is left to choose from.
+        ValueError: fewer than two entries of a class are left.
     """
 
     def __init__(self, counts: Mapping[str, int] | None = None, minimum: int = 0):
@@ -145,13 +145,13 @@ class Lexicon:
         if len(kept) < min(2, len(forms)):
             missing = ", ".join(sorted(set(self.rare(" ".join(map(" ".join, forms)).split()))))
             raise ValueError(
-                f"Two entries of every class of words must occur {self.minimum} times or more in the text. Received: "
-                f"{len(kept)} of the class {name!r}; too rare are: {missing}. Use a longer text or a lower minimum."
+                f"Two entries of every class of words must occur at least {self.minimum} times. Received: "
+                f"{len(kept)} of the class {name!r}; too rare: {missing}. Use a longer text or a lower minimum."
             )
         return kept
 
     def rare(self, words: Iterable[str]) -> list[str]:
-        """Those of the words that occur less than `minimum` times."""
+        """Returns the words that occur fewer than `minimum` times."""
         return (
             [] if self.counts is None else [word for word in words if self.counts.get(word.lower(), 0) < self.minimum]
         )
@@ -160,7 +160,8 @@ class Lexicon:
 class Draw:
     """Draws entries of a lexicon at random.
 
-    Only `random()` of Python's generator is used, the one method whose values are the same in all versions of Python.
+    Of Python's generator, only `random()` is used, because no other method gives the same values in all Python
+    versions.
     """
 
     def __init__(self, lexicon: Lexicon, seed: str):
@@ -170,23 +171,23 @@ class Draw:
         return items[int(self.random.random() * len(items))]
 
     def forms(self, name: str) -> tuple[str, ...]:
-        """The forms of an entry of a class."""
+        """Draws an entry of a class. Returns its forms."""
         return self.choice(self.lexicon.classes[name])
 
     def __call__(self, name: str) -> str:
-        """The first form of an entry of a class."""
+        """Draws an entry of a class. Returns its first form."""
         return self.forms(name)[0]
 
     def two_forms(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The forms of two different entries."""
+        """Draws two different entries. Returns their forms."""
         first = self.forms(name)
         return first, self.choice([entry for entry in self.lexicon.classes[name] if entry != first])
 
     def two(self, name: str) -> tuple[str, str]:
-        """The first forms of two different entries."""
+        """Draws two different entries. Returns their first forms."""
         first, second = self.two_forms(name)
         return first[0], second[0]
 
     def object_of(self, verb: tuple[str, ...]) -> str:
-        """A noun that can be the object of an irregular verb."""
+        """Draws a noun that can be the object of an irregular verb."""
         return self.choice(self.lexicon.objects[verb[0]])[0]

@@ -23,10 +23,10 @@ _BEYOND = 1 << 30  # Windows locks byte ranges; this one is past the description
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Locks a folder for this process while the block runs. The file `.lock` in it names process and host.
+    """Context manager that locks a folder for this process. The file `.lock` in the folder names process and host.
 
-    The operating system releases the lock when the process ends, however it ends, so the lock file of a process that
-    was killed is recognised as stale and taken over. A folder that is new and still empty after the block is removed.
+    The operating system releases the lock whenever the process ends, so the lock file of a process that was killed is
+    recognised as stale and taken over. If the folder is new and still empty at the end, it is removed.
 
     Raises:
         ValueError: if another process works in the folder.
@@ -38,18 +38,18 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed before it is released: a process that has opened the same file sees that it is gone, and tries again.
+        # Remove the file before releasing the lock: a process that has opened it sees that it is gone, and tries again.
         file.truncate(0)
-        with contextlib.suppress(OSError):  # Windows cannot remove an open file; an empty one does no harm
+        with contextlib.suppress(OSError):  # Windows cannot remove an open file, but an empty file does no harm
             (folder / LOCK).unlink(missing_ok=True)
         file.close()
         if not existed:
-            with contextlib.suppress(OSError):  # it has files now
+            with contextlib.suppress(OSError):  # the folder has files now
                 folder.rmdir()
 
 
 def _acquired(path: Path) -> BinaryIO:
-    """The open lock file, locked, with the description of this process in it."""
+    """Opens and locks the lock file, and writes the description of this process into it."""
     while True:
         file = open(path, "a+b")
         try:
@@ -70,7 +70,7 @@ def _acquired(path: Path) -> BinaryIO:
             ) from None
         if _is_at(file, path):
             break
-        file.close()  # its holder removed it between open and lock
+        file.close()  # its holder removed it after it was opened here and before it was locked
     if previous := _holder(file):
         print(f"{path.parent}: taking over from {previous}, which ended without releasing the folder", flush=True)
     file.truncate(0)
@@ -98,7 +98,7 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
 
 
 def _holder(file: BinaryIO) -> str:
-    """Describes the process that wrote the lock file; "" for an empty file."""
+    """Describes the process that wrote the lock file. Returns "" for an empty file."""
     file.seek(0)
     text = file.read(1 << 12)
     if not text:

@@ -2,10 +2,10 @@
 
 python -m pipelines.minimal_pairs --text novels --output pairs.jsonl
 
-A pair is an acceptable and an unacceptable sentence of equal length, and a language model is right if it finds the
-first one more likely. There are twenty paradigms, in `paradigms`, of two hundred pairs each. Their words are those of
-`lexicon` that are frequent in a text, so that a model trained on the text has seen all of them, and the frequencies of
-words alone score 50% in every paradigm.
+A pair consists of an acceptable and an unacceptable sentence of equal length. A language model is right if it gives the
+acceptable sentence a higher probability. There are twenty paradigms (see `paradigms`), each with two hundred pairs.
+Their words are the words of `lexicon` that are frequent in a text, so that a model trained on the text has seen all of
+them. A model that uses only word frequencies scores 50% in every paradigm.
 """
 
 import json
@@ -25,8 +25,8 @@ from .ngram_model import NgramModel, Ngrams, Unigrams, Words, words
 from .outputs import check_outputs
 from .paradigms import PARADIGMS
 
-MINIMUM = 50  # occurrences of a word in the text
-ATTEMPTS = 50  # draws per pair; most of them are new
+MINIMUM = 50  # minimum number of occurrences of a word in the text
+ATTEMPTS = 50  # maximum number of attempts per pair; most of them give a new pair
 METHODS = ("pll", "within_words", "unmasked")
 
 
@@ -42,15 +42,15 @@ class MinimalPair:
 def generate(
     counts: Mapping[str, int] | None = None, seed: int = 0, pairs: int = 200, minimum: int = MINIMUM
 ) -> list[MinimalPair]:
-    """The pairs of all paradigms, one paradigm after the other.
+    """Generates the pairs of all paradigms, one paradigm after the other.
 
-    They depend on the arguments only, and no paradigm depends on the others.
+    The pairs depend only on the arguments, and the pairs of a paradigm do not depend on other paradigms.
 
     Args:
-        counts: word in lower case -> number of occurrences in a text. Default: all words of the lexicon are used.
+        counts: {word in lower case: number of occurrences in a text}. Default: all words of the lexicon are used.
         seed: seed of the random choices.
-        pairs: number of pairs per paradigm; even, because some are made in twos.
-        minimum: number of occurrences that a word needs to be used.
+        pairs: number of pairs per paradigm. It must be even, because some paradigms generate two pairs at a time.
+        minimum: minimum number of occurrences of the words that are used.
 
     Raises:
         ValueError: too few words are frequent enough.
@@ -66,7 +66,7 @@ def generate(
                 break
         if len(found) < pairs:
             raise ValueError(
-                f"A paradigm must have an even number of pairs, all different. Received: pairs={pairs}, but {name} "
+                f"A paradigm must have an even number of different pairs. Received: pairs={pairs}, but {name} "
                 f"has {len(found)}. Use a longer text, a lower minimum, or fewer pairs."
             )
         rows += [MinimalPair(name, good, bad) for good, bad in found.items()]
@@ -80,7 +80,7 @@ def generate(
 
 
 def write_pairs(path: Path, pairs: Sequence[MinimalPair]) -> None:
-    """Writes JSON lines with BLiMP's names of columns, which `pipelines.evaluate --data` reads, too."""
+    """Writes JSON lines with the column names of BLiMP, which `pipelines.evaluate --data` can read."""
     with text_written_whole(path) as file:
         for pair in pairs:
             row = {"paradigm": pair.paradigm, "sentence_good": pair.good, "sentence_bad": pair.bad}
@@ -96,11 +96,11 @@ def read_pairs(path: str | Path) -> list[MinimalPair]:
 
 
 def accuracy(model, pairs: Sequence[MinimalPair], method: str = "pll", batch_size: int = 32) -> dict[str, float]:
-    """The share of pairs whose acceptable sentence is more likely, by paradigm and "overall"; a tie counts one half.
+    """Computes the share of pairs whose acceptable sentence is more likely, by paradigm and "overall".
 
     Args:
         model, method, batch_size: see `sentence_scores`.
-        pairs: the pairs; "overall" is the mean of the paradigms.
+        pairs: the pairs. A tie counts as one half, and "overall" is the mean over the paradigms.
     """
     good, bad = (
         np.array(sentence_scores(model, texts, method, batch_size))
@@ -113,14 +113,14 @@ def accuracy(model, pairs: Sequence[MinimalPair], method: str = "pll", batch_siz
 
 
 def sentence_scores(model, texts: Sequence[str], method: str = "pll", batch_size: int = 32) -> list[float]:
-    """The log probability of each text, in nats.
+    """Computes the log probability of each text, in nats.
 
     Args:
         model: a CausalLM, a MaskedLM, or `Unigrams` or `Ngrams`.
         texts: the texts.
-        method: what a MaskedLM computes. "pll" is the pseudo-log-likelihood, "within_words" the one that also masks the
-            later tokens of the same word (see `MaskedLM.score`), "unmasked" see `unmasked_scores`. Other models have
-            one method only and ignore it.
+        method: the score of a MaskedLM. "pll": the pseudo-log-likelihood. "within_words": the same, but later tokens of
+            the same word are masked, too (see `MaskedLM.score`). "unmasked": see `unmasked_scores`. Other models ignore
+            this argument.
         batch_size: rows per batch.
     """
     if method not in METHODS:
@@ -137,10 +137,10 @@ def sentence_scores(model, texts: Sequence[str], method: str = "pll", batch_size
 
 
 def unmasked_scores(model: MaskedLM, texts: Sequence[str], batch_size: int = 32) -> list[float]:
-    """Sums of the log probabilities of all tokens when the model reads the text without masks, one row per text.
+    """Sums the log probabilities that the model gives to all tokens of each text without masking them.
 
-    The method of Huebner et al. 2021 (BabyBERTa), for models that are never trained to predict a token that they see:
-    such a token is predicted from its context, as if it were masked. Special tokens are not scored.
+    This is the method of Huebner et al. 2021 (BabyBERTa), for models that are never trained to predict unmasked tokens.
+    Such models predict an unmasked token from its context, as if it were masked. Special tokens are not scored.
     """
     tokenizer = model.require_tokenizer()
     template = [item for item, _ in tokenizer.info["single"]]
@@ -173,15 +173,15 @@ def minimal_pairs(
     exclude: tuple[str, ...] = (),
     order: int | None = None,
 ) -> list[MinimalPair]:
-    """Writes minimal pairs with the frequent words of a text, and prints what counting words scores on them.
+    """Writes minimal pairs with the frequent words of a text, and prints the accuracy of counting words on them.
 
     Args:
         text: text files, or folders of them, that models are trained on.
         output: file for the pairs, JSON lines.
         seed: seed of the random choices.
-        pairs: number of pairs per paradigm; even.
-        minimum: number of occurrences in the text that a word needs to be used.
-        exclude: names of files in the folders, without extension, that models are not trained on.
+        pairs: number of pairs per paradigm. It must be even.
+        minimum: minimum number of occurrences in the text of the words that are used.
+        exclude: names, without extension, of files in the folders that models are not trained on.
         order: also train a Kneser-Ney model of n-grams of up to this many words, such as 5, and print its accuracy.
             For 13 million words, that takes half a minute and 3 GB of memory.
     """
@@ -208,7 +208,7 @@ def _files(sources: Sequence[Path], exclude: Sequence[str]) -> list[Path]:
 
 
 def print_table(columns: Mapping[str, Mapping[str, float]], pairs: Sequence[MinimalPair]) -> None:
-    """Prints the number of pairs of each paradigm and the accuracies of each model, a column, in per cent."""
+    """Prints the number of pairs of each paradigm, and a column with the accuracies of each model in per cent."""
     names = [pair.paradigm for pair in pairs]
     print(f"{'paradigm':34}{'pairs':>6}" + "".join(f"{column:>12}" for column in columns))
     for name in [*dict.fromkeys(names), "overall"]:

@@ -14,7 +14,9 @@ import kerasbert
 from kerasbert import metrics
 from kerasbert.checkpoints.model_card import Description, card
 
-MOST_CLASSES = 20  # in a confusion matrix; with more classes, the number of most frequent confusions to list
+MOST_CLASSES = (
+    20  # maximum size of a confusion matrix; with more classes, this many of the most frequent confusions are listed
+)
 PATHS = ("model", "source", "sources", "teacher", "init_from")  # keys with paths; only the last component is published
 
 
@@ -26,7 +28,8 @@ class Measured:
         source: the file, data set or corpus.
         scores: scores by name.
         examples: number of examples.
-        expected: for a model with labels, the right answers: a label, a list of labels or a list of tags each.
+        expected: for a model with labels, the right answer to each example: a label, a list of labels, or a list of
+            tags.
         answers: the answers of the model.
     """
 
@@ -54,7 +57,7 @@ def write_card(
         folder: folder of the model. The card is its README.md.
         title: what the model is.
         data: what it was trained on.
-        recipe: how it was trained; `model` is what training started from.
+        recipe: how it was trained. `model` is the model that training started from.
         scores: scores that do not belong to a single data set.
         description: see `describe`.
         measured: the data sets that it was evaluated on.
@@ -102,14 +105,14 @@ def _label_names(labels: Sequence[str]) -> list[str]:
 
 
 def _hub_names(value) -> list[str]:
-    """The names of the data sets on the Hub in a value of a card, such as `hf://glue:sst2#train`."""
+    """Returns the names of data sets on the Hub in a value of a card, such as `hf://glue:sst2#train`."""
     if isinstance(value, (list, tuple)):
         return [name for each in value for name in _hub_names(each)]
     return re.findall(r"^hf://([^:#]+)", value) if isinstance(value, str) else []
 
 
 def _by_class(task: str, labels: Sequence[str], expected: Sequence, answers: Sequence) -> list[str]:
-    """Precision, recall and F1 of every class, and the confusions between classes."""
+    """Formats precision, recall and F1 of every class, and the confusions between classes."""
     if task == "token-classification":
         return _class_table(metrics.entities(expected, answers)["types"], "entity")
     lines = _class_table(metrics.by_class(labels, expected, answers), "label")
@@ -125,7 +128,7 @@ def _class_table(found: dict[str, dict], what: str) -> list[str]:
 
 
 def _confusions(labels: Sequence[str], expected: Sequence[str], answers: Sequence[str]) -> list[str]:
-    """The confusion matrix or, if there are many classes, the most frequent confusions."""
+    """Formats the confusion matrix or, if there are many classes, the most frequent confusions."""
     counts = Counter(zip(expected, answers, strict=True))
     if len(labels) > MOST_CLASSES:
         wrong = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]][:MOST_CLASSES]
@@ -147,7 +150,7 @@ def _table(values: dict) -> list[str]:
 
 
 def without_folders(values: dict) -> dict:
-    """The values with the paths of files and folders reduced to their last component."""
+    """Returns the values with paths of files and folders reduced to their last component."""
     return {key: _public(value) if key in PATHS else value for key, value in values.items()}
 
 

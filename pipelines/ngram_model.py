@@ -1,12 +1,13 @@
 """Language models that count words: unigrams, and n-grams with interpolated modified Kneser-Ney smoothing.
 
-They are the bar for models that read whole sentences. The smoothing is that of Chen, Goodman 1998 (Harvard TR-10-98),
-after Kneser, Ney 1995. With h' the context h without its first token,
+They are baselines for models that read whole sentences. The smoothing follows Chen, Goodman 1998 (Harvard TR-10-98),
+after Kneser, Ney 1995. If h' is the context h without its first token,
 
     p(w | h) = max(c(h w) - D(c(h w)), 0) / c(h) + gamma(h) p(w | h'),
 
-where c counts occurrences for the longest n-grams, and the different tokens to the left of an n-gram for all shorter
-ones. gamma(h) is the probability that the discounts D have removed, and below the unigrams lies 1 / vocabulary size.
+where c is the number of occurrences for the longest n-grams, and the number of different tokens to the left of the
+n-gram for all shorter n-grams. gamma(h) is the probability that the discounts D remove. Unigrams are interpolated with
+the uniform distribution, 1 / vocabulary size.
 """
 
 import math
@@ -23,10 +24,10 @@ class Level:
     """All n-grams of one length that the text contains.
 
     Args:
-        keys: int64 (n-grams,), sorted: the row of the n-gram's first n - 1 tokens in the level below, times the
-            vocabulary size, plus its last token.
-        probability: float64 (n-grams,), the first term of the sum above.
-        backoff: float64 (n-grams of the level below,), gamma; 1 for an n-gram that nothing follows.
+        keys: int64 (n-grams,), sorted. A key is the row of the n-gram's first n - 1 tokens in the level below, times
+            the vocabulary size, plus its last token.
+        probability: float64 (n-grams,), the first term of the sum in the formula.
+        backoff: float64 (n-grams of the level below,), gamma, or 1 for n-grams that are never followed by a token.
     """
 
     keys: np.ndarray
@@ -34,7 +35,7 @@ class Level:
     backoff: np.ndarray
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """The row of each of the keys, -1 for those that are missing."""
+        """Returns the row of each key, or -1 for missing keys."""
         rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[rows] == keys, rows, -1)
 
@@ -42,7 +43,7 @@ class Level:
 class NgramModel:
     """An n-gram model of a stream of token ids.
 
-    With order 5, it takes about 50 bytes per token of the text, and 125 while it is estimated.
+    With order 5, the model takes about 50 bytes per token of the text, and 125 while it is estimated.
 
     Args:
         ids: integers (tokens,), the text.
@@ -58,7 +59,9 @@ class NgramModel:
                 f"{len(ids)} ids, order={order}, vocabulary_size={vocabulary_size}."
             )
         self.vocabulary_size, self.levels = vocabulary_size, []
-        rows = np.zeros(len(ids) + 1, "int64")  # of the n-gram that begins at each place, now the empty one
+        rows = np.zeros(
+            len(ids) + 1, "int64"
+        )  # row of the n-gram that begins at each position, initially the empty n-gram
         keys, counts, lower = None, None, 1
         for length in range(1, order + 1):
             longer = rows[: len(ids) - length + 1] * vocabulary_size + ids[length - 1 :]
@@ -66,14 +69,14 @@ class NgramModel:
                 longer, return_index=True, return_inverse=True, return_counts=True
             )
             if length > 1:
-                left = np.bincount(rows[places + 1], minlength=len(keys))  # different tokens to the left
+                left = np.bincount(rows[places + 1], minlength=len(keys))  # number of different tokens to the left
                 self.levels.append(_smoothed(keys, left, lower, vocabulary_size))
                 lower = len(keys)
             rows, keys, counts = rows_of_longer, longer, counts_of_longer
         self.levels.append(_smoothed(keys, counts, lower, vocabulary_size))
 
     def log_probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """The log probability of each token given those before it, at most order - 1 of them: float64 (tokens,)."""
+        """Computes the log probability of each token given at most order - 1 tokens before it: float64 (tokens,)."""
         ids = np.asarray(ids, "int64")
         probability = np.full(len(ids), 1.0 / self.vocabulary_size)
         rows = np.zeros(len(ids), "int64")
@@ -87,7 +90,7 @@ class NgramModel:
 
 
 def _smoothed(keys: np.ndarray, counts: np.ndarray, contexts: int, vocabulary_size: int) -> Level:
-    """The level of n-grams with these counts; `contexts` is the number of n-grams of the level below."""
+    """Creates the level of n-grams with these counts. `contexts` is the number of n-grams in the level below."""
     removed = discounts(counts)[np.minimum(counts, 3)]
     context = keys // vocabulary_size
     totals = np.bincount(context, counts, contexts)
@@ -97,7 +100,7 @@ def _smoothed(keys: np.ndarray, counts: np.ndarray, contexts: int, vocabulary_si
 
 
 def discounts(counts: np.ndarray) -> np.ndarray:
-    """D(0) = 0, D(1), D(2), and D of all larger counts; 0.5, 1 and 1.5 where the text is too small to estimate them."""
+    """Estimates the discounts [0, D(1), D(2), D(3 or more)]. In small texts, they default to 0.5, 1 and 1.5."""
     n = np.bincount(np.minimum(counts, 5), minlength=6)[1:5].astype("float64")
     k = np.arange(1, 4)
     found = k - (k + 1) * n[0] / (n[0] + 2 * n[1]) * n[1:] / n[:3] if n.all() else k / 2
@@ -108,19 +111,19 @@ def discounts(counts: np.ndarray) -> np.ndarray:
 
 
 def words(text: str) -> list[str]:
-    """The words in lower case, and the punctuation marks: "He's here." -> he's, here, and the full stop."""
+    """Splits a text into lower-case words and punctuation marks: "He's here." -> he's, here, and the full stop."""
     return re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*|[.,;:!?]", text.lower().replace("’", "'"))
 
 
 class Words:
-    """The words of a text, in their order.
+    """The words of a text, in the order of the text.
 
     Args:
         documents: the text.
 
     Attributes:
         ids: int32 (words,), the text as indices of words.
-        vocabulary: word -> index; 0 is any word that the text does not have.
+        vocabulary: {word: index}. 0 is the index of words that are not in the text.
     """
 
     def __init__(self, documents: Iterable[str]):
@@ -141,28 +144,28 @@ class Words:
 
 
 class Unigrams:
-    """Scores of a model that knows only how frequent words are, with add-one smoothing.
+    """Scores sentences with a model that uses only word frequencies, with add-one smoothing.
 
     Args:
-        counts: word in lower case -> number of occurrences.
+        counts: {word in lower case: number of occurrences}.
     """
 
     def __init__(self, counts: Mapping[str, int]):
         self.counts, self.total = counts, sum(counts.values()) + len(counts) + 1
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        # The exact sum does not depend on the order of the words.
+        # An exact sum, so that the score does not depend on the order of the words.
         return [
             math.fsum(math.log((self.counts.get(word, 0) + 1) / self.total) for word in words(text)) for text in texts
         ]
 
 
 class Ngrams:
-    """Scores of an n-gram model, for sentences that begin after a full stop.
+    """Scores sentences with an n-gram model, as if each of them followed a full stop.
 
     Args:
-        model: the model of the ids of a text.
-        encoder: what has encoded the text: `Words`, or a tokenizer.
+        model: an n-gram model of the ids of a text.
+        encoder: the `Words` or the tokenizer with which the text was encoded.
     """
 
     def __init__(self, model: NgramModel, encoder):

@@ -1,8 +1,8 @@
-"""Counts the operations and the activations of a model by tracing it: nothing is computed or allocated.
+"""Counts the operations and activations of a model by tracing it. Nothing is computed or allocated.
 
 A trace gives only shapes. While it runs, the functions of `keras.ops` that multiply matrices report the sizes of their
-operands, as do the layers of Keras that do not use these functions. Attention takes the reference path, because fused
-kernels do not report anything; they do the same products.
+operands, as do the layers of Keras that do not use these functions. Attention uses the reference implementation, which
+computes the same products, because fused kernels do not report sizes.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from kerasbert.core.keras_adapter import all_layers, forgetting_failed_variables
 
 
 class _Traced(Exception):
-    """Ends a trace, so that Keras forgets the variables that were created in it."""
+    """Raised to end a trace, so that Keras forgets the variables that were created in it."""
 
 
 class _Tracer(keras.layers.Layer):
@@ -34,8 +34,8 @@ class _Tracer(keras.layers.Layer):
         pass
 
     def call(self, x):
-        # Keras would create the values of the variables at the end of the trace if it did not forget them. And it would
-        # call the function once more, with values, if an error left the trace.
+        # Otherwise, Keras would create the values of the variables at the end of the trace. If another error left the
+        # trace, Keras would call the function once more, with values.
         with contextlib.suppress(_Traced), forgetting_failed_variables():
             try:
                 self.outcome["result"] = self.function()
@@ -46,9 +46,9 @@ class _Tracer(keras.layers.Layer):
 
 
 def traced(function: Callable):
-    """The result of `function()`, in which tensors have shapes but no values.
+    """Returns the result of `function()`, called in a trace, where tensors have shapes but no values.
 
-    The weights of models that are created inside take no memory, and the models are of no use outside.
+    The weights of models that are created in the trace take no memory, and the models must not be used after it.
 
     Args:
         function: function without arguments, whose result does not contain tensors or layers.
@@ -70,10 +70,10 @@ class Operations:
     Args:
         forward: operations of the matrix products and convolutions.
         frozen: the part of `forward` in models that are not trained, such as a teacher.
-        kept: bytes of the activations that the gradients need, without the attention weights: the outputs of products,
+        kept: bytes of the activations that the backward pass needs, without attention weights: the outputs of products,
             norms, activation functions and dropout.
         attention_weights: bytes of the attention weights, which training keeps unless a fused kernel recomputes them.
-        largest: bytes of the input and the output of the product that has the largest.
+        largest: bytes of the input and the output of the product for which their sum is largest.
     """
 
     forward: int = 0
@@ -84,10 +84,10 @@ class Operations:
 
     @property
     def training(self) -> int:
-        """Operations of an update: for the gradients, each product takes two more of the same size.
+        """Operations of a training step. The gradients of a product take two more products of the same size.
 
-        This is the convention of the scaling laws (Kaplan et al. 2020, arXiv 2001.08361, section 2.1). It is slightly
-        too high where an operand needs no gradient, such as the sinusoidal positions of XLNet.
+        This is the convention of the scaling laws (Kaplan et al. 2020, arXiv 2001.08361, section 2.1). The result is
+        slightly too high if an operand needs no gradient, such as the sinusoidal positions of XLNet.
         """
         return self.forward + 2 * (self.forward - self.frozen)
 
@@ -97,8 +97,8 @@ def count_operations(model, inputs: dict, training: bool = False) -> Operations:
 
     Args:
         model: a backbone, an objective or a task.
-        inputs: {key of a batch: an array, of which only the shape and the dtype matter, or a shape of int32}.
-        training: whether dropout is on, which keeps more activations.
+        inputs: {batch key: an array, of which only shape and dtype are used, or the shape of an int32 array}.
+        training: whether dropout is active, which adds activations.
     """
 
     def run():
@@ -114,13 +114,13 @@ def _like(x):
 
 
 def without_values(shape: tuple, dtype="int32"):
-    """A tensor for a call in a trace."""
+    """Creates a tensor without values, for a call in a trace."""
     return keras.ops.zeros(shape, keras.backend.standardize_dtype(dtype))
 
 
 @contextlib.contextmanager
 def counting(model):
-    """Counts the operations of the calls of `model` inside, which must be part of a trace; yields `Operations`."""
+    """Context manager that counts the operations of calls of `model`, in a trace. Yields the `Operations`."""
     counter = _Counter(model)
     replaced = {
         (keras.ops, "matmul"): counter.product(keras.ops.matmul, _of_matmul),
@@ -158,7 +158,7 @@ def _no_kernel(*args, **kwargs):
 
 
 class _Counter:
-    """Replacements of functions and methods that count what they compute."""
+    """Replacements of functions and methods, which count the operations that they compute."""
 
     def __init__(self, model):
         self.found = Operations()
@@ -202,7 +202,7 @@ class _Counter:
         return weights, None
 
     def scan(self, step, state, inputs, length=None, reverse=False, unroll=1):
-        """One step, which is counted once for each token."""
+        """Traces one step of a recurrence, and counts it once for each token."""
         steps = length or int(keras.tree.flatten(inputs)[0].shape[0])
         before, self.repeats = self.repeats, self.repeats * steps
         state, y = step(state, keras.tree.map_structure(lambda x: x[0], inputs))
@@ -210,7 +210,7 @@ class _Counter:
         return state, keras.tree.map_structure(lambda x: keras.ops.broadcast_to(x[None], (steps, *x.shape)), y)
 
     def layer(self, layer):
-        """The `call` of a layer, which counts what the functions of `keras.ops` do not show."""
+        """Returns a `call` for a layer that counts the operations that do not use functions of `keras.ops`."""
         call = layer.call
         operations = next((count for cls, count in OPERATIONS.items() if type(layer) is cls), None)
         norms = isinstance(layer, (keras.layers.LayerNormalization, keras.layers.RMSNormalization))
@@ -265,13 +265,13 @@ def _of_convolution(layer, x, y):
 
 
 def _of_recurrence(layer, x, y):
-    """Of an LSTM or GRU, or of one step of a GRU cell: each of its rows is multiplied by all matrices."""
+    """Counts an LSTM or GRU, or one step of a GRU cell, in which each row is multiplied by all matrices."""
     cell = getattr(layer, "cell", layer)
     weights = math.prod(cell.kernel.shape) + math.prod(cell.recurrent_kernel.shape)
     return 2 * math.prod(x.shape[:-1]) * weights
 
 
-# Layers of Keras whose products are not those of `keras.ops`.
+# Keras layers that do not compute their products with `keras.ops`.
 OPERATIONS = {
     keras.layers.Dense: _of_dense,
     keras.layers.Conv1D: _of_convolution,

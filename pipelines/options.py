@@ -1,4 +1,4 @@
-"""The options of a command: a dataclass made from the arguments of its function, which tyro turns into a parser."""
+"""Converts the arguments of a command's function to a dataclass of options, from which tyro creates a parser."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ GENERAL = ("help", CONFIG, "tyro-print-completion", "tyro-write-completion")
 
 
 def option_types(function: Callable) -> dict[str, typing.Any]:
-    """{option: type} of a function, in order. A dataclass `columns` has the options `columns.text`, ..."""
+    """Returns {option: type} for a function, in order. A dataclass `columns` becomes the options `columns.text`, ..."""
     found = {}
     for name, kind in _hints(function).items():
         if dataclasses.is_dataclass(kind):
@@ -55,11 +55,11 @@ def unknown_option(function: Callable, arguments: list[str]) -> str | None:
 
 
 def options_class(function: Callable, groups: Mapping[str, tuple[str, ...]]) -> type:
-    """A dataclass with a field per argument of the function, those of a group in an inner dataclass.
+    """Creates a dataclass with a field per argument of the function. The arguments of a group form an inner dataclass.
 
     Args:
         function: the function. Its docstring describes the arguments.
-        groups: title -> names of arguments.
+        groups: {title: names of arguments}.
     """
     import tyro
 
@@ -90,7 +90,7 @@ def options_class(function: Callable, groups: Mapping[str, tuple[str, ...]]) -> 
 
 
 def as_arguments(options: typing.Any) -> dict[str, typing.Any]:
-    """The arguments of the function, by name, of an instance of its `options_class`."""
+    """Converts an instance of an `options_class` to the arguments of its function, by name."""
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     del values[CONFIG]
     for name in [name for name in values if re.fullmatch(r"group_\d+", name)]:
@@ -100,12 +100,13 @@ def as_arguments(options: typing.Any) -> dict[str, typing.Any]:
 
 
 def description(function: Callable, words: str, details: str = "") -> str:
-    """The --help text before the options: a summary, an example, and further details.
+    """Returns the --help text before the options: a summary, an example, and further details.
 
     The example is given for the installed package and for a clone of the repository.
 
     Args:
-        function: the function. The docstring of its module has the example, a line with `python -m pipelines.NAME`.
+        function: the function. The docstring of its module contains the example, a line with `python -m
+            pipelines.NAME`.
         words: name of the command, with spaces before a subcommand: "pretrain", "show attention".
         details: text for the end.
     """
@@ -143,14 +144,14 @@ def _helps(function: Callable) -> dict[str, str]:
 
 
 def _default_hint(text: str, default: typing.Any) -> str | None:
-    """The text after the help of an optional argument, or None for tyro's "(default: ...)"."""
+    """Returns the text after the help of an optional argument, or None for tyro's "(default: ...)"."""
     if default is None or default in ((), ""):
         return "" if "Default:" in text else "(optional)"
     return None
 
 
 def _metavar(kind: typing.Any) -> str | None:
-    """The placeholder of a value that may be None, without the None: "INT" for `int | None`."""
+    """Returns the placeholder of a value that may be None, without None: "INT" for `int | None`."""
     if isinstance(kind, types.UnionType) and type(None) in typing.get_args(kind):
         return next((METAVARS[option] for option in typing.get_args(kind) if option in METAVARS), None)
     return None

@@ -13,7 +13,7 @@ def check_outputs(outputs: dict[str, Path | None], inputs: dict[str, str | Path 
 
     Args:
         outputs: files by option name.
-        inputs: files, folders and data sets on the hub by option name; two parallel files, `a,b`, are one entry.
+        inputs: files, folders and data sets on the hub by option name. Two parallel files, `a,b`, are one entry.
     """
     for option, output in outputs.items():
         if output is None:

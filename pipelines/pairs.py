@@ -8,7 +8,7 @@ from kerasbert.data import Corpus, Seq2SeqBatches, Seq2SeqLayout
 
 
 class PairBatches(Seq2SeqBatches):
-    """`Seq2SeqBatches` of the documents of a corpus that consist of two lines, a source and its target.
+    """`Seq2SeqBatches` for the documents of a corpus that consist of two lines, a source and its target.
 
     `kerasbert.data.parallel_documents` creates such documents from parallel files. Other documents are skipped. The end
     token is added to sources and targets, and sequences that are too long are truncated before it.
@@ -19,7 +19,7 @@ class PairBatches(Seq2SeqBatches):
         length: maximum number of tokens in a source.
         target_length: maximum number of tokens in a target. Default: `length`.
         num_buckets: maximum number of different batch shapes.
-        full_width: pad rows to `length` and `target_length`, so that batches can be mixed with others.
+        full_width: whether to pad rows to `length` and `target_length`, so that the batches can be mixed with others.
         **options: arguments of `Seq2SeqBatches`, such as `steps`, `seed` and `accumulation`.
     """
 
@@ -37,7 +37,7 @@ class PairBatches(Seq2SeqBatches):
         pairs = np.flatnonzero(np.diff(corpus.document_starts) == 2)
         if not len(pairs):
             raise ValueError(
-                "The corpus must have documents of two lines, a source and its target. Received: a corpus without any. "
+                "The corpus must have documents of two lines, a source and its target. Received: none. "
                 "Create them with kerasbert.data.parallel_documents."
             )
         info, first = corpus.tokenizer_info, corpus.document_starts[pairs]

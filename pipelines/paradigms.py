@@ -1,8 +1,8 @@
 """Twenty paradigms of English grammar: templates of an acceptable and an unacceptable sentence.
 
-After BLiMP (Warstadt et al. 2020, arXiv 1912.00582) and Zorro (Huebner et al. 2021, BabyBERTa), with one more rule: the
-frequencies of words say nothing. Either both sentences of a pair have the same words in another order, or two pairs
-mirror each other: the form that is right in one of them is wrong in the other.
+They follow BLiMP (Warstadt et al. 2020, arXiv 1912.00582) and Zorro (Huebner et al. 2021, BabyBERTa), with an
+additional rule: word frequencies must not help. Either both sentences of a pair have the same words in a different
+order, or there is a second pair in which the form that is right in the first pair is wrong, and vice versa.
 """
 
 from .lexicon import Draw
@@ -12,20 +12,20 @@ Forms = tuple[str, str]
 
 
 def sentence(template: str, words: dict[str, str]) -> str:
-    """The template with the words in the place of their names: "the {noun} slept." -> "The boy slept."."""
+    """Fills in the words of a template: "the {noun} slept." with noun="boy" -> "The boy slept."."""
     text = " ".join(template.format(**words).split())
     return text[0].upper() + text[1:]
 
 
 def mirrored(template: str | Forms, critical: str, **words: str | Forms) -> Pairs:
-    """Two pairs, with the first and with the second of the two forms of all words that have two.
+    """Makes two pairs: one with the first form, and one with the second form, of all words that have two forms.
 
-    The unacceptable sentence of each pair has the `critical` word in the other form.
+    In the unacceptable sentence of each pair, the `critical` word has the other form.
 
     Args:
         template: sentence with names of words in braces, or one for each pair.
         critical: name of the word that is wrong in the unacceptable sentences.
-        **words: word, or its two forms, by name.
+        **words: {name: the word, or its two forms}.
     """
     templates = (template, template) if isinstance(template, str) else template
     pairs = []
@@ -37,12 +37,12 @@ def mirrored(template: str | Forms, critical: str, **words: str | Forms) -> Pair
 
 
 def swapped(template: str, **words: str) -> Pairs:
-    """A pair with the words {a} and {b}, which stand in each other's place in the unacceptable sentence."""
+    """Makes a pair in which the words {a} and {b} are swapped in the unacceptable sentence."""
     return [(sentence(template, words), sentence(template, words | {"a": words["b"], "b": words["a"]}))]
 
 
 def moved(right: str, wrong: str, **words: str) -> Pairs:
-    """A pair of two templates with the same words."""
+    """Makes a pair from two templates with the same words."""
     return [(sentence(right, words), sentence(wrong, words))]
 
 
@@ -54,7 +54,7 @@ def opposite(forms: Forms) -> Forms:
 
 
 def predicate(draw: Draw) -> dict[str, str | Forms]:
-    """A verb, singular and plural, and the rest of the sentence."""
+    """Draws a verb in singular and plural, and the rest of the sentence."""
     if draw.choice((True, False)):
         return dict(verb=draw.forms("forms of be"), rest=draw("states"))
     return dict(verb=draw.forms("stative verbs"), rest=f"the {draw('views')}")

@@ -1,4 +1,4 @@
-"""Batches whose shape changes during a run, and mixtures of monolingual and parallel text."""
+"""Batches whose shape changes during a run, and batches that mix monolingual and parallel text."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from kerasbert.data import Batches
 
 
 class Phases(Batches):
-    """One run that consists of several runs, such as BERT's: 90% of the steps at length 128, the rest at 512.
+    """Joins several runs into one, such as BERT's, which has rows of 128 tokens for 90% of the steps, and then 512.
 
     Args:
         parts: the runs, with the same `accumulation`, and the same `batch_size` if rows continue from step to step.
@@ -43,7 +43,7 @@ class Phases(Batches):
         return steps
 
     def prefixes(self) -> list["Phases"]:
-        """For each part, the run up to the end of that part. They are passed to `fit` one after the other."""
+        """Returns, for each part, the run up to its end. These runs are passed to `fit` one after the other."""
         return [Phases(self.parts[: number + 1]) for number in range(len(self.parts))]
 
     def shard(self, index: int, count: int) -> "Phases":

@@ -25,7 +25,7 @@ from .outputs import check_outputs
 from .tables import Format
 from .tasks import task_of
 
-# Form of each class's inputs; see `inputs.read_line`.
+# {class: form of its inputs}; see `inputs.read_line`.
 FORMS = {
     TokenClassifier: "words", QuestionAnswerer: "questions", MultipleChoice: "choices", TextClassifier: "pairs",
     MaskedLM: "pairs", Discriminator: "texts", TextEmbedder: "texts", Seq2SeqLM: "sources", NextToken: "texts",
@@ -51,20 +51,21 @@ def predict(
 
     A line is a text. A tab separates the texts of a pair, a question from its context, or a context and its choices.
     Empty lines are skipped. A line that begins with { is JSON: {"text"}, {"text", "pair"}, {"words": [...]},
-    {"question", "context"} or {"context", "choices": [...]}; an "id" in it is returned with the answer. All other file
-    formats of `finetune` and `evaluate` are supported, with or without labels; if all lines begin with a label of the
-    model (`label text`), the labels are dropped.
+    {"question", "context"} or {"context", "choices": [...]}. If it has an "id", the id is returned with the answer. All
+    other file formats of `finetune` and `evaluate` are supported, with or without labels. If all lines begin with a
+    label of the model (`label text`), the labels are dropped.
 
     Args:
         model: folder of a model, or hf://org/name.
         input: file, folder of RACE's files, or hf://name:configuration#split. Default: lines of standard input.
         output: file for the answers, in UTF-8. It is replaced once all answers are written. Default: standard output.
         task: data set that the input belongs to, as in `finetune`, which determines how its files are read.
-        top: number of candidates for each mask, or of answers to a question.
+        top: number of candidates for each mask, or of answers to each question.
         batch_size: texts per step.
         max_new_tokens: maximum length of generated text, in tokens.
         num_beams: number of beams for generated text.
-        null_threshold: null odds above which a question has no answer (SQuAD 2.0). Default: it always has one.
+        null_threshold: null odds above which the answer to a question is empty (SQuAD 2.0). Default: the answer is
+            never empty.
         prefix: text prepended to the inputs of a model that generates, such as "summarize: ".
         format: format of the input. Default: by file extension and, for .txt, by content.
         encoding: encoding of the input.
@@ -73,7 +74,7 @@ def predict(
     check_outputs({"--output": output}, {"--input": input})
     loaded = kerasbert.load(model)
     if isinstance(loaded, ReplacedTokenDetection):
-        print(f"{model}: using its discriminator; {model}/generator fills masks", file=sys.stderr)
+        print(f"{model}: using its discriminator; to fill masks, use {model}/generator", file=sys.stderr)
         loaded = loaded.discriminator
     form = form_of(loaded)
     spec = task_of(task).with_columns(columns)
@@ -83,7 +84,8 @@ def predict(
         sys.stdout.reconfigure(encoding="utf-8")
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
     inputs = read_inputs(input or sys.stdin, form, spec.columns, encoding, format, spec.layouts, labels)
-    # Chunks are small for masks, which have a score for every token. Inputs of a large chunk are batched by length.
+    # Chunks are small if masks are filled, because there is a score for every token. Large chunks are batched by
+    # length.
     size = batch_size * (1 if isinstance(loaded, MaskedLM) else 64 if isinstance(loaded, TextClassifier) else 8)
     with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as answers:
         for found in answers_of(inputs, answer, size):
@@ -92,10 +94,10 @@ def predict(
 
 
 def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], size: int) -> Iterator[dict]:
-    """Yields the answer to every input, in order; inputs are read in chunks of `size`.
+    """Yields the answer to every input, in order. Inputs are read in chunks of `size`.
 
     Raises:
-        ValueError: if the model does not accept an input; the message names its place.
+        ValueError: if the model does not accept an input. The message names its place.
     """
     inputs = iter(inputs)
     while chunk := list(itertools.islice(inputs, size)):
@@ -113,7 +115,7 @@ def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], si
 
 
 def form_of(model) -> str:
-    """The form of a model's inputs; see `inputs.read_line`."""
+    """Returns the form of a model's inputs; see `inputs.read_line`."""
     for cls, form in FORMS.items():
         if isinstance(model, cls):
             return form
@@ -123,7 +125,7 @@ def form_of(model) -> str:
 def answerer(
     model, top: int, batch_size: int, null_threshold: float | None = None, prefix: str = "", **writing
 ) -> Callable[[list], list[dict]]:
-    """Returns a function from a list of inputs to a list of dicts; `writing` are options of `generate`."""
+    """Returns a function from a list of inputs to a list of answers (dicts). `writing` are options of `generate`."""
 
     def best(questions):
         found = model.answer(questions, n_best=top, null_threshold=null_threshold, batch_size=batch_size)

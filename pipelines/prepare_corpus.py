@@ -60,9 +60,10 @@ def prepare_corpus(
             s3://bucket/folder, or hf://name for a data set on the hub.
         tokenizer: folder of the tokenizer.
         output: folder for the corpus, which must not contain one yet.
-        held_out: folder for a second corpus, to evaluate on: every `held_out_every`-th document. If there are fewer
-            than twice as many documents, two are held out (of two or three documents, the last one).
-        held_out_every: hold out one of every so many documents, such as 100 to hold out one per cent.
+        held_out: folder for a second corpus, to evaluate on. It contains one of every `held_out_every` documents. If
+            there are fewer than twice as many documents, two documents are held out (of two or three documents, the
+            last one).
+        held_out_every: hold out one of every this many documents, such as 100 to hold out one per cent.
         column: the column of a table that holds the text.
         errors: what to do with bytes that cannot be decoded.
         encoding: encoding of the files.
@@ -72,15 +73,17 @@ def prepare_corpus(
             too little text.
         deduplicate: keep only the first occurrence of each line, document, or span of three consecutive sentences.
         language: keep only documents in this language, such as en, as detected by langdetect with 99% certainty.
-        documents: what ends a document in a text file: a blank line, or the end of the file. By default it is the end
-            of the file if there are several text files whose blank lines separate paragraphs. The choice is printed.
-        workers: processes that clean and tokenize. By default it is this process, and the tokenizer uses all cores.
-        shards: write the corpus as this many shards, for a corpus that is too large for plans of all its documents at
-            once. The batches of a run do not depend on the number of shards.
-        block_documents: in a corpus in shards, the number of consecutive documents for which plans are made at once. A
-            shard has at least one such block.
-        executor: run as a pipeline of datatrove, on this machine, on Slurm or on a Ray cluster, which reads WARC files,
-            too, and has the deduplication minhash. On Slurm, jobs are submitted, and the last one writes corpus.json.
+        documents: what ends a document in a text file: a blank line, or the end of the file. By default, it is the end
+            of the file if there are several text files, and their blank lines separate paragraphs. The choice is
+            printed.
+        workers: number of processes that clean and tokenize. By default, only this process does, and the tokenizer uses
+            all cores.
+        shards: write the corpus in this many shards, if it is too large for planning all documents at once. The batches
+            of a run do not depend on the number of shards.
+        block_documents: for a corpus in shards, the number of consecutive documents that are planned at once. A shard
+            has at least one such block.
+        executor: run as a datatrove pipeline, on this machine, on Slurm or on a Ray cluster. It also supports WARC
+            files, and the deduplication minhash. On Slurm, jobs are submitted, and the last one writes corpus.json.
         tasks: number of tasks into which the files are divided for an executor.
         executor_options: further arguments of datatrove's executor, such as partition=cpu time=24:00:00 for Slurm.
     """
@@ -119,7 +122,7 @@ def with_datatrove(
     sharding: tuple[int | None, int],
     engine: Engine,
 ) -> Corpus | None:
-    """Prepares a corpus as a pipeline of datatrove. Returns it, or None where jobs were only submitted."""
+    """Prepares a corpus with a datatrove pipeline. Returns the corpus, or None if jobs were only submitted."""
     if source.deduplicate not in (None, "minhash"):
         raise ValueError(
             f"With --executor, tasks know only their own documents. Received: --deduplicate {source.deduplicate}. Use "
@@ -149,7 +152,7 @@ def with_datatrove(
 
 
 def option(text: str) -> tuple[str, object]:
-    """One of the `executor_options`, whose value is JSON or text.
+    """Parses one of the `executor_options`, whose value is JSON or text.
 
     "time=24:00:00" -> ("time", "24:00:00"), "cpus_per_task=2" -> ("cpus_per_task", 2)
     """
@@ -163,7 +166,7 @@ def option(text: str) -> tuple[str, object]:
 
 
 def described(folders: list[Path]) -> Corpus:
-    """Prints what finished corpora have. Returns the first."""
+    """Prints descriptions of finished corpora. Returns the first corpus."""
     corpora = [Corpus.open(folder) for folder in folders]
     for corpus in corpora:
         describe(corpus)
@@ -175,10 +178,11 @@ def described(folders: list[Path]) -> Corpus:
 
 @contextlib.contextmanager
 def preparing(folders: list[Path], tokenizer: Tokenizer) -> Iterator[None]:
-    """Locks the folders of corpora to be written, and marks them as unfinished until all corpora are complete.
+    """Context manager that locks the folders of new corpora, and marks them as unfinished until all are complete.
 
-    What an interrupted preparation left is removed first, and what this one wrote if it fails, except for complete
-    parts: the same command continues after them. A folder with a finished corpus raises an error.
+    Files of an interrupted preparation are removed first. If this preparation fails, its files are removed, too.
+    Complete parts are kept, so that the same command continues after them. A folder with a finished corpus raises an
+    error.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ValueError(f"Corpora must have different folders. Received: {folders[0]} twice. Change --held-out.")
@@ -201,13 +205,13 @@ def preparing(folders: list[Path], tokenizer: Tokenizer) -> Iterator[None]:
                 remove_unfinished(folder)
             keep_parts(folders[0] / PARTS, error)
             raise
-        # In reverse order: as long as the first corpus is marked as unfinished, all of them are written again.
+        # Remove the marks in reverse order: as long as the first corpus is marked as unfinished, all are written again.
         for folder in reversed(folders):
             (folder / UNFINISHED).unlink()
 
 
 def keep_parts(parts: Path, error: BaseException) -> None:
-    """Keeps the parts of a preparation that failed if the same command can continue after them."""
+    """Keeps the parts of a failed preparation if the same command can continue after them."""
     complete = [*parts.glob("part-*.json"), *parts.glob("logs/*/completions/*")]
     if isinstance(error, ValueError) or not complete:
         shutil.rmtree(parts, ignore_errors=True)
@@ -227,7 +231,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def boundary(source: list[str], documents: str, encoding: str = "utf-8") -> str:
-    """Returns what ends a document in a text file, "blank-line" or "file", and prints it."""
+    """Determines what ends a document in a text file, "blank-line" or "file", and prints it."""
     found, reason = document_boundary(source, encoding) if documents == "auto" else (documents, "as asked for")
     print(f"{'Every text file is one document' if found == 'file' else 'Blank lines end documents'}: {reason}.")
     return found

@@ -68,28 +68,29 @@ def pretrain(
 ) -> dict:
     """Pretrains a model with a recipe.
 
-    Ctrl-C stops the run after the current step and saves a checkpoint from which the same command continues, and so
-    does SIGTERM. A second signal stops it at once.
+    Ctrl-C (or SIGTERM) stops the run after the current step and saves a checkpoint from which the same command
+    continues. A second signal stops it at once.
 
     Args:
         corpus: folders that `prepare_corpus` wrote. Recipes with languages need their names: de=corpora/de
             fr=corpora/fr, and de-fr=corpora/pairs for parallel text.
-        run: folder for the recipe, the logs, the curves and the checkpoints. If it holds a run, the run continues.
+        run: folder for the recipe, the logs, the curves and the checkpoints. If it already contains a run, the run
+            continues.
         recipe: name of a recipe, such as bert.base, or the recipe.json of another run or of a model. It may also be the
             first argument, without --recipe.
         held_out: corpora of held-out text, which are evaluated at every report.
         held_out_steps: maximum number of held-out batches per evaluation.
-        report_every: updates between two reports, each with a checkpoint. Lowered to a divisor of the steps of the run.
+        report_every: number of updates between reports, each with a checkpoint. It is reduced to a divisor of the steps
+            of the run.
         keep: number of newest checkpoints to keep.
         output: folder for the model. Default: RUN/model.
         tokenizer: folder of the tokenizer that the corpus must have.
         tensorboard: also write files for TensorBoard.
-        less_memory: recompute activations in the backward pass instead of storing them. It saves memory, and an update
-            takes a third longer.
-        minutes: stop after this many minutes, with a checkpoint from which the same command continues, and save the
-            model so far.
-        reschedule: let an unfinished run continue with other `steps` and another `schedule`, such as a learning rate
-            that is to decay from now on: --reschedule --set steps=6000 schedule.decay_from=4000.
+        less_memory: recompute activations in the backward pass instead of storing them, which saves memory, but makes
+            updates about a third slower.
+        minutes: stop after this many minutes, and save the model and a checkpoint. The same command continues the run.
+        reschedule: let an unfinished run continue with different `steps` and a different `schedule`, such as a learning
+            rate that decays from now on: --reschedule --set steps=6000 schedule.decay_from=4000.
         devices: layout of several devices, of one host or of many: data (each has all weights), fsdp (weights and the
             state of the optimizer are divided), tensor or tensor=4 (layers are divided among the devices of a host, or
             4). Default: data, on as many devices of this process as divide the batch.
@@ -123,7 +124,7 @@ def pretrain(
 
 
 def open_corpora(paths: str | Path | Sequence[str | Path], tokenizer: Tokenizer | None) -> dict[str, Corpus]:
-    """Opens corpora, given as name=folder or folder, and returns them by name. All must have the same tokenizer."""
+    """Opens corpora, given as name=folder or folder, and returns {name: corpus}. All must have the same tokenizer."""
     corpora = {}
     for path in [paths] if isinstance(paths, (str, Path)) else paths:
         name, equals, folder = str(path).partition("=")
@@ -153,8 +154,8 @@ def train(
 ) -> dict:
     """Runs a recipe on open corpora (see `pretrain`), and returns the last row of the log.
 
-    Several processes need a `keras.distribution`, which is set before (see `kerasbert.training.parallel`). Only the
-    first one writes, and returns the row; the others return {}.
+    Several processes need a `keras.distribution` (see `kerasbert.training.parallel`), which must be set before. Only
+    the first process writes files and returns the row. The others return {}.
 
     Args:
         request: a `StopRequest`, which stops the run. Default: one that Ctrl-C triggers.
@@ -212,7 +213,7 @@ def train(
         )
         checkpoints = Checkpoints(run / "checkpoints", keep=max(keep, recipe.average), recipe=info, earlier=earlier)
         for data, training in ((batches, True), (validation, False)):
-            if data is not None and "stream_start" in data[0][0]:  # memories are part of a checkpoint
+            if data is not None and "stream_start" in data[0][0]:  # checkpoints include the memory
                 model.start_memory(len(data[0][0]["stream_start"]), training)
         done = checkpoints.restore(model)
         if done:
@@ -224,7 +225,8 @@ def train(
                 for piece in pieces:
                     if len(piece) > done:
                         callbacks = [
-                            # Not for encoder-decoders: their targets include sentinels and copies, which are easier.
+                            # Not for encoder-decoders, whose targets include sentinels and copied tokens, which are
+                            # easier to predict.
                             *([] if recipe.objective == "Seq2SeqLM" else [BelowUnigrams(entropy)]),
                             checkpoints,
                             StopOnRequest(request, checkpoints),
@@ -243,7 +245,7 @@ def train(
                 raise
         if checkpoints.log is not None and (goodput := checkpoints.log.describe_goodput()):
             say(goodput)
-        checkpoints.restore(model)  # `fit` may have replaced the weights by averages at its end
+        checkpoints.restore(model)  # at its end, `fit` may have replaced the weights by averages
         if recipe.optimizer.get("use_ema"):
             model.optimizer.finalize_variable_values(model.trainable_variables)
         if recipe.average and stopped is None:
@@ -256,7 +258,7 @@ def train(
             last = log[-1] if log else {}
             if log:
                 _draw(run)
-            # With this, `evaluate` can repeat the validation of the run, even if the folder was moved.
+            # With this file, `evaluate` can repeat the validation of the run, even if the folder is moved.
             published = {**info, "recipe": without_folders(info["recipe"]), "held_out_steps": held_out_steps}
             write_text(folder / "recipe.json", json.dumps(published, indent=2))
             steps = {"steps done": f"{stopped.step:,} of {len(batches):,}"} if stopped else {}
@@ -273,7 +275,7 @@ def say(text: str) -> None:
 
 
 def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopRequest) -> str | Path:
-    """The folder of a model: `source` itself, or the result of the recipe of that name, which is run first."""
+    """Returns the folder of a model: `source` itself, or the result of the recipe with this name, which runs first."""
     if source not in all_recipes():
         return source
     if not (run / "model" / "kerasbert.json").exists():
@@ -282,7 +284,7 @@ def _model_of(source: str, corpora: dict[str, Corpus], run: Path, request: StopR
 
 
 def report_interval(ends: list[int], wanted: int) -> int:
-    """The largest interval, in updates, that is at most `wanted` and divides the end of every part of the run."""
+    """The largest interval, in updates, that is at most `wanted` and divides the end of each part of the run."""
     whole = math.gcd(*ends)
     found = next(number for number in range(min(wanted, whole), 0, -1) if whole % number == 0)
     if found * 20 < min(wanted, whole):
@@ -318,7 +320,7 @@ def _draw(run: Path) -> None:
 
 
 def _listing() -> str:
-    """Every recipe with the first line of its docstring, for --help."""
+    """Lists all recipes with the first lines of their docstrings, for --help."""
     lines = [f"- {name:32} {inspect.getdoc(run).splitlines()[0]}" for name, run in all_recipes().items()]
     return "\n".join(["Recipes:", *lines])
 

@@ -1,8 +1,8 @@
 """An end-to-end example that takes six minutes: tokenizer, pretraining, a saved model, fine-tuning, predictions.
 
-The text is the English documentation inside every Python installation (see `standard_library.py`). The task: which area
-of the library does a docstring document, with 300 labelled examples? A quarter of the modules is held out: neither
-pretraining nor fine-tuning sees a word of them.
+The text is the English documentation in every Python installation (see `standard_library.py`). The task is to classify
+which area of the library a docstring documents, with 300 labelled examples. A quarter of the modules is held out, and
+used neither in pretraining nor in fine-tuning.
 
 python -m pipelines.quickstart
 """
@@ -29,8 +29,9 @@ from .standard_library import AREAS, Docstring, docstrings, held_out_modules, pa
 RECIPE = Recipe(
     name="quickstart",
     backbone="bert_tiny",
-    # Changes for a run of minutes: no dropout; initial weights four times as large as BERT's, whose width is six times
-    # as large, since the loss otherwise stays on a plateau; and twice BERT's mask rate, to learn more from each row.
+    # Changes for a run of a few minutes: no dropout; initial weights four times as large as BERT's, because BERT is six
+    # times as wide and the loss would otherwise stay on a plateau; and twice BERT's mask rate, to learn more from each
+    # row.
     config=dict(max_length=64, dropout=0.0, attention_dropout=0.0, initializer_range=0.08),
     data=dict(mask_rate=0.3),
     batch_size=32,
@@ -54,8 +55,8 @@ def quickstart(output: Path = Path("saved_models/quickstart"), work: Path = Path
 
     Args:
         output: folder for the pretrained model.
-        work: folder for the corpora, logs and checkpoints; its contents are removed first.
-        seeds: number of random draws of the labelled examples.
+        work: folder for the corpora, logs and checkpoints. Its contents are removed first.
+        seeds: number of repetitions, each with different labelled examples.
     """
     clock = time.perf_counter()
     shutil.rmtree(work, ignore_errors=True)
@@ -104,7 +105,7 @@ def say(clock: float, text: str) -> None:
 
 
 def modules(found: list[Docstring]) -> list[str]:
-    """One document per module, with its docstrings in their order, since neighbours share a topic."""
+    """Creates one document per module. Docstrings keep their order, because adjacent ones are related."""
     grouped = defaultdict(list)
     for docstring in found:
         grouped[docstring.module].append(paragraphs(docstring.text))
@@ -112,7 +113,7 @@ def modules(found: list[Docstring]) -> list[str]:
 
 
 def draw(found: list[Docstring], per_area: int, generator: random.Random) -> list[Docstring]:
-    """Draws `per_area` docstrings of each area (or all, if it has fewer), in random order."""
+    """Draws `per_area` docstrings from each area (or all if it has fewer), in random order."""
     chosen = []
     for area in AREAS:
         of_area = [docstring for docstring in found if docstring.area == area]
@@ -122,7 +123,7 @@ def draw(found: list[Docstring], per_area: int, generator: random.Random) -> lis
 
 
 def fill_masks(folder: Path) -> None:
-    """Prints the candidates of the saved model for the masks of a few sentences."""
+    """Prints the predictions of the saved model for masks in a few sentences."""
     answers = MaskedLM.from_preset(folder).fill_mask(list(MASKED), top_k=4)
     for text, (candidates,) in zip(MASKED, answers, strict=True):
         print(f"    {text:60}" + ", ".join(f"{c['token']} {c['score']:.2f}" for c in candidates))

@@ -1,4 +1,4 @@
-"""Callbacks of fine-tuning: progress by epoch, held-out loss and scores, and restoring the best weights."""
+"""Callbacks for fine-tuning: progress by epoch, held-out loss and scores, and restoring the best weights."""
 
 import math
 from collections.abc import Callable
@@ -12,16 +12,17 @@ from kerasbert.training import Progress
 
 from .examples import Examples
 
-REPORTS = 12  # reports in a run of few epochs
+REPORTS = 12  # number of reports in a run of few epochs
 LEAST_STEPS = 2  # minimum number of steps between two reports
 
 
 def in_reports(batches: Batches, epochs: int) -> tuple[Batches, int]:
-    """Returns the batches of the run and the interval of reports in steps: about `REPORTS` of them, evenly spaced, with
-    one at the end of each epoch.
+    """Divides a run into about `REPORTS` evenly spaced reports, of which one is at the end of each epoch.
 
-    If the steps of an epoch are not divisible, its last batches are made smaller, which adds at most one step in
-    sixteen. If that is not possible either, there are fewer reports.
+    Returns: the batches of the run, and the number of steps between reports.
+
+    If the number of steps of an epoch is not divisible, its last batches are made smaller, which adds at most one step
+    in sixteen. If this is not possible, there are fewer reports.
     """
     steps = len(batches) // epochs
     for number in range(min(math.ceil(REPORTS / epochs), max(1, steps // LEAST_STEPS)), 1, -1):
@@ -36,7 +37,7 @@ def in_reports(batches: Batches, epochs: int) -> tuple[Batches, int]:
 
 
 def spread(examples: Examples, most: int) -> Examples:
-    """At most `most` examples, evenly spaced among all."""
+    """Selects at most `most` examples, evenly spaced among all."""
     if len(examples) <= most:
         return examples
     places = np.linspace(0, len(examples) - 1, most).round().astype(int)
@@ -68,7 +69,7 @@ class HeldOut(keras.callbacks.Callback):
 
 
 def best_weights(patience: int | None = None) -> keras.callbacks.Callback:
-    """Restores the weights of the report with the lowest held-out loss when training ends.
+    """Returns a callback that, at the end of training, restores the weights with the lowest held-out loss.
 
     Args:
         patience: stop training after this many consecutive reports without improvement. Default: never.
@@ -79,7 +80,7 @@ def best_weights(patience: int | None = None) -> keras.callbacks.Callback:
 
 
 class EpochProgress(Progress):
-    """`Progress` that also shows the epoch.
+    """A `Progress` callback that also shows the epoch.
 
     Args:
         steps: steps of the run.

@@ -1,4 +1,4 @@
-"""What identifies a run in its folder, and which runs may continue there."""
+"""Identifies the run in a folder, and decides which runs may continue in it."""
 
 import copy
 import dataclasses
@@ -17,11 +17,11 @@ def record_of(recipe: Recipe, batches: Batches) -> dict:
 
 
 def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool = False) -> list[dict]:
-    """Writes recipe.json into a new run folder, or into that of a run that gets more steps or another schedule.
+    """Writes recipe.json into a new run folder, or into the folder of a run that gets more steps or another schedule.
 
-    A finished run may get more steps; with `reschedule`, any run may get other steps and another schedule.
+    A finished run may get more steps. With `reschedule`, any run may get different steps and a different schedule.
 
-    Returns: the records (see `record_of`) of the run before each extension.
+    Returns: the records of the run (see `record_of`) before each extension.
 
     Raises:
         ValueError: the folder holds a run with another recipe or other data.
@@ -61,7 +61,7 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool 
 
 
 def _recipe_defaults() -> dict:
-    """The optional fields of a recipe with their values in JSON. Recipes of earlier versions may lack some."""
+    """Returns the optional fields of a recipe with their JSON values, which recipes of earlier versions may lack."""
     factories = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
     defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
     missing = dataclasses.MISSING
@@ -71,7 +71,7 @@ def _recipe_defaults() -> dict:
 
 
 def _differ_only_in(fields: tuple[str, ...], *records: dict) -> bool:
-    """Whether records are of the same run but for these fields of the recipe."""
+    """Whether two records belong to the same run, except for these fields of the recipe."""
     records = copy.deepcopy(records)
     for record in records:
         for part in record.get("batches", {}).get("parts", [])[-1:]:

@@ -1,4 +1,4 @@
-"""Scores the answers of a model, for each kind of task."""
+"""Scores the answers of a model for each kind of task."""
 
 import math
 
@@ -10,7 +10,7 @@ from .examples import Examples
 
 
 def classification_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Accuracy, macro F1, Matthews correlation and, of two labels, F1 of the last; logits (n, labels), targets (n,)."""
+    """Accuracy, macro F1, Matthews correlation, and F1 of the last of two labels; logits (n, labels), targets (n,)."""
     answers = logits.argmax(axis=-1)
     scores = {
         "accuracy": metrics.accuracy(targets, answers),
@@ -21,7 +21,7 @@ def classification_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, 
 
 
 def multilabel_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Micro and macro F1, and the share of examples with all labels right; logits and targets (n, labels)."""
+    """Micro and macro F1, and the share of examples with all labels right, from logits and targets (n, labels)."""
     answers, targets = (logits > 0).astype(int), targets.astype(int)
     return {
         "micro_f1": metrics.f1(targets, answers, "micro"),
@@ -31,7 +31,7 @@ def multilabel_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, floa
 
 
 def regression_scores(outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Mean squared error and the two correlations of outputs (n, 1) with targets (n, 1)."""
+    """Mean squared error, Pearson and Spearman correlation of outputs (n, 1) with targets (n, 1)."""
     outputs, targets = outputs.reshape(-1).astype("float64"), targets.reshape(-1).astype("float64")
     return {
         "mean_squared_error": float(((outputs - targets) ** 2).mean()),
@@ -41,14 +41,14 @@ def regression_scores(outputs: np.ndarray, targets: np.ndarray) -> dict[str, flo
 
 
 def text_scores(model, examples: Examples, targets: np.ndarray, batch_size: int) -> tuple[dict, list]:
-    """(scores, answers) of a TextClassifier; `targets` are encoded by the model."""
+    """Evaluates a TextClassifier. Returns (scores, answers). `targets` are encoded by the model."""
     logits = model.predict(examples.x, batch_size=batch_size, verbose=0)
     found = {"classes": classification_scores, "labels": multilabel_scores, "score": regression_scores}
     return found[model.problem](logits, targets), _text_answers(model, logits.astype("float64"))
 
 
 def _text_answers(model, logits: np.ndarray) -> list[dict]:
-    """The answers with the probability of each label by name."""
+    """Converts logits to answers, with the probability of each label by name."""
     if model.problem == "score":
         return [{"answer": float(row[0])} for row in logits]
     if model.problem == "labels":
@@ -68,7 +68,7 @@ def _text_answers(model, logits: np.ndarray) -> list[dict]:
 
 
 def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """Entity scores of a TokenClassifier, and the tags with their probabilities."""
+    """Evaluates a TokenClassifier. Returns entity scores, and the tags with their probabilities."""
     found = model.tag(examples.x, batch_size=batch_size)
     scores = metrics.entities(examples.y, [answer["labels"] for answer in found])
     answers = [{"answer": answer["labels"], "scores": answer["scores"]} for answer in found]
@@ -76,7 +76,7 @@ def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
 
 
 def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """SQuAD's scores of a QuestionAnswerer, with unanswerable questions also at the best threshold, and its answers."""
+    """Evaluates a QuestionAnswerer. Returns SQuAD's scores, for unanswerable questions also at the best threshold."""
     answers = model.answer(examples.x, batch_size=batch_size)
     ids = [q["id"] for article in examples.dataset for p in article["paragraphs"] for q in p["qas"]]
     texts = {key: answer["text"] for key, answer in zip(ids, answers, strict=True)}
@@ -88,21 +88,21 @@ def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, l
 
 
 def choice_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
-    """Accuracy of a MultipleChoice, and its answers with the probabilities of all choices."""
+    """Evaluates a MultipleChoice. Returns its accuracy, and its answers with the probabilities of all choices."""
     found = model.choose(examples.x, batch_size=batch_size)
     answers = [{"answer": answer["choice"], "score": answer["score"], "scores": answer["scores"]} for answer in found]
     return {"accuracy": metrics.accuracy(examples.y, [answer["choice"] for answer in found])}, answers
 
 
 def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tuple[dict, list]:
-    """BLEU and ROUGE of the answers of a Seq2SeqLM (`options` are those of `generate`), and the answers."""
+    """Evaluates a Seq2SeqLM. Returns BLEU and ROUGE, and the answers. `options` are passed to `generate`."""
     answers = model.generate(examples.x, batch_size=batch_size, **options)
     scores = {"bleu": metrics.bleu(examples.y, answers), **metrics.rouge(examples.y, answers)}
     return scores, answers
 
 
 def language_model_scores(token_loss: float, entropy: float) -> dict[str, float]:
-    """A loss in nats per token, with the unigram entropy, the loss of a model that knows only token frequencies."""
+    """Returns a loss in nats per token together with the unigram entropy, the loss of a model of token frequencies."""
     return {
         "token_loss": token_loss,
         "perplexity": math.exp(token_loss),

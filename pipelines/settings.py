@@ -13,9 +13,9 @@ ADDED = "set"  # values of this option on the command line are added to those in
 
 
 def with_settings_file(function: Callable, arguments: list[str]) -> list[str]:
-    """Arguments of the command line, with the options of the file of `--config` before them.
+    """Inserts the options of the file given by `--config` before the arguments of the command line.
 
-    Options that the command line has, too, are left out; for `--set`, those of the file come first.
+    Options of the file that are also on the command line are left out. For `--set`, the values of the file come first.
     """
     path = _config_path(arguments)
     if path is None:
@@ -35,7 +35,7 @@ def with_settings_file(function: Callable, arguments: list[str]) -> list[str]:
 
 
 def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.Any]:
-    """{option: value} of a YAML file. Options may have hyphens or underscores; those of a dataclass may be nested.
+    """Reads {option: value} from a YAML file. Names may have hyphens or underscores, and dataclasses may be nested.
 
     Raises:
         ValueError: the file is not a mapping, or has an option that is not in `kinds`.
@@ -52,7 +52,9 @@ def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.
         for inner, one in named.items():
             if inner not in kinds:
                 close = did_you_mean(inner, kinds)
-                raise ValueError(f"{path} must have options only: {', '.join(kinds)}. Received: {inner!r}.{close}")
+                raise ValueError(
+                    f"{path} must contain only options of the command: {', '.join(kinds)}. Received: {inner!r}.{close}"
+                )
             if inner in found:
                 raise ValueError(f"{path} must have each option once. Received: {inner!r} twice.")
             found[inner] = one
@@ -93,7 +95,7 @@ def _read_yaml(path: Path) -> typing.Any:
 
 
 def _spelled(name: str, value: typing.Any, kind: typing.Any, path: Path) -> list[str]:
-    """An option as on the command line: ["--batch-size=32"], ["--no-lowercase"], ["--seeds", "0", "1"]."""
+    """Writes an option as on the command line: ["--batch-size=32"], ["--no-lowercase"], ["--seeds", "0", "1"]."""
     flag, where = f"--{name.replace('_', '-')}", f"{path}: `{name}`"
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if kind is bool:
@@ -123,7 +125,7 @@ def _text(value: typing.Any, where: str) -> str:
 
 
 def _flat(values: dict, prefix: str = "") -> dict[str, typing.Any]:
-    """{"config": {"num_layers": 4}} -> {"config.num_layers": 4}"""
+    """Flattens nested dicts: {"config": {"num_layers": 4}} -> {"config.num_layers": 4}"""
     found = {}
     for key, value in values.items():
         found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}

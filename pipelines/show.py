@@ -48,24 +48,24 @@ def corruption(
     output: Path | None = None,
     set: tuple[str, ...] = (),
 ) -> None:
-    """Shows what a recipe makes of a sentence: the inputs and the targets of a run, in colour.
+    """Shows how a recipe corrupts a sentence: the inputs and the targets of a run, in colour.
 
-    The rows are those of the batches of a run on a corpus with this sentence. Recipe and sentence may also be given
-    first, without their names.
+    The rows are taken from the batches of a run on a corpus that contains this sentence. Recipe and sentence may also
+    be given first, without option names.
 
     Args:
         recipe: name of a recipe, such as t5.base; "all" for every objective; "papers" for the examples of the papers,
-            which have sentences of their own.
-        sentence: the text; line breaks separate sentences.
-        following: the sentence that follows, for pairs of segments.
+            which have fixed sentences.
+        sentence: the text. Line breaks separate sentences.
+        following: the sentence that follows it, for pairs of segments.
         translation: translation of the sentence, for recipes with pairs of languages.
-        seed: of the noise.
+        seed: seed of the noise.
         draws: number of times that the noise is drawn.
-        pieces: cut words into pieces of at most this many letters, to show what noise does to words; 0 leaves them
-            whole. Not with `tokenizer`.
-        tokenizer: folder of a tokenizer. Default: one of whole words, with the special tokens of the family.
-        generator: folder of a masked language model, or of replaced token detection, that fills the masks of ELECTRA by
-            sampling. Default: random words.
+        pieces: split words into pieces of at most this many letters, to show how the noise treats words. With 0, words
+            are not split. Cannot be combined with `tokenizer`.
+        tokenizer: folder of a tokenizer. Default: a tokenizer of whole words with the special tokens of the family.
+        generator: folder of a masked language model, or of a model for replaced token detection, that samples ELECTRA's
+            replaced tokens. Default: random words are used.
         output: .html file for a page with the same pictures.
         set: overrides of the recipe, such as data.rate=0.3.
     """
@@ -112,16 +112,16 @@ def attention(
 ) -> None:
     """Draws the attention of a model: lines between the tokens of one head, and thumbnails of all heads.
 
-    Model and text may also be given first, without their names.
+    Model and text may also be given first, without option names.
 
     Args:
         model: folder of a model of any kind, or hf://org/name.
-        text: the text; for an encoder-decoder, that of the encoder.
-        second: the second text of a pair; for an encoder-decoder, the text of the decoder.
+        text: the text. For an encoder-decoder, the text that the encoder reads.
+        second: the second text of a pair. For an encoder-decoder, the text that the decoder reads.
         block: block of the head that is shown first.
         head: the head that is shown first.
-        view: what an image shows: all heads, or the head that `block` and `head` choose. Of an encoder-decoder, it
-            shows the attention from the decoder to the encoder. A page has everything.
+        view: what an image shows: all heads, or the head that `block` and `head` select. For an encoder-decoder, it
+            shows the attention from the decoder to the encoder. An .html page contains all of this.
         most: maximum number of tokens in a text.
         output: files: .html for a page that works without a network, .png and .svg for images.
     """
@@ -146,13 +146,14 @@ def attention(
 
 
 def masks(words: tuple[str, ...] = mask_pictures.WORDS, window: int = 2, output: tuple[Path, ...] = ()) -> None:
-    """Draws attention masks: who may attend to whom.
+    """Draws attention masks, which say which tokens a token may attend to.
 
-    Masks of BERT, GPT, prefix language models, ModernBERT's windows, packed rows, and XLNet's two streams.
+    The masks are those of BERT, GPT, prefix language models, ModernBERT's windows, packed rows, and XLNet's two
+    streams.
 
     Args:
         words: tokens of the row.
-        window: how far a token sees to both sides in local layers.
+        window: maximum distance to which a token attends on both sides in local layers.
         output: files: .html for a page, .png and .svg for images.
     """
     check_pictures(output, (".html", ".png", ".svg"))
@@ -166,9 +167,8 @@ def masks(words: tuple[str, ...] = mask_pictures.WORDS, window: int = 2, output:
 def curves(runs: tuple[Path, ...], output: tuple[Path, ...] = (Path("curves.png"),)) -> None:
     """Draws the curves of pretraining runs: losses, accuracies and learning rates.
 
-    Where the log has it, the loss of a model that knows only the frequencies of tokens is a dotted line.
-
-    The runs may also be given first, without --runs.
+    If the log contains it, the loss of a unigram model, which uses only token frequencies, is a dotted line. The runs
+    may also be given first, without --runs.
 
     Args:
         runs: folders of runs of `pretrain`, at most seven.
@@ -181,15 +181,15 @@ def curves(runs: tuple[Path, ...], output: tuple[Path, ...] = (Path("curves.png"
 
 
 def predictions(model: str, texts: tuple[str, ...], top: int = 5, output: tuple[Path, ...] = ()) -> None:
-    """Shows the likeliest tokens at the masks of texts, with their probabilities.
+    """Shows the most likely tokens at the masks of texts, with their probabilities.
 
-    A causal language model shows the likeliest next tokens, and a discriminator the probability that each token was
-    replaced. Model and texts may also be given first, without their names.
+    For a causal language model, it shows the most likely next tokens, and for a discriminator, the probability that
+    each token was replaced. Model and texts may also be given first, without option names.
 
     Args:
         model: folder of a model, or hf://org/name.
         texts: texts with the mask token of the model, such as [MASK].
-        top: number of tokens.
+        top: number of tokens to show.
         output: files: .html for a page, .png and .svg for images.
     """
     check_pictures(output, (".html", ".png", ".svg"))
@@ -212,17 +212,18 @@ def neighbours(
 ) -> None:
     """Shows the neighbours of a word in a table of vectors, and in a model, where they depend on the sentence.
 
-    Model, word and sentences may also be given first, without their names.
+    Model, word and sentences may also be given first, without option names.
 
     Args:
         model: folder of a model, or hf://org/name.
         word: the word.
-        sentences: sentences, some of them with the word. All their words are candidates for its neighbours in context.
-        table: folder of the model whose token embeddings are the table, such as one of word_vectors.tiny. Default: the
-            token embeddings of the model.
+        sentences: sentences, some of which contain the word. All words in them are candidates for its neighbours in
+            context.
+        table: folder of the model whose token embeddings are the table, such as a model trained with word_vectors.tiny.
+            Default: the token embeddings of `model`.
         top: number of neighbours.
-        layer: which hidden states are the contextual vectors: 0 for the embeddings, n for the output of the n-th block,
-            and -1 for the last.
+        layer: index of the hidden states that are used as contextual vectors: 0 for the embeddings, n for the output of
+            the n-th block, and -1 for the last.
         output: files: .html for a page, .png and .svg for images of the bars.
     """
     check_pictures(output, (".html", ".png", ".svg"))
@@ -236,7 +237,7 @@ def neighbours(
 
 
 def _console():
-    """A console that does not number or colour anything by itself."""
+    """Creates a console without automatic highlighting."""
     from rich.console import Console
 
     return Console(highlight=False, emoji=False)

@@ -9,10 +9,10 @@ from .examples import Examples
 
 
 def named_sources(held_out: str | Path | Sequence[str]) -> dict[str, str]:
-    """Maps names to held-out data: the name in `de=test.de.tsv`, else the file name, or "" if there is only one source.
+    """Maps names to held-out data: the name in `de=test.de.tsv`, or else the file name, or "" for a single source.
 
-    Names of files with equal stems include as much of their paths as is needed to distinguish them. Two parallel files,
-    `test.de,test.en`, are one source.
+    If files have equal stems, their names include as much of their paths as is needed to distinguish them. Two parallel
+    files, `test.de,test.en`, are one source.
 
     de/test.tsv en/test.tsv -> de_test, en_test; test.csv test.tsv -> test.csv, test.tsv
     """
@@ -37,7 +37,7 @@ def named_sources(held_out: str | Path | Sequence[str]) -> dict[str, str]:
 
 
 def _distinct_names(paths: list[str]) -> list[str]:
-    """A short name for each path; different paths get different names."""
+    """Returns a short, unique name for each path."""
     parts = [Path(path.replace("#", "_")).parts for path in paths]
     stems = [part[-1].split(".")[0] for part in parts]
 
@@ -57,7 +57,7 @@ def _distinct_names(paths: list[str]) -> list[str]:
 
 
 def split_tenth(examples: Examples) -> tuple[Examples, Examples]:
-    """Splits off a tenth of the examples for validation: one of every ten, at a random position.
+    """Splits off a tenth of the examples for validation: one of every ten examples, at a random position.
 
     Positions are random because every tenth example could have the same label if labels alternate.
 

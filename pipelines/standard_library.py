@@ -1,8 +1,8 @@
-"""English text that needs no download: the documentation inside every Python installation.
+"""English text that needs no download: the documentation in every Python installation.
 
-`pydoc_data.topics` holds the chapters of the language reference, and the modules of the standard library carry some
-six thousand docstrings. The files are parsed; no module is imported. The text varies a little with the Python version
-and with how the system packages it (Debian packages `tkinter` separately).
+`pydoc_data.topics` contains chapters of the language reference, and the modules of the standard library have about six
+thousand docstrings. The files are parsed, and no module is imported. The text varies slightly with the version of
+Python and with the distribution (Debian packages `tkinter` separately).
 """
 
 import ast
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Areas of the library and the packages and modules that belong to them.
+# {area of the library: packages and modules that belong to it}
 AREAS = {
     "concurrency": """
         _threading_local asyncio concurrent multiprocessing queue sched selectors subprocess threading""",
@@ -43,14 +43,14 @@ SKIPPED_FOLDERS |= {"dist-packages", "site-packages", "test", "tests", "idle_tes
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring of the standard library and its module, such as "asyncio.locks"."""
+    """A docstring of the standard library, and the name of its module, such as "asyncio.locks"."""
 
     module: str
     text: str
 
     @property
     def area(self) -> str | None:
-        """The area of the module, or None for modules outside the areas."""
+        """The area of the module, or None if it belongs to no area."""
         return AREA_OF.get(self.module.partition(".")[0])
 
 
@@ -60,7 +60,7 @@ def standard_library() -> Path:
 
 
 def docstrings(folder: Path | None = None, minimum_words: int = 6) -> list[Docstring]:
-    """Returns the docstrings of all modules, in the order of their files; duplicates are dropped."""
+    """Returns the docstrings of all modules, in the order of their files. Duplicates are dropped."""
     folder = folder or standard_library()
     found = {}
     for path in sorted(folder.rglob("*.py")):
@@ -75,9 +75,10 @@ def docstrings(folder: Path | None = None, minimum_words: int = 6) -> list[Docst
 
 
 def held_out_modules(found: list[Docstring]) -> set[str]:
-    """Modules with up to a quarter of the docstrings of each area, the same on every machine with the same Python.
+    """Selects modules with up to a quarter of each area's docstrings. The result depends only on the installed Python.
 
-    Modules are visited in the order of the checksums of their names; those that would exceed the quarter are skipped.
+    Modules are considered in the order of the checksums of their names. Modules that would exceed the quarter are
+    skipped.
     """
     chosen = set()
     for area in AREAS:
@@ -92,7 +93,7 @@ def held_out_modules(found: list[Docstring]) -> set[str]:
 
 def _docstrings_of(path: Path) -> Iterator[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about invalid escapes in the strings of these files
+        warnings.simplefilter("ignore")  # ignore warnings about invalid escapes in the strings of these files
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):

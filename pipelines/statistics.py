@@ -1,4 +1,4 @@
-"""Statistics of repeated measurements: standard errors, paired t-tests, and Holm's correction for several tests."""
+"""Statistics of repeated measurements: standard errors, paired t-tests, and Holm's correction for multiple tests."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 class Difference:
     """The mean difference of paired measurements, its standard error, and the p-value of a two-sided t-test.
 
-    Without two pairs there is no test: the standard error is NaN, and p is 1.
+    With fewer than two pairs, there is no test: the standard error is NaN, and p is 1.
     """
 
     mean: float
@@ -20,7 +20,7 @@ class Difference:
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error, which is NaN for a single value.
+    """Computes the mean and its standard error, which is NaN for a single value.
 
     [1, 2, 3, 4] -> (2.5, 0.6455)
     """
@@ -30,7 +30,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Tests whether the mean of first - second is 0, for measurements that belong together in pairs (Student 1908).
+    """Tests whether the mean of first - second is 0, for paired measurements (Student 1908).
 
     Raises:
         ValueError: the two do not have the same number of measurements.
@@ -51,9 +51,10 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> Difference
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values of several tests, corrected so that the probability of any false claim is at most the level of one test.
+    """Corrects the p-values of several tests, so that the probability of any false positive is at most the level.
 
-    The method of Holm 1979: the k-th smallest of m is multiplied by m + 1 - k, and none falls below a smaller one.
+    This is the method of Holm 1979. The k-th smallest of m p-values is multiplied by m + 1 - k, and the order of the
+    p-values is kept: each result is at least the result of every smaller p-value.
 
     [0.01, 0.04, 0.03] -> [0.03, 0.06, 0.06]
     """
@@ -66,15 +67,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdict(difference: float, p: float, level: float = 0.05) -> str:
-    """ "better" or "worse" if the p-value is below the level, otherwise "undecided"."""
+    """Returns "better" or "worse" if the p-value is below the level, otherwise "undecided"."""
     return "undecided" if not p < level else "better" if difference > 0 else "worse"
 
 
 def share_error(share: float, count: int) -> float:
-    """The standard error of a share of `count` independent examples, such as an accuracy."""
+    """Computes the standard error of a share of `count` independent examples, such as an accuracy."""
     return math.sqrt(share * (1 - share) / count)
 
 
 def spearman_error(correlation: float, count: int) -> float:
-    """The approximate standard error of a rank correlation over `count` examples (Bonett, Wright 2000)."""
+    """Approximates the standard error of a rank correlation over `count` examples (Bonett, Wright 2000)."""
     return (1 - correlation**2) * math.sqrt((1 + correlation**2 / 2) / (count - 3)) if count > 3 else math.nan

@@ -1,4 +1,4 @@
-"""What `info` describes: model folders, sizes and recipes, each with a function that creates the model."""
+"""The things that `info` describes: model folders, sizes and recipes, each with a function that creates the model."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from .building import make_model
 from .costs import MASK_RATE, Rows
 from .recipes.recipe import Recipe, all_recipes, find_recipe
 
-# Kind of head -> the objective that a family with it is pretrained with, if it has none of the kinds before.
+# {kind of head: pretraining objective}. The first kind that a family has determines its objective.
 OBJECTIVES = {
     "masked_lm": "MaskedLM",
     "seq2seq_lm": "Seq2SeqLM",
@@ -38,11 +38,11 @@ class Subject:
     """A model that `info` describes.
 
     Args:
-        name: as the user wrote it.
+        name: the name that the user gave.
         kind: "folder", "size" or "recipe".
         make: function from a Keras dtype policy to the model. Call it in a trace.
-        tokenizer: of a folder, if it has one.
-        recipe: of a recipe.
+        tokenizer: the tokenizer of a folder, if it has one.
+        recipe: the recipe, if the subject is one.
     """
 
     name: str
@@ -52,18 +52,18 @@ class Subject:
     recipe: Recipe | None = None
 
     def rows(self, count: int | None, length: int | None, limit: int | None) -> Rows:
-        """The shape of a batch: what the user wants, or else that of the recipe, or the default."""
+        """Returns the shape of a batch: given by the user, or else by the recipe, or else the default."""
         if self.recipe is None:
             return Rows(count or COUNT, length or min(LENGTH, limit or LENGTH))
         return phases(self.recipe)[0][0] if not count and not length else rows_of(self.recipe, count, length)
 
 
 def find_subject(name: str, model_class: str | None = None, settings: tuple[str, ...] = ()) -> Subject:
-    """The model folder, size or recipe of a name.
+    """Finds the model folder, size or recipe with a name.
 
     Args:
-        name: folder, hf://org/name, a size or a recipe; a size if it is both.
-        model_class: of a size; see `info`.
+        name: a folder, hf://org/name, a size or a recipe. If it is both a size and a recipe, the size is used.
+        model_class: the class of a model, for sizes; see `info`.
         settings: `name=value` overrides of a recipe.
     """
     is_folder = name.startswith("hf://") or Path(name).is_dir()
@@ -85,7 +85,7 @@ def find_subject(name: str, model_class: str | None = None, settings: tuple[str,
 
 
 def of_folder(name: str) -> Subject:
-    """The model in a folder. It is loaded once: some fields of configs are known only from the weights."""
+    """Returns the model in a folder. It is loaded once, because some config fields are inferred from the weights."""
     folder = find_folder(name)
     loaded = kerasbert.load(folder)
     tokenizer = getattr(loaded, "tokenizer", None)
@@ -99,7 +99,7 @@ def of_folder(name: str) -> Subject:
 
 
 def of_size(name: str, model_class: str | None) -> Subject:
-    """A size of a paper with random weights."""
+    """Returns a size of a paper, with random weights."""
     family = find_size(name)
     known = {**vars(kerasbert.objectives), **vars(kerasbert.tasks), "Backbone": Backbone}
     if model_class is None:
@@ -118,7 +118,7 @@ def of_size(name: str, model_class: str | None) -> Subject:
 
 
 def recipe_model(recipe: Recipe):
-    """The model of a recipe with the vocabulary of its size, as there is no tokenizer."""
+    """Creates the model of a recipe with the vocabulary size of the paper, because there is no tokenizer."""
     vocabulary = recipe.backbone_config().vocabulary_size
     ids = dict.fromkeys(("pad_id", "bos_id", "eos_id", "cls_id", "sep_id"))
     tokenizer = SimpleNamespace(vocabulary_size=vocabulary, info=ids)
@@ -146,7 +146,7 @@ def recipe_model(recipe: Recipe):
 
 
 def phases(recipe: Recipe) -> list[tuple[Rows, int]]:
-    """(shape of the batches, number of updates) of each part of a run."""
+    """Returns (shape of the batches, number of updates) for each part of a run."""
     small = [(rows_of(recipe, count), recipe.small_steps) for count in recipe.small_batches]
     main = recipe.steps - recipe.long_steps - sum(steps for _, steps in small)
     parts = [*small, (rows_of(recipe), main), (rows_of(recipe, length=recipe.long_length), recipe.long_steps)]
@@ -154,14 +154,14 @@ def phases(recipe: Recipe) -> list[tuple[Rows, int]]:
 
 
 def rows_of(recipe: Recipe, count: int | None = None, length: int | None = None) -> Rows:
-    """The shape of the batches of a recipe, whose targets have the usual length where it depends on the text."""
+    """Returns the shape of a recipe's batches. If target lengths depend on the text, the usual length is used."""
     count, length = count or recipe.batch_size, length or recipe.length
     slots = recipe.data.get("max_predictions") or max(1, round(recipe.data.get("mask_rate", MASK_RATE) * length))
     return Rows(count, length, slots, target_length(recipe, length))
 
 
 def target_length(recipe: Recipe, length: int) -> int | None:
-    """Tokens of the targets of an encoder-decoder; None: as many as in the source."""
+    """Returns the number of tokens in targets of an encoder-decoder, or None if it is the same as in sources."""
     if recipe.batches != "DenoisingBatches" or recipe.objective != "Seq2SeqLM":
         return None
     data = recipe.data

@@ -1,13 +1,13 @@
-"""Evaluates a pretrained model on a suite of small tasks, with a test of every difference.
+"""Evaluates a pretrained model on a suite of small tasks, with significance tests of all differences.
 
 python -m pipelines.evaluate --model runs/mine/model --suite small --data datasets --text novels --output results
 
 Its parts:
 
-    minimal_pairs  acceptable against unacceptable sentences, in twenty paradigms of grammar
+    minimal_pairs  acceptable and unacceptable sentences, in twenty paradigms of grammar
     cloze          one masked word in each of 200 held-out sentences
-    vectors        cosines of mean vectors against the similarity of sentences, without training
-    wnut17         named entities, fine-tuned, as all that follow
+    vectors        correlation of the cosines of mean vectors with the similarity of sentences, without training
+    wnut17         named entities; this task and all following ones with fine-tuning
     squad          answers to questions, in short contexts
     qnli           whether a sentence answers a question
     stsb           similarity of two sentences
@@ -16,11 +16,11 @@ Its parts:
 
 Models are fine-tuned from their weights, from random weights of the same architecture, and from a reference. A seed
 determines the examples, their order, the new head and the dropout. It is the same for all starting weights, so that
-their scores can be compared in pairs. Every measurement is a cell, which is a line of cells.jsonl. A cell that is
-already there, for the same weights and settings, is not measured again, so that an interrupted suite resumes, and
-several models, processes and numbers of seeds can share a folder. suite.md is the table of the last command.
+their scores can be compared in pairs. Every measurement is called a cell, and is a line of cells.jsonl. A cell that
+already exists for the same weights and settings is not measured again, so an interrupted suite can resume, and several
+models, processes and numbers of seeds can share a folder. suite.md is the table of the last command.
 
-On one core, a model of 8 layers and 256 units takes about two hours, with one training and its scores in two minutes.
+On one core, a model of 8 layers and 256 units takes about two hours. Fine-tuning and scoring once takes two minutes.
 """
 
 import functools
@@ -52,7 +52,7 @@ from .suite_scores import (
 )
 from .suite_tasks import FINE_TUNING
 
-HELD_OUT_TEXT = "pretraining/lm_en_valid.txt"  # a paragraph per line
+HELD_OUT_TEXT = "pretraining/lm_en_valid.txt"  # one paragraph per line
 FILES = {
     "minimal_pairs": (),
     "cloze": (HELD_OUT_TEXT,),
@@ -63,16 +63,16 @@ FILES = {
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """What a suite measures; see `evaluate`.
+    """Options of a suite; see `evaluate`.
 
     Args:
         reference: folder of a model to compare with.
-        seeds: one training of each task and start for each seed.
+        seeds: seeds. For each of them, a model is trained once for each task and each set of starting weights.
         examples: maximum number of examples to train on.
-        learning_rate: peak learning rate of all trainings.
-        parts: the parts to measure. Default: all for which there are data.
-        pairs: minimal pairs per paradigm.
-        sentences: cloze sentences.
+        learning_rate: peak learning rate for all tasks.
+        parts: the parts to measure. Default: all parts for which there are data.
+        pairs: number of minimal pairs per paradigm.
+        sentences: number of cloze sentences.
     """
 
     reference: str | None = None
@@ -89,7 +89,7 @@ class Cell:
     """A measurement.
 
     Args:
-        identity: all that determines the result: the task, the start, the seed, and settings.
+        identity: everything that determines the result: the task, the starting weights, the seed, and settings.
         measure: function that returns the `scores`, in per cent, the `count` of examples, and other fields of the row.
     """
 
@@ -111,7 +111,7 @@ def run_suite(
     text: tuple[Path, ...] = (),
     options: SuiteOptions = SuiteOptions(),
 ) -> dict[str, float]:
-    """Measures all cells of a suite that `output` does not have yet, and writes the table after each of them.
+    """Measures all cells of a suite that are not yet in `output`, and writes the table after each of them.
 
     Args:
         model: folder of an encoder or a causal language model.
@@ -120,7 +120,7 @@ def run_suite(
         text: text files, or folders of them, that the model was trained on.
         options: see `SuiteOptions`.
 
-    Returns: mean of the first score of each task and start, by "task_start", in per cent.
+    Returns: {"task_start": mean of the first score of the task with these starting weights, in per cent}.
     """
     output = _checked_output(output)
     parts = _checked_parts(options, data)
@@ -129,11 +129,11 @@ def run_suite(
     output.mkdir(parents=True, exist_ok=True)
     measured = Measured(output / "cells.jsonl")
     todo = [cell for cell in cells if cell.identity not in measured]
-    print(f"{len(cells)} cells, {len(cells) - len(todo)} of them measured before")
+    print(f"{len(cells)} cells, {len(cells) - len(todo)} of which have already been measured")
     for number, cell in enumerate(todo, start=1):
         begin = time.perf_counter()
         row = cell.measure()
-        gc.collect()  # trained models refer to themselves and would pile up
+        gc.collect()  # trained models contain reference cycles, and would otherwise accumulate in memory
         seconds = round(time.perf_counter() - begin, 1)
         measured.add({"cell": cell.identity, **row, "seconds": seconds})
         name, value = next(iter(row["scores"].items()))
@@ -153,7 +153,7 @@ def _checked_output(output: Path | None) -> Path:
 
 
 def _checked_parts(options: SuiteOptions, data: Path | None) -> tuple[str, ...]:
-    """The parts to measure, all of whose files exist."""
+    """Returns the parts to measure, after checking that all of their files exist."""
     for name, number in (("examples", options.examples), ("seeds", len(options.seeds))):
         if number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
@@ -196,7 +196,7 @@ class Measured:
             except (ValueError, TypeError, KeyError):
                 raise ValueError(
                     f"{path} must have the cells of a suite, one per line. Received, in line {number}: {line[:80]!r}. "
-                    "Delete the line, and the cell is measured again."
+                    "Delete the line, so that the cell is measured again."
                 ) from None
 
     def __contains__(self, identity: dict) -> bool:
@@ -208,7 +208,7 @@ class Measured:
             file.write(json.dumps(row) + "\n")
 
     def rows(self, cells: list[Cell]) -> list[dict]:
-        """The rows of those of the cells that are measured."""
+        """Returns the rows of the given cells that have been measured."""
         return [self._rows[_key(cell.identity)] for cell in cells if cell.identity in self]
 
 
@@ -228,7 +228,7 @@ def _means(rows: list[dict]) -> dict[str, float]:
 
 
 class Suite:
-    """The cells of a suite, and what cannot be measured.
+    """The cells of a suite, and a list of what cannot be measured.
 
     Args:
         model: folder of the model.
@@ -237,7 +237,7 @@ class Suite:
         options: see `SuiteOptions`.
 
     Attributes:
-        left_out: what the models do not fit, with the reason, filled by `cells`.
+        left_out: the parts that models cannot be used for, with reasons. It is filled by `cells`.
     """
 
     def __init__(self, model: str, data: Path | None, text: TrainingText, options: SuiteOptions):
@@ -257,7 +257,7 @@ class Suite:
         return generate(self.text.counts, pairs=self.options.pairs)
 
     def cells(self, part: str, seed: int) -> Iterator[Cell]:
-        """The cells of a part; those that do not depend on a seed have seed 0."""
+        """Returns the cells of a part. Cells that do not depend on a seed have seed 0."""
         if part == "minimal_pairs":
             yield from self._minimal_pairs()
         elif part == "cloze":
@@ -271,7 +271,7 @@ class Suite:
             yield from self._training(part, seed)
 
     def _fitting(self, part: str, fits: Callable[[Start], bool], need: str) -> list[Start]:
-        """The starts that fit a part; the reason why others do not is kept in `left_out`."""
+        """Returns the starts that can be used for a part. For others, the reason is added to `left_out`."""
         for start in self.starts:
             if start.load_weights and not fits(start):
                 name = type(start.model).__name__
@@ -318,6 +318,6 @@ class Suite:
 
 
 def _in_order(parts: tuple[str, ...], options: SuiteOptions) -> Iterator[tuple[str, int]]:
-    """(part, seed): all tasks of a seed before the next seed, so that an unfinished suite has complete pairs."""
+    """Orders (part, seed) so that a seed is complete before the next one. An unfinished suite has complete pairs."""
     yield from ((part, options.seeds[0]) for part in parts if part not in FINE_TUNING)
     yield from ((part, seed) for seed in options.seeds for part in parts if part in FINE_TUNING)

@@ -1,4 +1,4 @@
-"""The table of an evaluation suite: means, standard errors, and tests of the differences, in Markdown."""
+"""Formats the results of a suite in Markdown: means, standard errors, and significance tests of the differences."""
 
 import math
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ Standard errors are those of the choice of examples. Unigrams answer every cloze
 
 
 def write_report(path: Path, model: str, rows: Sequence[dict], left_out: Sequence[str]) -> str:
-    """Writes the table of the rows, and returns it.
+    """Writes the report, and returns its text.
 
     Args:
-        path: the file.
+        path: path of the report.
         model: name of the model.
         rows: the rows of cells.jsonl.
         left_out: parts that were not measured, with reasons.
@@ -60,8 +60,8 @@ def write_report(path: Path, model: str, rows: Sequence[dict], left_out: Sequenc
 
 
 def training_table(rows: Sequence[dict]) -> str:
-    """One row per task, score, and start that the pretrained model is compared with."""
-    scores: dict = {}  # task -> start -> metric -> seed -> value
+    """Returns a table with one row per task, score, and start that the pretrained model is compared with."""
+    scores: dict = {}  # {task: {start: {metric: {seed: value}}}}
     for row in rows:
         cell = row["cell"]
         for metric, value in row["scores"].items():
@@ -70,7 +70,7 @@ def training_table(rows: Sequence[dict]) -> str:
     lines = []
     for other in STARTS[1:]:
         lines += _comparisons({task: found for task, found in scores.items() if other in found}, other)
-    if not lines:  # none of the other starts is finished
+    if not lines:  # no other start has been measured yet
         lines = [
             (task, metric, _shown(*mean_and_error(list(values.values()))), *[""] * 5)
             for task, found in scores.items()
@@ -81,7 +81,7 @@ def training_table(rows: Sequence[dict]) -> str:
 
 
 def _comparisons(scores: dict, other: str) -> list[tuple]:
-    """The rows of the pretrained model against another start; p-values are corrected over the tasks."""
+    """Returns the rows that compare the pretrained model with another start. P-values are corrected over the tasks."""
     found: dict[tuple[str, str], tuple[list, list, Difference]] = {}
     for task, starts in scores.items():
         for metric, values in starts.get("pretrained", {}).items():
@@ -89,7 +89,7 @@ def _comparisons(scores: dict, other: str) -> list[tuple]:
             if seeds:
                 sides = [[side[seed] for seed in seeds] for side in (values, starts[other][metric])]
                 found[task, metric] = (*sides, paired_t_test(*sides))
-    first = dict(reversed(found))  # of each task, the first score
+    first = dict(reversed(found))  # the first score of each task
     corrected = dict(zip(first, holm([found[key][2].p for key in first.items()]), strict=True))
     lines = []
     for (task, metric), (mine, its, difference) in found.items():
@@ -103,7 +103,7 @@ def _comparisons(scores: dict, other: str) -> list[tuple]:
 
 
 def untrained_table(rows: Sequence[dict]) -> str:
-    """One row per part and score, one column per start."""
+    """Returns a table with one row per part and score, and one column per start."""
     found = {
         (row["cell"]["task"], metric, row["cell"]["start"]): _shown(value, _error(row, metric))
         for row in rows
@@ -117,7 +117,7 @@ def untrained_table(rows: Sequence[dict]) -> str:
 
 
 def _error(row: dict, metric: str) -> float:
-    """The standard error of a score that needs no training, in per cent."""
+    """Returns the standard error, in per cent, of a score that needs no training."""
     if metric == "spearman":
         return 100 * spearman_error(row["scores"][metric] / 100, row["count"])
     if metric != "overall":

@@ -1,4 +1,4 @@
-"""The measurements of the evaluation suite: each returns a row with its scores, in per cent."""
+"""The measurements of the evaluation suite. Each function returns a row with its scores in per cent."""
 
 import functools
 import zlib
@@ -24,12 +24,12 @@ from .ngram_model import NgramModel, Ngrams, Words
 from .suite_tasks import FINE_TUNING, SuiteTask, some
 
 BATCH_SIZE = 16
-ORDER = 5  # of the n-grams
+ORDER = 5  # maximum n of the n-gram model
 
 
 @dataclass(frozen=True)
 class Start:
-    """Weights from which models are trained, or which are evaluated as they are.
+    """Starting weights: models are fine-tuned from them, or they are evaluated unchanged.
 
     Args:
         name: "pretrained", "scratch" or "reference".
@@ -53,15 +53,15 @@ class Start:
 
     @property
     def heads(self) -> Mapping:
-        """The kinds of heads that the family has."""
+        """The kinds of heads that the model's family has."""
         return getattr(self.model, "backbone", self.model).family.heads
 
 
 class TrainingText:
-    """The words of the text that the model was trained on, which is read when they are needed.
+    """The words of the text that the model was trained on. The text is read only when they are needed.
 
     Args:
-        sources: text files, or folders of them; none if the text is not known.
+        sources: text files, or folders of them. Empty if the text is unknown.
     """
 
     def __init__(self, sources: tuple[Path, ...]):
@@ -90,7 +90,7 @@ class TrainingText:
 
 
 def pair_scores(model, pairs: Sequence[MinimalPair]) -> dict:
-    """Accuracies on minimal pairs, overall and by paradigm."""
+    """Computes accuracies on minimal pairs, overall and by paradigm."""
     found = accuracy(model, pairs)
     return {"scores": {name: 100 * found[name] for name in ("overall", *found)}, "count": len(pairs)}
 
@@ -102,7 +102,7 @@ def _clozes(model: MaskedLM, held_out: Path, count: int) -> list[Cloze]:
 
 
 def cloze_scores(model: MaskedLM, held_out: Path, count: int) -> dict:
-    """Accuracies of a model on masked words, and its answers to the first ten sentences."""
+    """Computes accuracies of a model on masked words, and its answers for the first ten sentences."""
     clozes, tokenizer = _clozes(model, held_out, count), model.require_tokenizer()
     answers = predict_words(model, clozes)
     found = top_accuracies(masked_ids(tokenizer, clozes), answers)
@@ -114,9 +114,10 @@ def cloze_scores(model: MaskedLM, held_out: Path, count: int) -> dict:
 
 
 def unigram_cloze_scores(model: MaskedLM, held_out: Path, count: int, text: TrainingText) -> dict:
-    """Accuracies of the most frequent words of the training text on the words that are masked for a model.
+    """Computes the accuracies of always answering with the most frequent words of the training text.
 
-    Without a training text, those of the held-out text itself are used.
+    The masked words are the same as for the model. Without a training text, the frequencies of the held-out text are
+    used.
     """
     clozes = _clozes(model, held_out, count)
     counts = text.counts or Words(read_documents(held_out, documents="file")).counts()
@@ -126,7 +127,7 @@ def unigram_cloze_scores(model: MaskedLM, held_out: Path, count: int, text: Trai
 
 
 def vector_scores(task: SuiteTask, start: Start, seed: int, path: Path) -> dict:
-    """Correlation of the cosines of sentence vectors, the means of the last hidden states, with similarity scores."""
+    """Correlates similarity scores with cosines of sentence vectors, which are means of the last hidden states."""
     seed_everything(seed)
     model = TextEmbedder.from_preset(start.folder, pooling="mean", load_weights=start.load_weights)
     examples = task.read(path)
@@ -145,7 +146,7 @@ def _read(name: str, data: Path) -> tuple[Examples, Examples]:
 
 
 def training_scores(name: str, start: Start, data: Path, seed: int, count: int, learning_rate: float) -> dict:
-    """Scores of a model that is fine-tuned on at most `count` examples, which the seed chooses."""
+    """Fine-tunes a model on at most `count` examples, which depend on the seed, and returns its scores."""
     task, (training, testing) = FINE_TUNING[name], _read(name, data)
     labels = label_names(task.kind, training, where=f" in {data / task.files[0]}")
     numbers = np.random.Generator(np.random.Philox(seed)).permutation(len(training))[:count]

@@ -1,4 +1,4 @@
-"""The data sets on which the evaluation suite fine-tunes models, cut so that a training takes minutes on one core."""
+"""The data sets of the evaluation suite, reduced so that fine-tuning takes minutes on one core."""
 
 import functools
 import hashlib
@@ -15,17 +15,17 @@ from .labelled import Columns
 from .reports import spread
 
 TESTING = 1_400  # maximum number of held-out examples
-CONTEXT = 40  # words in the context of a question
+CONTEXT = 40  # maximum number of words in the context of a question
 
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """A data set and how it is used.
+    """A data set, and how the suite uses it.
 
     Args:
         kind: kind of its examples; see `examples.KINDS`.
-        files: files with the training and with the held-out examples, in the folder of the data sets. If there is only
-            one, a tenth of its examples is held out, 1,000 at most: the last ones in the order of their hashes.
+        files: files with the training and the held-out examples, in the folder of the data sets. If there is only one
+            file, a tenth of its examples (at most 1,000) is held out: the last examples in the order of their hashes.
         metrics: the scores to report. Differences of the first one are tested.
         read: function that reads the examples of a file.
         length: maximum number of tokens in an example.
@@ -40,7 +40,7 @@ class SuiteTask:
     epochs: int = 2
 
     def examples(self, folder: Path) -> tuple[Examples, Examples]:
-        """All examples to train on, and at most `TESTING` held-out ones, evenly spaced among all."""
+        """Reads all training examples, and at most `TESTING` held-out examples, evenly spaced among all."""
         found = [self.read(folder / file) for file in self.files]
         training, testing = found if len(found) == 2 else _split_by_hash(*found)
         return training, spread(testing, TESTING)
@@ -52,7 +52,7 @@ class SuiteTask:
 
     @property
     def scale(self) -> int:
-        """Factor from scores to per cent."""
+        """Factor that converts scores to per cent."""
         return 1 if self.kind == "questions" else 100
 
 
@@ -66,15 +66,15 @@ def _split_by_hash(examples: Examples) -> tuple[Examples, Examples]:
 
 
 def some(examples: Examples, numbers: Sequence[int]) -> Examples:
-    """The examples with these numbers, for kinds other than questions or for training."""
+    """Selects the examples with these indices, for kinds other than questions, or for training."""
     return Examples([examples.x[i] for i in numbers], [examples.y[i] for i in numbers])
 
 
 def short_contexts(examples: Examples, most: int = CONTEXT) -> Examples:
-    """Cuts the context of each question to at most `most` words around its answer, which are at a random place in it.
+    """Shortens the context of each question to at most `most` words, in which the answer is at a random place.
 
-    Other answers to the question are kept if they are in the shorter context, too. Questions without an answer and
-    answers of more than `most` words are dropped.
+    Other answers to the question are kept if they are in the shortened context. Questions without an answer, or with an
+    answer of more than `most` words, are dropped.
     """
     draw = np.random.Generator(np.random.Philox(0)).random(len(examples))
     entries = [entry for article in examples.dataset for p in article["paragraphs"] for entry in p["qas"]]
@@ -100,9 +100,9 @@ def short_contexts(examples: Examples, most: int = CONTEXT) -> Examples:
 
 
 def summary_pairs(path: Path) -> Examples:
-    """Pairs of one-sentence summaries by different writers, labelled "same" if they summarise the same paper.
+    """Makes pairs of one-sentence summaries by different writers, labelled "same" if they summarise the same paper.
 
-    Every summary is in one pair of each label, at the same place, so that only the two together tell the label.
+    Every summary is in one pair with each label, at the same position, so that neither summary alone reveals the label.
 
     Args:
         path: JSON lines with a list of summaries as "target", as in SciTLDR (Cachola et al. 2020, arXiv 2004.15011).
@@ -110,7 +110,7 @@ def summary_pairs(path: Path) -> Examples:
     lines = path.read_text(encoding="utf-8").splitlines()
     papers = [json.loads(line)["target"] for line in lines]
     pairs = [pair for summaries in papers for pair in zip(summaries, summaries[1:], strict=False)]
-    half = len(pairs) // 2  # as far away as possible, so never of the same paper
+    half = len(pairs) // 2  # as far away as possible, so that the paper is never the same
     others = [second for _, second in pairs[half:] + pairs[:half]]
     x = [
         pair for (first, second), other in zip(pairs, others, strict=True) for pair in ((first, second), (first, other))

@@ -29,16 +29,16 @@ HEAD = 100  # lines at the start of a file from which its format is detected
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a data set's files, for what neither their extensions nor their headers say.
+    """The layout of a data set's files, if their extensions and headers are not enough to read them.
 
     Args:
         format: format of files with an unknown extension.
         names: column names of a table without a header.
-        cells: by column name, a regular expression that the cell in the first row matches; identifies the layout.
-        header: a header, in lower case, that some copies of the table have; the columns are still called `names`.
+        cells: {column name: regular expression for the cell in the first row}. Files that match have this layout.
+        header: a header, in lower case, that some copies of the table have. The columns are still called `names`.
         text: columns whose texts, joined by a space, become the column "text".
-        label_end: the character that ends a label; the finer label after it is dropped.
-        encoding: encoding of files that are not valid in the requested one.
+        label_end: the character that ends a label. The finer label after it is dropped.
+        encoding: encoding of files that are not valid in the requested encoding.
     """
 
     format: Format
@@ -70,11 +70,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read.
+    """Specifies how files are read.
 
     Args:
         encoding: encoding of text files.
-        format: format of the files; "auto" derives it from the extension and, for `.txt`, from the content.
+        format: format of the files. "auto" infers it from the extension and, for `.txt`, from the content.
         layouts: layouts of the official files of the task.
         header: whether tables without a layout have a header.
     """
@@ -85,7 +85,7 @@ class Reading:
     header: bool = True
 
     def lines(self, path: Path) -> Iterator[str]:
-        """The lines of a file, in the requested encoding if it is valid in it, otherwise in that of the layout."""
+        """Reads the lines of a file, in the requested encoding if it is valid, or else in the layout's encoding."""
         other = next((layout.encoding for layout in self.layouts if layout.encoding), "")
         fits = not other or decodes(path, self.encoding)
         return text_lines(path, self.encoding if fits else other)
@@ -94,7 +94,7 @@ class Reading:
         return "".join(self.lines(path))
 
     def format_of(self, path: str | Path, plain: Format = "label-text") -> Format:
-        """The format of a file, or `plain` for lines of text.
+        """Determines the format of a file, or returns `plain` for lines of text.
 
         Raises:
             FileNotFoundError: if the file does not exist.
@@ -127,7 +127,7 @@ class Reading:
 
 
 def names_columns(cells: list[str]) -> bool:
-    """Whether the cells of a first line are column names, one of them of a text column."""
+    """Whether the cells of a first line are column names, including a usual name of a text column."""
     lower = [cell.strip().lower() for cell in cells]
     known = {*TEXT_NAMES, *PAIR_NAMES, *LABEL_NAMES, "index", "id"}
     texts = {*TEXT_NAMES, *PAIR_NAMES}
@@ -144,7 +144,8 @@ def rows_of(
     Args:
         source: a path, or a data set on the hub.
         reading: how files are read.
-        whole: whether every row of a CSV or TSV must have all cells. Otherwise missing cells at its end are None.
+        whole: whether every row of a CSV or TSV file must have all cells. Otherwise, missing cells at the end of a row
+            are None.
         plain: format of a text file, label-text or text.
     """
     layout = None
@@ -172,11 +173,12 @@ def rows_of(
 
 
 def read_rows(source: str | Path, reading: Reading | None = None) -> Iterator[dict]:
-    """Yields the rows of `rows_of` without their places; files with lines of text raise an error."""
+    """Yields the rows of `rows_of` without their places. Raises a ValueError for files with lines of text."""
     reading = reading or Reading()
     if not str(source).startswith("hf://") and reading.format_of(source) in ("label-text", "text", "conll"):
         raise ValueError(
-            f"A table has one of the extensions {', '.join(TABLES)}. Received: {source}. Give its format with --format."
+            f"A table must have one of the extensions {', '.join(TABLES)}. Received: {source}. Give its format "
+            "with --format."
         )
     return (row for _, row in rows_of(source, reading))
 
@@ -195,7 +197,7 @@ def _cells(path: Path, format: Format, reading: Reading, whole: bool) -> tuple[I
 def _json_rows(path: Path, format: Format, reading: Reading) -> Iterator[dict]:
     if format == "jsonl":
         first = next((line for line in reading.lines(path) if line.strip()), "")
-        format = "json" if first.strip() == "{" else format  # one object over several lines
+        format = "json" if first.strip() == "{" else format  # one object that spans several lines
     if format == "jsonl":
         found = (value for _, value in jsonl_values(reading.lines(path), path))
     else:
@@ -218,7 +220,7 @@ def _line_rows(path: Path, reading: Reading, labelled: bool, label_end: str) -> 
 
 
 def label_and_text(line: str, where: str, label_end: str = "") -> dict:
-    """Splits a line with a label, white space and a text into a row."""
+    """Converts a line with a label, white space and a text to a row."""
     label, *text = line.split(maxsplit=1)
     if not text:
         raise ValueError(f"A line must have the form `label text`. Received: {where}: {line.strip()[:60]!r}.")

@@ -18,7 +18,7 @@ TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
 def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[list[str]], list[list[str]]]:
-    """Reads (words of each sentence, their tags) from rows with lists or from CoNLL's columns."""
+    """Reads sentences as (lists of words, lists of tags) from rows with lists, or from CoNLL's columns."""
     format = reading.format_of(path, "conll")
     if format not in ("auto", "json", "jsonl", "parquet"):
         return _tag_columns(Path(path), columns, reading, format)
@@ -86,7 +86,8 @@ def _tag_columns(
             raise ValueError(f"A line must have {wanted}. {received}.")
         if len(cells) != width:
             raise ValueError(
-                f"All lines must have as many columns. {received}, of {len(cells)} among lines of {width}. Separate "
+                f"All lines must have the same number of columns. {received}, with {len(cells)} among lines with "
+                f"{width}. Separate "
                 "columns by tabs if words contain spaces."
             )
         x[-1].append(cells[word])
@@ -95,7 +96,7 @@ def _tag_columns(
 
 
 def lines_of_cells(lines: Iterable[str]) -> Iterator[tuple[list[str], bool]]:
-    """Yields (cells, whether tabs separate them); keeps empty cells if the first line names a sentence id column."""
+    """Yields (cells, whether tabs separate them). Empty cells are kept if the first line names a sentence id column."""
     header = None
     for line in lines:
         if header is None and line.strip() and not line.startswith("#"):
@@ -104,7 +105,7 @@ def lines_of_cells(lines: Iterable[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def cells_of_line(line: str, whole: bool = False) -> list[str]:
-    """Splits a line at tabs or, without tabs, at spaces. Other white space, such as a no-break space, can be a word."""
+    """Splits a line at tabs, or at spaces if there are no tabs. Other white space can be a word."""
     line = line.rstrip("\r\n")
     if whole and "\t" in line:
         return line.split("\t")
@@ -121,8 +122,8 @@ def is_comment(cells: list[str], width: int, lacks_tabs: bool) -> bool:
 def shows_columns(rows: list[list[str]]) -> bool:
     """Whether the first lines of a file, as cells, are words with tags rather than lines of text.
 
-    They are if the first line is -DOCSTART-, or if all lines have the same number of columns, two or more, and the last
-    column has only tags of a scheme such as BIO, among them O.
+    This is the case if the first line is -DOCSTART-, or if all lines have the same number of columns (at least two),
+    and the last column has only tags of a scheme such as BIO, including O.
     """
     rows = [cells for cells in rows if any(cells)]
     if rows and rows[0][0] == "-DOCSTART-":
@@ -135,7 +136,7 @@ def shows_columns(rows: list[list[str]]) -> bool:
 def shows_words(rows: list[list[str]], path) -> bool:
     """Whether each of the first rows of a table is a word, rather than a text or a list of words.
 
-    They are if the columns are named like words and tags or like sentence ids; with tags, only if no word has a space.
+    This is the case if column names indicate sentence ids, or words and tags. With tags, no word may contain a space.
     """
     rows = [cells for cells in rows if any(cells)]
     if not rows or not has_names(rows[0]):
@@ -147,7 +148,7 @@ def shows_words(rows: list[list[str]], path) -> bool:
 
 
 def word_column(columns: Columns, header: list[str], path) -> int:
-    """The index of the column of words; `header` is empty for a table without header."""
+    """Returns the index of the column of words. `header` is empty for a table without header."""
     return _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
 
 
@@ -158,19 +159,19 @@ def has_names(cells: list[str]) -> bool:
 
 
 def sentence_column(header: list[str]) -> int | None:
-    """The index of the column with sentence ids, or None if the header does not name one."""
+    """Returns the index of the column with sentence ids, or None if the header does not name one."""
     lower = [cell.strip().lower() for cell in header]
     names = [name for name in SENTENCE_NAMES if name in lower]
     return lower.index(names[0]) if names and {*WORD_NAMES[:-1]} & {*lower} else None
 
 
 def begins_sentence(cells: list[str], part: int | None, last: str) -> bool:
-    """Whether a line begins a new sentence: its sentence id, in column `part`, is not empty and differs from `last`."""
+    """Whether a line begins a new sentence, because its id in column `part` is not empty and differs from `last`."""
     return part is not None and len(cells) > part and bool(cells[part].strip()) and cells[part] != last
 
 
 def _place(given: str | None, header: list[str], names: tuple[str, ...], path) -> int:
-    """The index of a column: the given one, by name or number, or the first with a usual name."""
+    """Returns the index of a column, which is given by name or number, or is the first with a usual name."""
     if given is not None and given.isdecimal():
         return int(given)
     return header.index(column(dict.fromkeys(header), names, given, path, "words and tags"))

@@ -17,9 +17,9 @@ class TaskSpec:
         hub: data set on the hub, or None if there are only files.
         splits: splits with the training and the held-out examples.
         columns: column names in the data set.
-        prefix: prepended to the text for a text-to-text model, as in T5.
+        prefix: text that is prepended for a text-to-text model, as in T5.
         impossible: whether questions may have no answer.
-        labels: names of the classes, in the order of the data set. With two classes, F1 is that of the second.
+        labels: names of the classes, in the order of the data set. With two classes, F1 is computed for the second.
         layouts: layouts of the official files, if their extensions and headers are not enough to read them.
     """
 
@@ -47,10 +47,10 @@ class TaskSpec:
 COLA = Layout("tsv", ("source", "label", "judgement", "sentence"), {"label": "[01]", "judgement": r"[*?]*"})
 # Stanford's files have a label and the text in each line, with various extensions.
 LABEL_TEXT = Layout("label-text")
-# `DESC:manner What is ...` in Latin-1 (Li, Roth 2002); the six coarse labels come before the colon.
+# Lines such as `DESC:manner What is ...` in Latin-1 (Li, Roth 2002). The six coarse labels are before the colon.
 TREC = Layout("label-text", encoding="latin-1", label_end=":")
 TREC_FINE = Layout("label-text", encoding="latin-1")
-# Label, title and description, all quoted (Zhang et al. 2015); some copies have a header.
+# Label, title and description, all quoted (Zhang et al. 2015). Some copies have a header.
 AG_NEWS = Layout(
     "csv",
     ("label", "title", "description"),
@@ -126,7 +126,7 @@ TASKS = {
 
 
 def task_of(name: str | None) -> TaskSpec:
-    """Returns a task by name; for None, a generic one that assumes nothing about its files.
+    """Returns a task by name. For None, returns a generic task that assumes nothing about its files.
 
     Raises:
         ValueError: if the name is unknown.

@@ -19,9 +19,9 @@ class Wording:
     """Formats a task for a `Seq2SeqLM`, and scores its answers.
 
     Args:
-        task: name of the task, such as rte, with which its texts begin.
+        task: name of the task, such as rte. Its texts begin with this name.
         spec: specification of the task.
-        labels: class names in the data. For the tasks that T5 knows, numbers become T5's names.
+        labels: class names in the data. For the tasks of T5, numbers are replaced by T5's names.
     """
 
     task: str
@@ -31,13 +31,14 @@ class Wording:
     def __post_init__(self):
         if self.spec.kind not in KINDS:
             raise ValueError(
-                f"Only tasks of {', '.join(KINDS)} have a form in text. Received: {self.task!r}, of {self.spec.kind}. "
+                f"Only tasks of kind {', '.join(KINDS)} have a text-to-text form. "
+                f"Received: {self.task!r}, of {self.spec.kind}. "
                 "Leave out --text-to-text."
             )
 
     @property
     def name(self) -> str:
-        """The name with which texts of the task begin; both held-out sets of MNLI have the same."""
+        """The name with which texts of the task begin. It is the same for both held-out sets of MNLI."""
         return "mnli" if self.task == "mnli_mismatched" else self.task
 
     @property
@@ -76,7 +77,7 @@ class Wording:
         return text_to_text.question_text(dict(question=pair[0], context=pair[1], answers=answers))
 
     def score(self, model, examples: Examples, batch_size: int = 32, **options) -> tuple[dict, list]:
-        """Returns the scores of a model and the answers that it generates; `options` are those of `generate`.
+        """Evaluates a model. Returns its scores, and the answers that it generates. `options` are passed to `generate`.
 
         An answer that is not a label (for classes) or not a number (for scores) is wrong.
         """
@@ -91,8 +92,9 @@ class Wording:
             return regression_scores(found, np.array([[_number(y)] for y in examples.y])), answers
         right = np.array([self.labels.index(label) for label in examples.y])
         found = np.array([text_to_text.label_of(answer, self.targets) for answer in answers])
-        # As in T5's code: an answer that is not a label counts as a wrong label in F1, but as an additional class in
-        # Matthews correlation. Counting it as the opposite label there would give an untrained model a negative score.
+        # As in T5's code, an answer that is not a label counts as a wrong label in F1, but as an additional class in
+        # the Matthews correlation, where counting it as the opposite label would give an untrained model a negative
+        # score.
         matthews = metrics.matthews(right, found)
         found = np.where(found < 0, (right + 1) % len(self.labels), found)
         return {**classification_scores(np.eye(len(self.labels))[found], right), "matthews": matthews}, answers

@@ -14,7 +14,7 @@ Tracker = Literal["wandb", "tensorboard", "mlflow"]
 
 @contextlib.contextmanager
 def tracked(name: Tracker | None, folder: Path, run: str, settings: dict) -> Iterator[list[keras.callbacks.Callback]]:
-    """Yields the callbacks for one run, which ends with the context.
+    """Context manager for tracking one run. Yields its callbacks.
 
     Args:
         name: the tracker, or None.

@@ -1,4 +1,4 @@
-"""What a model can do: its methods for text, the commands that take it, and the tabs of the demo page."""
+"""Determines the uses of a model: its methods for text, the commands that accept it, and the tabs of the demo page."""
 
 import inspect
 
@@ -8,7 +8,7 @@ from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
 METHODS = ("fill_mask", "score", "score_tokens", "classify", "tag", "answer", "choose", "embed", "generate")
-# Kind of head -> the kinds of tasks of `finetune` that it serves.
+# {kind of head: kinds of tasks of `finetune` that use it}
 FINETUNED = {
     "classifier": ("classes", "labels", "score"),
     "tagger": ("tags",),
@@ -16,7 +16,7 @@ FINETUNED = {
     "choice": ("choices",),
     "seq2seq_lm": ("sequences",),
 }
-# Class -> the tab of the demo page.
+# {class: tab of the demo page}
 TABS = {
     MaskedLM: "fill-mask",
     Discriminator: "replaced",
@@ -30,9 +30,9 @@ TABS = {
 
 
 def uses(model) -> dict[str, list[str]]:
-    """The uses of a model.
+    """Returns the uses of a model.
 
-    Returns: {"methods", "commands", "finetune" (kinds of tasks), "serve" (tabs)}, lists of names.
+    Returns: a dict of "methods", "commands", "finetune" (kinds of tasks) and "serve" (tabs), each a list of names.
     """
     methods = [name for name in METHODS if callable(getattr(model, name, None))]
     if "generate" in methods and not generates(model):
@@ -47,7 +47,7 @@ def uses(model) -> dict[str, list[str]]:
 
 
 def tabs_of(model) -> list[str]:
-    """The tabs of the demo page that a model has, in their order."""
+    """Returns the tabs of the demo page for a model, in order."""
     if isinstance(model, ReplacedTokenDetection):
         return [*tabs_of(model.discriminator), *(tab for tab in tabs_of(model.generator) if tab == "fill-mask")]
     tabs = [tab for cls, tab in TABS.items() if isinstance(model, cls)]

@@ -21,7 +21,7 @@ def concrete_array(value):
     """Converts a value to a numpy array. Returns None for traced and symbolic tensors, whose values are unknown.
 
     Args:
-        value: a numpy array, a number, a list, a tensor of the backend, or None, for which the result is None.
+        value: a numpy array, a number, a list, or a tensor of the backend. If None, the result is None.
     """
     if value is None or isinstance(value, keras.KerasTensor):
         return None
@@ -44,7 +44,7 @@ def concrete_array(value):
 
 
 def reading_weights():
-    """Returns a context manager that must be held while the weights of a model are read.
+    """Returns a context manager that protects the weights of a model while they are read.
 
     On JAX, it is a lock, because Keras removes the weights from a model while it predicts. All models use the same
     lock, because they may share weights. On other backends, it does nothing.
@@ -58,15 +58,15 @@ def compiles_shapes():
 
 
 def slots_of_a_program(layers, weights):
-    """Estimates how many tokens, including padding, a model could process in the time that compiling a shape takes.
+    """Estimates how many tokens, including padding, a model could process in the time of compiling a new shape.
 
     The constants were measured with BERT on a CPU: compiling takes 2 seconds plus 0.6 seconds per layer, and a core
-    computes 40 billion operations per second. Accelerators are so fast that it hardly ever pays to compile for another
-    shape.
+    computes 40 billion operations per second. Accelerators are so fast that compiling for another shape hardly ever
+    pays off.
 
     Args:
         layers: number of blocks.
-        weights: number of weights with which each token is multiplied.
+        weights: number of weights that each token is multiplied with.
     """
     if not compiles_shapes():
         return 0.0
@@ -83,8 +83,8 @@ def compiled(function, variables, waits=True):
             between calls.
         waits: whether calls wait for the results.
 
-    Returns: a function that takes nested arrays. It returns nested numpy arrays, or if `waits` is False nested tensors,
-        which may not be computed yet.
+    Returns: a function that takes nested arrays. It returns nested numpy arrays. If `waits` is False, it returns nested
+        tensors, which may not be computed yet.
     """
     program = {"jax": _compiled_jax, "tensorflow": _compiled_tensorflow}.get(
         keras.backend.backend(), _without_gradients
@@ -92,7 +92,9 @@ def compiled(function, variables, waits=True):
     program = program(function, variables)
 
     def run(*arguments):
-        with reading_weights():  # the lock is held only for the launch, so that threads wait for results in parallel
+        with (
+            reading_weights()
+        ):  # the lock is held only while the computation is started, so that threads wait for results in parallel
             outputs = program(*keras.tree.map_structure(keras.ops.convert_to_tensor, arguments))
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs) if waits else outputs
 
@@ -104,7 +106,8 @@ def _compiled_jax(function, variables):
 
     @jax.jit
     def program(values, *arguments):
-        # The values are passed as arguments, because constants would be copied into the program and never change.
+        # The values of variables are passed as arguments. As constants, they would be copied into the program and never
+        # change.
         with keras.StatelessScope(state_mapping=list(zip(variables(), values, strict=True))):
             return function(*arguments)
 
@@ -130,7 +133,7 @@ def _is_eager(value):
 
 
 def recorded(function, programs, key, *arguments):
-    """Removes the overhead of Keras from a function on torch, by recording its operations and replaying them.
+    """Avoids Keras's overhead in a function on torch by recording its operations and replaying them.
 
     For a single token, the overhead takes more time than the operations. There is one recording per shape of the
     arguments. The operations must not depend on the values of tensors; otherwise, `function` is returned unchanged, as
@@ -173,10 +176,10 @@ def recorded(function, programs, key, *arguments):
 
 
 class CompilerMemory(keras.callbacks.Callback):
-    """A callback that gives the memory used for compiling the first step back to the system.
+    """A callback that returns the memory used for compiling the first step to the operating system.
 
-    This is half a gigabyte for a T5-base. The GNU C library would keep the memory. Other C libraries do not have the
-    function `malloc_trim`, and do not need it.
+    For T5-base, this is half a gigabyte. The GNU C library would otherwise keep the memory. Other C libraries do not
+    have the function `malloc_trim`, and do not need it.
     """
 
     def on_train_begin(self, logs=None):

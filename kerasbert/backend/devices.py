@@ -11,7 +11,7 @@ _given = []
 def target():
     """Returns the kind of device for which programs are compiled: "cpu", "gpu" or "tpu".
 
-    It is the kind of the default device of the backend, or the one that `compiling_for` gives.
+    This is the kind of the backend's default device, unless `compiling_for` sets another one.
     """
     if _given:
         return _given[-1]
@@ -31,7 +31,7 @@ def target():
 
 @contextlib.contextmanager
 def compiling_for(kind):
-    """Context manager in which programs are traced for a kind of device that this machine does not have.
+    """Context manager that traces programs for a kind of device that this machine may not have.
 
     On JAX, the compiler for TPUs runs on any machine. A function that was traced outside the context is not traced
     again inside it, so create a new `jax.jit` there.

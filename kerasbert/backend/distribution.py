@@ -30,7 +30,7 @@ def batch_shards():
 def host_share():
     """Returns (index, count): this process reads part `index` of `count` equal parts of the rows of each batch.
 
-    Processes whose devices are parts of the same layers read the same rows.
+    Processes whose devices compute parts of the same layers read the same rows.
     """
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
@@ -39,10 +39,10 @@ def host_share():
 
 
 def check_processes(method="fit", can_share=True):
-    """Raises a ValueError if several processes would do the same work without knowing of each other.
+    """Raises a ValueError if several processes of a run would independently do the same work.
 
     Args:
-        method: what they do: "fit", "evaluate" or "predict".
+        method: name of the method that they call: "fit", "evaluate" or "predict".
         can_share: whether each process can read its rows of the data.
     """
     count = num_processes()
@@ -73,16 +73,16 @@ def check_processes(method="fit", can_share=True):
 
 
 def divide_rows(variable):
-    """Divides a variable with one row per row of a batch among the devices, as the batch is."""
+    """Divides a variable that has one row per row of a batch among the devices, in the same way as the batch."""
     distribution = keras.distribution.distribution()
     if distribution is not None and variable.shape[0] % batch_shards() == 0:
         lay_out(variable, distribution.get_data_layout(variable.shape))
 
 
 def gather_weights(variables):
-    """Gives every process all values of variables that are divided among several. Returns whether it is the first one.
+    """Gathers variables that are divided among processes on every process. Returns whether this is the first process.
 
-    All processes of a run must call it, and each device needs the memory.
+    All processes of a run must call this function, and each device needs enough memory for all values.
     """
     if num_processes() > 1 and keras.backend.backend() == "jax":
         mesh = keras.distribution.distribution().device_mesh
@@ -95,9 +95,9 @@ def gather_weights(variables):
 def share_batches(rows):
     """On JAX, shards the rows of each batch over several devices. Returns the number of parts.
 
-    In a run of one process, it is the largest number of available devices that divides the number of rows, for example
-    3 of 4 devices for 6 rows. Models that are created afterwards have a copy of their weights on each device. If a
-    distribution is set already, it is kept; it must divide the rows.
+    In a run with one process, this is the largest number of available devices that divides the number of rows, for
+    example 3 of 4 devices for 6 rows. Models that are created afterwards have a copy of their weights on each device.
+    If a distribution has already been set, it is kept. It must divide the rows.
 
     Args:
         rows: number of rows in a batch.

@@ -107,7 +107,8 @@ def _cross_entropy_jax():
         return total - chosen.astype("float32"), (logits, labels, total)
 
     def backward(saved, gradient):
-        # A comparison with the label is part of the same pass as the softmax; a scatter would need separate passes.
+        # A comparison with the label runs in the same pass over memory as the softmax. A scatter would need separate
+        # passes.
         logits, labels, total = saved
         probabilities = jnp.exp(logits.astype("float32") - total[..., None])
         label = jnp.arange(logits.shape[-1]) == labels[..., None]
@@ -141,7 +142,7 @@ def _bfloat16_product_jax(axis):
 
     def backward(operands, gradient):
         x, kernel = operands
-        # XLA uses the slow product for matrices with one row axis, but not for those with two.
+        # XLA uses the slow product if there is one axis of rows, but not if there are two.
         a, b = (gradient, x) if axis else (x, gradient)
         return product(gradient, kernel, ((1,), (1 - axis,))), product(a[None], b[None], ((0, 1), (0, 1)))
 

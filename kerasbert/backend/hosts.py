@@ -1,4 +1,4 @@
-"""Runs of several processes, on one host or on many: they find each other, agree, and fail together."""
+"""Runs with several processes, on one or more hosts: connects them, compares their settings, and shares errors."""
 
 import contextlib
 import importlib.util
@@ -17,9 +17,9 @@ CONNECTED = "KERAS_DISTRIBUTION_NUM_PROCESSES"  # set by those who start process
 
 
 def launched_processes():
-    """Returns the number of processes that the launcher of this process has started for the run, as far as it says.
+    """Returns the number of processes that the launcher has started for this run, according to the environment.
 
-    Slurm, Kubernetes, TPU pods and `keras.distribution` describe them by environment variables. 1 if there are none.
+    Slurm, Kubernetes, TPU pods and `keras.distribution` set environment variables. Without them, the result is 1.
     """
     if CONNECTED in os.environ:
         return int(os.environ[CONNECTED])
@@ -32,10 +32,10 @@ def launched_processes():
 def connect():
     """Connects this process with the others of its run. JAX only; must be called before anything is computed.
 
-    It calls `jax.distributed.initialize` with what the launcher says: Slurm (`srun`), a TPU pod, or the variables of
-    Keras, KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID. In an
-    indexed job of Kubernetes, JOB_COMPLETION_INDEX takes the place of the last one. All processes then have the same
-    random seed. A single process stays as it is.
+    It calls `jax.distributed.initialize` with the settings of the launcher: Slurm (`srun`), a TPU pod, or the
+    environment variables of Keras, KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and
+    KERAS_DISTRIBUTION_PROCESS_ID. In an indexed Kubernetes job, JOB_COMPLETION_INDEX replaces the last one. All
+    processes get the same random seed. Nothing is changed if there is only one process.
     """
     if keras.backend.backend() != "jax":
         return
@@ -62,7 +62,7 @@ def connect():
 
 
 def num_processes():
-    """Returns the number of processes that train together, as the backend knows it."""
+    """Returns the number of processes that train together, according to the backend."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -98,14 +98,14 @@ def _tensorflow_config():
 
 
 def _tensorflow_cluster():
-    """{kind of task: addresses} of the processes that train."""
+    """Returns {kind of task: addresses} for the processes that train."""
     return {
         kind: names for kind, names in _tensorflow_config().get("cluster", {}).items() if kind in ("chief", "worker")
     }
 
 
 def gathered(text):
-    """Returns the texts of all processes in their order. All processes must call it at the same time."""
+    """Returns the texts of all processes, in the order of the processes. All must call it at the same time."""
     if keras.backend.backend() != "jax" or num_processes() == 1:
         return [text]
     from jax.experimental import multihost_utils
@@ -121,7 +121,7 @@ def gathered(text):
 
 
 def total(numbers):
-    """Returns the sums over all processes of a list of integers. All processes must call it at the same time."""
+    """Sums lists of integers over all processes, element by element. All processes must call it at the same time."""
     return [sum(values) for values in zip(*map(json.loads, gathered(json.dumps(numbers))), strict=True)]
 
 
@@ -177,10 +177,10 @@ def _first_difference(a, b, name=""):
 
 
 class LargestNumber:
-    """Tells all processes of a run the largest of their numbers, such as that of a signal, without making them wait.
+    """Computes the largest of the numbers of all processes, such as signal numbers, without making them wait.
 
-    All processes call `of` at the same steps. Every `every`-th call starts a computation on the devices of all, and
-    returns the result of the one before, which is finished by then: all processes learn of it at the same step.
+    All processes call `of` at the same steps. Every `every`-th call starts a computation on all devices, and returns
+    the result of the previous computation, which is finished by then. All processes get the result at the same step.
 
     Args:
         every: number of calls between two computations.
@@ -193,7 +193,7 @@ class LargestNumber:
     def of(self, number):
         """Returns the largest number that a process gave between `every` and `2 * every` calls ago, or 0.
 
-        A process alone learns its number at once.
+        If there is only one process, its number is returned at once.
 
         Args:
             number: an integer of at least 0.
@@ -219,7 +219,7 @@ class LargestNumber:
 
 
 def write_path(path):
-    """A path in a folder, or in an object store, such as gs://bucket/run."""
+    """Returns a path in a folder or in an object store, such as gs://bucket/run."""
     if "://" not in str(path):
         return Path(path)
     from etils import epath

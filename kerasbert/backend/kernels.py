@@ -1,8 +1,8 @@
 """Fused attention kernels of the backends.
 
-Each function returns None if it does not support the backend, device, mask or bias. Then, the reference implementation
-in `layers/attention.py` is used. Otherwise, it returns the same result as the reference, up to the precision of the
-dtype. The kernels are:
+Each function returns None if it does not support the backend, device, mask or bias, so that the reference
+implementation in `layers/attention.py` is used. Otherwise, it returns the same result as the reference, up to the
+precision of the dtype. The kernels are:
 
                            JAX, GPU, half precision    JAX, TPU             torch
     full rows, causal      cuDNN                       Splash attention     chosen by torch
@@ -44,7 +44,7 @@ def fused_attention(query, key, value, mask, bias, scale, dropout=None):
 def fused_window_attention(query, key, value, mask, bias, scale):
     """Computes windowed attention with a kernel that skips keys outside the windows.
 
-    Arguments and result are those of `fused_attention`. Only JAX on TPUs has such a kernel.
+    Arguments and result are the same as in `fused_attention`. Only JAX on TPUs has such a kernel.
     """
     whole = query.shape[1] is not None and not isinstance(query, keras.KerasTensor)
     if keras.backend.backend() != "jax" or not whole:
@@ -68,7 +68,7 @@ def softmax_parts(scores):
 
 
 def _torch_attention(query, key, value, mask, bias, scale, dropout):
-    """Uses torch's `scaled_dot_product_attention`, which is flash or memory-efficient attention for some masks."""
+    """Uses torch's `scaled_dot_product_attention`, which selects flash or memory-efficient attention for some masks."""
     import torch
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
@@ -175,7 +175,7 @@ def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
     from jax import numpy as jnp
 
     batch, length, heads, _ = query.shape
-    known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # not in Keras's symbolic calls
+    known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # False in Keras's symbolic calls
     long = known and min(length, key.shape[1]) >= LONG_ROW
     if not long or bias is not None or target() != "cpu":
         return None

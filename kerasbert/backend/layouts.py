@@ -1,4 +1,4 @@
-"""How the variables of a model are divided among devices: derived from their shapes and names, for every family."""
+"""Layouts, which divide the variables of a model among devices. They are derived from shapes and names of variables."""
 
 import math
 
@@ -17,7 +17,7 @@ TABLES = ("token_embedding",)
 
 
 def parallel(layout, mesh=None):
-    """Returns a Keras distribution for several devices, on one host or on many. JAX only.
+    """Returns a Keras distribution for several devices, on one or more hosts. JAX only.
 
     Pass it to `keras.distribution.set_distribution` before models are created. All layouts divide the rows of a batch,
     and compute the same losses and gradients as one device.
@@ -98,7 +98,7 @@ def axes_of(layout, path, shape, sizes):
 
 
 def _divided_axis(path, rank):
-    """The axis that tensor parallelism divides: outputs of the first layers of a part, inputs of its last one."""
+    """The axis that tensor parallelism divides: outputs of a sublayer's first layers, or inputs of its last layer."""
     layer, name = (["", *path.split("/")])[-2:]
     if name == "kernel" and rank == 2:
         return 0 if layer in OUTPUTS else 1 if layer in INPUTS else None
@@ -108,7 +108,7 @@ def _divided_axis(path, rank):
 
 
 def _distribution_class():
-    """The class, which exists only where Keras has distributions."""
+    """Creates the class of distributions. It is created on demand, because not every backend has distributions."""
 
     class Layouts(keras.distribution.ModelParallel):
         """Divides variables by `axes_of`, and batches by rows."""
@@ -131,10 +131,10 @@ def _distribution_class():
 
 
 def gathered_for_use(values):
-    """Returns the values of weights, each whole on every device if the layout is "fsdp".
+    """Returns the values of weights. With the layout "fsdp", all weights are gathered on every device.
 
-    Weights and rows are divided along the same axis of the mesh. Left to itself, XLA would gather rows and divide the
-    hidden states instead of gathering weights.
+    Weights and rows are divided along the same axis of the mesh. Without this function, XLA would gather rows and
+    divide hidden states instead of gathering weights.
     """
     distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
     if getattr(distribution, "layout", None) != "fsdp":
@@ -146,11 +146,11 @@ def gathered_for_use(values):
 
 
 def check_layout(variables, num_heads=None):
-    """Raises a ValueError if the layout of the devices does not suit a model.
+    """Raises a ValueError if a model cannot be divided according to the layout of the devices.
 
     Args:
         variables: the trainable variables of the model.
-        num_heads: its number of attention heads, or None.
+        num_heads: number of attention heads of the model, or None.
     """
     distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
     if distribution is None:

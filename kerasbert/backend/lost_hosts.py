@@ -1,8 +1,8 @@
-"""Ends all processes of a run, with an error that names the one that is lost, when one of them has ended.
+"""Ends all processes of a run if one of them has ended, with an error that names the lost process.
 
-Collective operations and barriers wait for minutes for a process that no longer exists, inside compiled code that no
-exception reaches. So, the first process holds a connection with each of the others, which the operating system closes
-when one of them ends, however it ends.
+Collective operations and barriers wait for minutes for a process that no longer exists, in compiled code that
+exceptions cannot interrupt. Therefore, the first process keeps a connection to each of the others. The operating system
+closes the connection when one of them ends for any reason.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ STATUS = 70  # of a process that ends because another one is lost (EX_SOFTWARE)
 
 
 class HostLost(RuntimeError):
-    """Another process of the run has ended, so that this one cannot go on."""
+    """Raised if another process of the run has ended, so that this process cannot continue."""
 
 
 @contextlib.contextmanager
 def ending_together():
-    """Context manager in which all processes of a run end if one of them does.
+    """Context manager that makes all processes of a run end if one of them ends.
 
-    Errors of the connection become a `HostLost`. The process ends with the exit status `STATUS` if it has not ended
-    after `GRACE` seconds: it may wait in compiled code, or, on its way out, for a checkpoint of all processes. All
-    processes must enter the context.
+    Errors of the connection become a `HostLost`. If the process has not ended after `GRACE` seconds, because it waits
+    in compiled code or for a checkpoint of all processes, it ends with the exit status `STATUS`. All processes must
+    enter the context.
     """
     if keras.backend.backend() != "jax" or num_processes() == 1:
         yield
@@ -88,7 +88,7 @@ class Watch:
         threading.Thread(target=self._wait, args=(connection, name), daemon=True).start()
 
     def _wait(self, connection, name):
-        """Waits until the process at the other end is lost, or says that another one is."""
+        """Waits until the process at the other end of the connection is lost, or reports that another one is lost."""
         try:
             told = connection.recv(1 << 12)
         except OSError:
@@ -108,7 +108,7 @@ class Watch:
         os._exit(STATUS)
 
     def explains(self, error):
-        """Whether a process is lost, and an error may be a consequence of it."""
+        """Whether a process is lost and may have caused an error."""
         return isinstance(error, (RuntimeError, ValueError, OSError)) and self._ended.wait(5.0)
 
     def message(self, reason):
@@ -119,7 +119,7 @@ class Watch:
 
 
 def _address(server):
-    """(address of this host, port of a server), for other processes."""
+    """Returns (address of this host, port of a server), for other processes."""
     try:
         return socket.gethostbyname(socket.gethostname()), server.getsockname()[1]
     except OSError:  # the name of this host is not in the name service

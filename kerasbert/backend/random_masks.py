@@ -13,7 +13,7 @@ def dropped(x, rate, noise_shape, seed_generator):
     Args:
         x: float, any shape.
         rate: probability, above 0 and below 1.
-        noise_shape: shape of the mask as in Keras: along axes of size 1, all values share the mask, and None stands for
+        noise_shape: shape of the mask, as in Keras. Along axes of size 1, all values share the mask. None stands for
             the size of x.
         seed_generator: a Keras `SeedGenerator`. If it was created without a seed, the global generator is used on
             torch.

@@ -14,7 +14,7 @@ STRIDE = 9_973  # difference between the seeds of a generator that is used more 
 
 
 def rematerialized(layer):
-    """Returns a replacement for the `call` method of a layer, with which training stores only the arguments.
+    """Returns a replacement for the `call` method of a layer that stores only the arguments during training.
 
     The backward pass computes the activations again. It calls the layer rather than its method, because Keras knows the
     compute dtype and whether it is training only inside such a call. It uses the seeds of the first call, so that
@@ -59,10 +59,10 @@ def _recomputed(function, tensors):
 
 
 def _recomputed_on_cpu(function, tensors):
-    """Does the same as `_recomputed` for JAX on CPUs, where `jax.checkpoint` has no effect.
+    """Like `_recomputed`, but for JAX on CPUs, where `jax.checkpoint` has no effect.
 
-    XLA would merge the two identical computations of forward and backward pass into one. So, the inputs of the second
-    computation are made different by adding 0 times the gradient, which XLA does not simplify.
+    XLA would merge the identical computations of forward and backward pass into one. Adding 0 times the gradient, which
+    XLA does not simplify, to the inputs of the second computation prevents this.
     """
     import jax
     from jax import numpy as jnp
@@ -93,7 +93,7 @@ def _generators(layer):
 
 @contextlib.contextmanager
 def _drawn(seeds):
-    """Context manager inside which seed generators return seeds that were drawn from them before.
+    """Context manager that makes seed generators return seeds that were drawn from them before.
 
     Their state does not change.
 

@@ -1,4 +1,4 @@
-"""Arrays that are divided among devices, written and read by `orbax.checkpoint`: each process writes its parts."""
+"""Writes and reads arrays that are divided among devices, with `orbax.checkpoint`. Each process writes its parts."""
 
 import functools
 import threading
@@ -15,7 +15,7 @@ def is_divided(variables):
 
 
 def all_finite(variables):
-    """Returns the names of the variables that hold a value that is not finite.
+    """Returns the names of the variables that contain a value that is not finite.
 
     Args:
         variables: {name: Keras variable}. Integers are finite.
@@ -38,10 +38,10 @@ def _are_finite(mesh):
 
 
 class ShardedArrays:
-    """Writes named arrays to a folder, or to an object store, while training goes on.
+    """Writes named arrays to a folder or an object store while training continues.
 
-    Only one folder is written at a time: `save` waits for the one before. A folder has its name only once it is
-    complete. Errors of a write are raised by the next `save` or `wait`.
+    Only one folder is written at a time: `save` waits until the previous folder is complete. A folder gets its final
+    name when it is complete. If writing fails, the next `save` or `wait` raises the error.
     """
 
     def __init__(self):
@@ -55,7 +55,7 @@ class ShardedArrays:
         self._checkpointer = ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
 
     def save(self, path, variables, finished):
-        """Starts to write the values of variables. All processes of a run must call it.
+        """Starts writing the values of variables. All processes of a run must call it.
 
         Args:
             path: the folder.
@@ -91,17 +91,17 @@ class ShardedArrays:
             raise error
 
     def described(self, path):
-        """Returns {name: an object with `shape` and `dtype`} of the arrays in a folder."""
+        """Returns {name: an object with `shape` and `dtype`} for the arrays in a folder."""
         return self._checkpointer.metadata(str(path)).item_metadata.tree
 
     def load(self, path, described, variables):
-        """Returns {name: array} of a folder.
+        """Reads the arrays in a folder, {name: array}.
 
         Args:
             path: the folder.
             described: the result of `described`.
-            variables: {name: Keras variable}. The array of this name is divided as the variable is now. Others become
-                numpy arrays.
+            variables: {name: Keras variable}. The array with the same name is divided in the same way as the variable.
+                Other arrays become numpy arrays.
         """
         import jax
         import numpy as np

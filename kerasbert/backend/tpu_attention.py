@@ -13,13 +13,13 @@ from .distribution import batch_shards
 from .layouts import PARTS
 
 LANES = 128  # rows are padded to a multiple of this length
-BLOCKS = (512, 256, 128)  # block sizes of queries and keys, of which the largest that divides the row is used
+BLOCKS = (512, 256, 128)  # block sizes of queries and keys; the largest one that divides the row length is used
 
 
 def tpu_attention(query, key, value, mask, bias, scale):
-    """Returns attention (b, q, h, d), or None if no kernel supports the arguments or the rows are short.
+    """Computes attention (b, q, h, d). Returns None if no kernel supports the arguments, or if the rows are short.
 
-    The arguments are those of `attend`.
+    The arguments are the same as for `attend`.
     """
     lengths = query.shape[1], key.shape[1]
     if target() != "tpu" or min(lengths) < LANES:
@@ -94,7 +94,7 @@ def _splash(num_heads, lengths, mask):
     Args:
         num_heads: number of attention heads h.
         lengths: (q, k).
-        mask: an `AttentionMask`, of which `window` and `causal` are used, or None.
+        mask: an `AttentionMask`, of which only `window` and `causal` are used, or None.
     """
     import jax
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
@@ -167,7 +167,7 @@ def _flash(lengths, mask):
 
 
 def _head_parts(num_heads):
-    """Returns the number of equal parts in which devices compute the heads; None if no kernel can follow the layout."""
+    """Returns into how many equal parts the layout divides the heads, or None if no kernel supports the layout."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return 1

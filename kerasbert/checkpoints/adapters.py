@@ -1,7 +1,7 @@
 """Reads and writes LoRA adapters in the layout of PEFT: `adapter_config.json` and `adapter_model.safetensors`.
 
 A module of Hugging Face's model that fuses several of our layers, such as GPT-2's `c_attn` or ModernBERT's `Wqkv`, has
-one product of matrices. It holds those of our layers side by side: A has their rows, and B is block-diagonal.
+a single product B A. It combines the products of our layers: A stacks their rows, and B is block-diagonal.
 """
 
 import collections
@@ -54,7 +54,7 @@ def save_adapter(model, folder, base=None):
     Args:
         model: a model with LoRA; see `training.add_lora`.
         folder: the folder, created if it does not exist.
-        base: what the adapter was trained on: a folder, or the name of a model on the Hugging Face Hub.
+        base: the model that the adapter was trained on: a folder, or the name of a model on the Hugging Face Hub.
     """
     modules = _modules(model)
     adapted = {name: parts for name, parts in modules.items() if any(layer.lora_enabled for _, layer in parts.values())}
@@ -109,26 +109,26 @@ def _modules(model):
 
 
 def _written_as(model, path):
-    """Returns (table entry, name) of a variable in the model of transformers that PEFT adapts.
+    """Returns (table entry, name) of a variable in transformers' model that PEFT adapts.
 
-    Where this is transformers' bare model, as for a `TextEmbedder`, the names of the backbone have no prefix.
+    If this is transformers' bare model, as for a `TextEmbedder`, the names of the backbone have no prefix.
     """
     return written_as(_adapted_model(model), path)
 
 
 def _adapted_model(model):
-    """Returns the backbone of a model for which transformers has no class with a head, and else the model itself."""
+    """Returns the backbone if transformers has no class with the model's head, and otherwise the model itself."""
     backbone = parts_of(model)
     classes = backbone.family.huggingface.of_type("classes", backbone.config.model_type)
     return backbone if classes.get(model.variant(), classes["Backbone"]) == classes["Backbone"] else model
 
 
 def _fused(layers, entry):
-    """Returns (A, B, scale) of a module: float32 (r, inputs), (outputs, r) and the factor of the product B A.
+    """Combines the products of fused layers. Returns (A, B, scale): float32 (r, inputs), (outputs, r), and a factor.
 
     Args:
         layers: {index of the part: our dense layer}.
-        entry: the table entry of one of them.
+        entry: the table entry of one of these layers.
     """
     count = entry.count if isinstance(entry, Part) else 1
     products = {index: _product(layer) for index, layer in layers.items() if layer.lora_enabled}
@@ -151,16 +151,16 @@ def _product(layer):
 
 
 def _targets(adapted, modules):
-    """Returns the last parts of the adapted modules' names if no other module has them, otherwise the whole names."""
+    """Returns the last parts of the adapted modules' names if they are unambiguous, otherwise the whole names."""
     short = {name.rpartition(".")[2] for name in adapted}
     others = {name.rpartition(".")[2] for name in modules if name not in adapted}
     return sorted(short) if not short & others else sorted(adapted)
 
 
 def _trained_heads(model):
-    """Returns ({stored name: array}, names of the modules) for the modules with trained weights outside of LoRA.
+    """Returns ({stored name: array}, names of the modules) for modules that were trained without LoRA.
 
-    PEFT stores such modules whole, with the tensors that are tied to the embeddings.
+    PEFT stores all tensors of such modules, including those that are tied to the embeddings.
     """
     backbone = parts_of(model)
     layout = backbone.family.huggingface
@@ -191,7 +191,7 @@ def _trained_heads(model):
 
 
 def _module(name, layout):
-    """The first part of a stored name after the prefix of the backbone, such as classifier or pooler."""
+    """Returns the first part of a stored name after the prefix of the backbone, such as classifier or pooler."""
     return name.removeprefix(f"{layout.prefix}.").split(".")[0]
 
 
@@ -206,8 +206,8 @@ def load_adapter(model, folder, merge=False):
     Args:
         model: the model that the adapter was trained on: a backbone, objective or task.
         folder: a folder in the layout of PEFT.
-        merge: True: adds the products to the kernels, so that the model is an ordinary one. False: the products stay
-            trainable, and the backbone is frozen.
+        merge: whether to add the products to the kernels, so that the result is an ordinary model. Otherwise, the
+            products are trainable, and the backbone is frozen.
     """
     folder = Path(folder)
     config = _checked_config(folder / CONFIG)
@@ -257,7 +257,7 @@ def _checked_config(path):
 
 
 def _read(folder):
-    """Returns {name without PEFT's prefix: array}."""
+    """Reads the tensors of an adapter, {name without PEFT's prefix: array}."""
     if not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(f"An adapter folder must contain {WEIGHTS}. Received: {folder} without it.")
     file = open_tensors(folder / WEIGHTS)
@@ -266,7 +266,7 @@ def _read(folder):
 
 
 def _scale(config, module, rank):
-    """Returns the factor of a module's product, as PEFT computes it."""
+    """Computes the factor of a module's product in the same way as PEFT."""
     alpha = config.get("lora_alpha", 8)
     for pattern, value in (config.get("alpha_pattern") or {}).items():
         if re.match(rf"(.*\.)?({pattern})$", module):
@@ -276,13 +276,13 @@ def _scale(config, module, rank):
 
 
 def _split(parts, a, b, scale, where):
-    """Returns the products of our layers in a module: a list of (layer, `Product`).
+    """Splits the product of a module into the products of our layers, a list of (layer, `Product`).
 
     Args:
         parts: {index of the part: (table entry, our dense layer)}.
         a, b: the stored matrices (r, inputs) and (outputs, r).
         scale: the factor of their product.
-        where: the module and folder, for messages.
+        where: name of the module and the folder, for messages.
     """
     entry, layer = next(iter(parts.values()))
     count, inputs = entry.count if isinstance(entry, Part) else 1, int(layer.kernel.shape[0])

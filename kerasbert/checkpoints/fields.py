@@ -1,4 +1,4 @@
-"""Validates the JSON files of a model folder. Types are checked against annotations, numbers against fixed limits."""
+"""Validates the JSON files of a model folder: types against annotations, and numbers against fixed limits."""
 
 import contextlib
 import dataclasses
@@ -174,9 +174,9 @@ def read_saved(folder):
 def check_arguments(cls, arguments, path):
     """Raises a ValueError if a saved constructor argument has the wrong type for a class, or is outside its limits.
 
-    Arguments that a class of this package defines are checked by `SavedArguments` and by fixed limits, and arguments
-    that a user's class defines, by the annotations of its `__init__`. Arguments without annotation, or with one that
-    JSON values cannot have, are not checked.
+    Arguments that a class of this package defines are checked against `SavedArguments` and fixed limits. Arguments that
+    a user's class defines are checked against the annotations of its `__init__`, unless the annotation is missing or is
+    a type that JSON cannot represent.
 
     Args:
         cls: a backbone, objective or task.
@@ -190,7 +190,7 @@ def check_arguments(cls, arguments, path):
 
 @contextlib.contextmanager
 def accepting_arguments(cls, arguments, path):
-    """Context in which the constructor of `cls` is called; its errors become a ValueError that names the file.
+    """Context manager that converts errors of the constructor of `cls` to a ValueError that names the file.
 
     Args:
         cls: the class.
@@ -209,7 +209,7 @@ def accepting_arguments(cls, arguments, path):
 
 
 def _users_annotations(cls):
-    """Returns {argument: annotation} of the arguments that users' classes define; the annotation may be missing."""
+    """Returns {argument: annotation, which may be missing} for arguments that classes outside this package define."""
     found = {}
     for base in reversed(cls.__mro__):
         if "__init__" not in vars(base):
@@ -217,7 +217,7 @@ def _users_annotations(cls):
         is_ours = base.__module__.partition(".")[0] == "kerasbert"
         try:
             hints = typing.get_type_hints(base.__init__)
-        except (NameError, TypeError):  # names that are only imported for type checkers
+        except (NameError, TypeError):  # annotations with names that are only imported for type checkers
             hints = {}
         for name in inspect.signature(base.__init__).parameters:
             if is_ours:
@@ -243,7 +243,7 @@ def _is_json_type(annotation):
 
 
 def _check_ours(arguments, path):
-    """Checks arguments that classes of this package define; names that none of them has are not checked."""
+    """Checks the arguments that classes of this package define, and ignores all others."""
     check_types(arguments, typing.get_type_hints(SavedArguments), path)
     for name, value in arguments.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):

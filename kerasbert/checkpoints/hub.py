@@ -32,7 +32,7 @@ def huggingface_hub():
 
 
 def needed_files(names):
-    """Returns those files of a repository that loading the model needs: one format of the weights, and small files.
+    """Selects the files of a repository that loading requires: one format of the weights, and small files.
 
     Args:
         names: the paths of all files.
@@ -51,7 +51,7 @@ def needed_files(names):
 
 
 def download(repository, revision=None, token=None):
-    """Returns the local folder of a model on the Hub, of which only the needed files are downloaded.
+    """Downloads the files of a model on the Hub that loading requires. Returns the local folder.
 
     Args:
         repository: "org/name".
@@ -74,18 +74,18 @@ def download(repository, revision=None, token=None):
 
 
 def upload(model, repository, card, private=None, token=None, revision=None, message=None):
-    """Saves a model to a repository on the Hub, which is created if it does not exist.
+    """Uploads a model to a repository on the Hub, which is created if it does not exist.
 
     Args:
         model: a backbone, objective or task.
         repository: "org/name".
         card: text of the model card.
         private: whether a new repository is private. Default: the setting of the organization.
-        token: access token. Default: that of `hf auth login`, or the environment variable HF_TOKEN.
+        token: access token. Default: the token saved by `hf auth login`, or the environment variable HF_TOKEN.
         revision: branch. Default: main.
         message: commit message.
 
-    Returns: the address of the commit.
+    Returns: the URL of the commit.
     """
     hub = huggingface_hub()
     with tempfile.TemporaryDirectory() as folder:

@@ -110,9 +110,9 @@ def to_theirs(entry, array, leaf, config):
 
 
 class StoredWeights:
-    """The tensors of a folder under the names in the family's table.
+    """The tensors of a folder under the names that the family's table uses.
 
-    Prefixes are removed, older names are replaced, and of several names for the same tensor, one is kept.
+    Prefixes are removed, older names are replaced, and only one name is kept for tensors that have several.
 
     Args:
         family: the `Family`.
@@ -160,7 +160,7 @@ class StoredWeights:
 
     @property
     def config_fields(self):
-        """{config field: value} of the fields that can only be determined from the weights."""
+        """Returns {config field: value} for the fields that can only be determined from the weights."""
         fields = self.family.huggingface.fields
         return {} if fields is None else fields(self)
 
@@ -181,9 +181,9 @@ class StoredWeights:
 
 
 def implied_by(backbone):
-    """Returns {stored name: the stored name that it duplicates, or its value}.
+    """Returns the stored tensors for which the backbone has no variables.
 
-    These are tensors in files for which the backbone has no variables.
+    The result is {stored name: the stored name that it duplicates, or its value}.
     """
     implied = backbone.family.huggingface.implied
     return {} if implied is None else implied(backbone.config)
@@ -285,7 +285,7 @@ def _make_new(model, variables, stored):
     for path, variable in variables:
         variable.is_new = True  # for LoRA, which trains it
         if path.endswith("/kernel") and not np.any(keras.ops.convert_to_numpy(variable)):
-            # A pooler was created inside `zero_weights`; a head already has the initial values of its family.
+            # A pooler was created as zeros inside `zero_weights`. A head already has the initial values of its family.
             variable.assign(initializer(variable.shape, dtype=variable.dtype))
     layers = sorted({path.rpartition("/")[0] or path for path, _ in variables})
     warnings.warn(
@@ -295,7 +295,7 @@ def _make_new(model, variables, stored):
 
 
 def written_as(model, path):
-    """Returns (entry of the family's table, stored name) of a variable in the file of a whole model.
+    """Returns (entry of the family's table, stored name) for a variable in the file of a whole model.
 
     Names of the backbone's weights have a prefix if the model has a head.
     """

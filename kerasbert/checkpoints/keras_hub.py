@@ -1,7 +1,7 @@
 """Reads presets of KerasHub without the package `keras_hub`.
 
-A preset consists of `config.json`, `model.weights.h5` and a vocabulary in `assets/tokenizer`. Config and weights, which
-are those of a backbone, are translated into the Hugging Face layout of the family, and then loaded from this layout.
+A preset consists of `config.json`, `model.weights.h5` and a vocabulary in `assets/tokenizer`. The config and the
+weights of its backbone are translated to the Hugging Face layout of the family, and then loaded from this layout.
 `data/tokenizers/files.py` reads the vocabulary.
 """
 
@@ -63,7 +63,7 @@ def _blocks(config):
 
 
 def _albert_blocks(config):
-    """Does the same as `_blocks` for ALBERT, which has groups of blocks."""
+    """Like `_blocks`, but for ALBERT, which has groups of blocks."""
     for i in range(config.num_groups):
         for j in range(config.num_inner_layers):
             number = i * config.num_inner_layers + j
@@ -87,8 +87,8 @@ class Preset:
         fields: {our config field: KerasHub's argument}.
         fixed: {our config field: value} for fields that KerasHub has no argument for.
         embeddings: {our layer: KerasHub's layer} for the layers before the blocks.
-        dense: our dense layers outside the blocks, in the order of the file. None stands for a layer that we do not
-            have.
+        dense: our dense layers outside the blocks, in the order of the file. None stands for a layer that our model
+            does not have.
         blocks: function that takes our config and yields (our layer, KerasHub's layer) for the layers of the blocks.
     """
 

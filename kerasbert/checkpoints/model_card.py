@@ -58,14 +58,14 @@ _PURPOSES = {
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """The part of a card that depends on the model alone; see `describe`.
+    """The part of a card that depends only on the model; see `describe`.
 
     Args:
         task: the Hub's name of the task, or None.
         family: the class of the backbone.
         purpose: a sentence about what the model is for.
-        usage: how to use it, with "{name}" in place of its name.
-        labels: its labels.
+        usage: how to use the model, with "{name}" in place of its name.
+        labels: labels of the model.
     """
 
     task: str | None
@@ -105,7 +105,7 @@ def describe(model, pairs=False):
 
 
 def _call(model, pairs):
-    """An example call of a model."""
+    """Returns an example call of a model."""
     if pairs and model.hub_task == "text-classification":
         return 'model.classify([("A first text.", "Its pair.")])'
     mask = model.tokenizer.roles.get("mask", "[MASK]") if model.tokenizer is not None else "[MASK]"

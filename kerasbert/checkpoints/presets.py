@@ -89,7 +89,7 @@ def _family_class(cls, stored, folder):
 
 
 def _is_any_family(cls):
-    """Whether a class is None, `Backbone` itself, or a base class of several families, which has no `Family` record."""
+    """Whether `cls` accepts several families: None, `Backbone`, or another base class without a `Family` record."""
     return cls is None or cls.family is None
 
 
@@ -128,7 +128,7 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         return family(family.family.config(**{**size, **fields}), dtype=dtype, **arguments)
     folder = _find_model(cls, path, revision, token)
     stored, open_files = _opened(folder)
-    if stored.get("model_type") is None:  # as in early configs: the class determines it
+    if stored.get("model_type") is None:  # missing in early configs; the class determines it
         stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
     family = _family_class(cls, stored, folder)
     arguments, fields = _split(family, {**_saved_arguments(family, folder), **overrides})
@@ -227,7 +227,7 @@ def _class_named(name, folder, base=None):
     Args:
         name: the registered name, in which "kerasbert>" may be omitted.
         folder: the folder that contains the name, for messages.
-        base: backbone class of which the class must be a subclass. None: it must be an objective or a task.
+        base: a backbone class that must be a base class of the result. None: the result must be an objective or a task.
     """
     cls = keras.saving.get_registered_object(name if ">" in name else f"kerasbert>{name}")
     if isinstance(cls, Deferred):
@@ -246,7 +246,7 @@ def _class_named(name, folder, base=None):
 
 
 def _class_by_files(folder):
-    """Returns the class name that the files of a folder imply, or None."""
+    """Infers the class name from the files in a folder. Returns None if they do not determine it."""
     if (folder / "generator").is_dir() and (folder / "discriminator").is_dir():
         return "ReplacedTokenDetection"
     return "TextEmbedder" if (folder / "modules.json").exists() else None
@@ -306,7 +306,7 @@ def _needed_fields(cls, family):
 
 
 def _stored_weights(family, folder, open_files):
-    """Returns the weights of a folder under the names of its layout; `open_files` opens those of Hugging Face's."""
+    """Returns the weights of a folder. `open_files` opens them if the folder has the Hugging Face layout."""
     quantised = _saved(folder).get("quantization")
     if quantised is not None:
         return quantized.QuantizedWeights(family, folder, quantised)

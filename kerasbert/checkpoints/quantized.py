@@ -1,8 +1,8 @@
 """Model folders with int8 or int4 weights.
 
 `kerasbert.safetensors` contains all weights under the names of this package, and `kerasbert.json` the scheme of every
-quantised layer and the whole config. There is no `model.safetensors`, which other programs would read as floats:
-`config.json` names a quantisation method that they do not know, and they find no weights.
+quantised layer and the whole config. There is no `model.safetensors`, which other programs would read as floats. They
+reject the folder, because they find no weights, and `config.json` names an unknown quantisation method.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ def export_weights(model):
 
 
 class _Files(TensorFiles):
-    """The tensors in the `kerasbert.safetensors` of a folder, which holds all its weights."""
+    """The tensors in the `kerasbert.safetensors` of a folder, which contains all of its weights."""
 
     def _find(self):
         if not (self.folder / EXTRA_WEIGHTS).exists():
@@ -45,7 +45,7 @@ class _Files(TensorFiles):
 
 
 class QuantizedWeights:
-    """The weights of a folder with int8 or int4 weights; has the methods of `huggingface.StoredWeights`.
+    """The weights of a folder with int8 or int4 weights, with the methods of `huggingface.StoredWeights`.
 
     Args:
         family: the `Family`.

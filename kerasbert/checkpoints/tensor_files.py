@@ -20,7 +20,7 @@ MAX_SHARD_SIZE = 5_000_000_000  # bytes
 
 
 class TensorFiles:
-    """The tensors of a model folder, which are read by name, each on demand.
+    """The tensors of a model folder. Each is read by name, on demand.
 
     The first of these is used: `model.safetensors`, its index and shards, `pytorch_model.bin`, its index and shards. If
     there is a `kerasbert.safetensors`, its tensors are added.
@@ -233,7 +233,7 @@ def write_safetensors(path, tensors):
 
 
 def _write_tensors(path, tensors):
-    """Writes a `.safetensors` file, one tensor after the other, to avoid a second copy of the model in memory.
+    """Writes a `.safetensors` file tensor by tensor, which avoids a second copy of the model in memory.
 
     The file consists of the length of the header (8 bytes), the header (JSON), and the data. transformers 4 requires
     the metadata in the header.

@@ -1,4 +1,4 @@
-"""Interprets pickles that describe tensors, without torch and without `pickle`.
+"""Interprets pickles that describe tensors, without using torch or the module `pickle`.
 
 A pickle is a program. This interpreter supports only the instructions that state dicts need. They create dicts, lists,
 tuples, strings, numbers, and immutable records that describe storages and tensors. Classes and functions that a pickle
@@ -34,7 +34,7 @@ _FUNCTIONS = {
     ("torch._utils", "_rebuild_parameter"),
 }
 _MAX_RANK = 32
-_MAX_INSTRUCTIONS = 400_000  # maximum number of instructions in a pickle, where a tensor takes about 40
+_MAX_INSTRUCTIONS = 400_000  # maximum number of instructions in a pickle; a tensor takes about 40
 
 
 class RefusedPickle(ValueError):
@@ -67,7 +67,7 @@ class StateDict(dict):
 
 
 class View(NamedTuple):
-    """Describes a tensor as a view that lies within a storage, with offset and strides in elements."""
+    """Describes a tensor as a view of a storage, with offset and strides in elements."""
 
     storage: Storage
     offset: int

@@ -11,7 +11,7 @@ _QUANTISED = re.compile(
 
 
 def check_not_quantised(names, folder):
-    """Raises a ValueError if the names of the tensors in a folder are those of a quantised checkpoint."""
+    """Raises a ValueError if the names of the tensors in a folder indicate a quantised checkpoint."""
     quantised = sorted(name for name in names if _QUANTISED.search(name))
     if quantised:
         raise ValueError(

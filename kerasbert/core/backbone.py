@@ -120,12 +120,12 @@ class Backbone(Shared, Quantizable, keras.Model):
             return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, inputs):
-        """Raises a ValueError for an invalid batch, with which compiled code would silently compute wrong results.
+        """Raises a ValueError for an invalid batch, for which compiled code would silently compute wrong results.
 
-        Each key must be in `core.BATCH_KEYS`, with the kind and shape given there, or in `extra_inputs`. The values of
-        numpy arrays and eager tensors are checked too: ids, segments and positions must be inside their embedding
-        tables, masked positions inside the sequence, and masks must consist of 0 and 1. A warning is issued for padding
-        tokens that no mask marks as padding.
+        Each key must be listed in `core.BATCH_KEYS`, and have the kind and shape given there, or be listed in
+        `extra_inputs`. The values of numpy arrays and eager tensors are checked too: ids, segments and positions must
+        be inside their embedding tables, masked positions inside the sequence, and masks must consist of 0 and 1. A
+        warning is issued for padding tokens that no mask marks as padding.
         """
         check_keys(inputs, self.extra_inputs)
         check_arrays(inputs)
@@ -153,7 +153,7 @@ class Backbone(Shared, Quantizable, keras.Model):
                 f"{positions.min()} to {positions.max()} for rows of length {length}."
             )
 
-    learned_positions = True  # False where sequences may have any length
+    learned_positions = True  # False if sequences may have any length
 
     @property
     def position_limit(self):
@@ -161,7 +161,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         return getattr(self.config, "max_length", None) if self.learned_positions else None
 
     def input_limits(self):
-        """A list of (batch key, limit, config field of the limit). The ids of each key must be in [0, limit)."""
+        """List of (batch key, limit, config field of the limit). The ids under each key must be in [0, limit)."""
         config = self.config
         limits = [("token_ids", config.vocabulary_size, "vocabulary_size")]
         if getattr(config, "num_segments", 0):
@@ -196,7 +196,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         return "Backbone"
 
     def rematerialize(self):
-        """Saves memory at the cost of about a third more training time.
+        """Enables rematerialization, which saves memory but makes training about a third slower.
 
         Blocks keep only their inputs for the backward pass, which recomputes all other activations.
         """
@@ -210,7 +210,7 @@ class Backbone(Shared, Quantizable, keras.Model):
                 layer.call = rematerialized(layer)
 
     def predict_from(self, inputs):
-        """Calls the backbone for a masked LM head.
+        """Calls the backbone on behalf of a masked LM head.
 
         Returns: (backbone outputs, float (b, p, m)), where the second item holds the hidden states at the
             `masked_positions`. Without `masked_positions`, it is the whole `sequence_output`.
@@ -224,7 +224,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         return outputs, x if positions is None else gather_positions(x, positions)
 
     def summarize(self, inputs):
-        """Calls the backbone for a head that reads only the first position of each sequence.
+        """Calls the backbone on behalf of a head that reads only the first position of each sequence.
 
         Where the family supports it, the last block computes no other positions.
         """
@@ -235,7 +235,7 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     @property
     def token_table(self):
-        """float (vocabulary, embedding dimension): the token embeddings, for output layers that share their weights."""
+        """The token embeddings, float (vocabulary, embedding dimension), for output layers that share them."""
         return float_table(self.token_embedding)
 
     def summary(self, *args, **kwargs):
@@ -248,7 +248,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     def get_config(self):
         policy = self.dtype_policy
         if type(policy) is keras.dtype_policies.DTypePolicy:
-            dtype = policy.name  # serialising it would import TensorFlow wherever it is installed
+            dtype = policy.name  # serialising the policy itself would import TensorFlow if it is installed
         else:
             dtype = keras.dtype_policies.serialize(policy)
         return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype, **as_config(self)}
@@ -268,7 +268,7 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
-        """Creates a backbone from a folder, from the Hugging Face Hub, or with a size of the paper.
+        """Creates a backbone from a folder, from the Hugging Face Hub, or in a size of the paper.
 
         Args:
             path: a local folder, `"hf://org/name"`, or the name of a size, such as `"bert_base"`. A size has no files:

@@ -18,7 +18,7 @@ class BatchKey:
             the shape.
         meaning: what the values mean, and what a model assumes if the key is absent.
         backbones: names of the backbones that read the key. Some of them read it only with certain configs.
-        objectives: names of the objectives and tasks that read the key themselves.
+        objectives: names of the objectives and tasks that read the key, in addition to backbones.
     """
 
     kind: str
@@ -63,7 +63,7 @@ BATCH_KEYS = {
     "sequence_ids": BatchKey(
         "ids",
         "bs",
-        "In packed rows, which sequence of its row each token belongs to, counted from 1; 0 is padding.",
+        "In packed rows, the number of the sequence that each token belongs to, counted from 1. 0 is padding.",
         "all but Elmo, Seq2SeqAttention",
     ),
     "first_positions": BatchKey(

@@ -25,13 +25,13 @@ class BlockOutputs(typing.NamedTuple):
         return [extra.cache for extra in self.extras]
 
     def requested(self, hidden_states=False, attention_weights=False):
-        """Returns the entries that a backbone adds to its dict of outputs for these two arguments of its `call`."""
+        """The entries of a backbone's outputs that its arguments `hidden_states` and `attention_weights` request."""
         found = {"hidden_states": self.states} if hidden_states else {}
         return {**found, "attention_weights": self.weights} if attention_weights else found
 
 
 def run_blocks(blocks, x, last=None, of_block=None, after=None, **arguments):
-    """Calls each block as `block(x, **arguments)` on the output of the previous block.
+    """Calls the blocks in order, each as `block(x, **arguments)` on the output of the previous block.
 
     Args:
         blocks: layers that return (x, `Extras`).

@@ -8,7 +8,7 @@ from .inputs import checked_inputs, inputs_are_checked
 
 
 class EncoderDecoderBackbone(Backbone):
-    """A backbone that maps the token ids of a source and a target to the hidden states of encoder and decoder.
+    """A backbone that maps the token ids of sources and targets to the hidden states of encoder and decoder.
 
     A family implements `encode(inputs)`, which returns the output of the encoder. For generation, it also implements
     `start_cache(context, batch_size, length)`, and its `call` accepts `cache=` together with decoder inputs only.
@@ -52,7 +52,7 @@ def decoder_inputs(inputs):
 
 
 def cross_mask(inputs):
-    """Returns the `AttentionMask` of cross-attention, which hides padding of the source.
+    """Builds the `AttentionMask` of cross-attention, which hides padding of the source.
 
     In packed rows, each target attends only to the source with the same number.
     """

@@ -8,30 +8,31 @@ from ..layers.registered import Config  # noqa: F401  (imported from here by the
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceLayout:
-    """How a family's `config.json` and tensors are laid out in Hugging Face folders, for loading and saving.
+    """Describes how Hugging Face folders store the config and the tensors of a family, for loading and saving.
 
-    "Stored" names and values are those in the Hugging Face files. For a family with several model types, `classes` and
-    `defaults` may be {model type: table} instead.
+    "Stored" names and values are those used in the Hugging Face files, and "our" names are those of this package. For a
+    family with several model types, `classes` and `defaults` may be {model type: table} instead.
 
     Args:
         config: {our config field: stored field, or a `weight_names.Field` if the values differ}.
         names: {our weight path: stored name, or a `Tensor`, `Part` or `Heads`}; see `weight_names`.
-        classes: {our class: architecture in transformers}. "MaskedLM with sentence_pair" is a `MaskedLM` with that
-            argument. If several classes share an architecture, a folder that names no class is loaded as the last one.
+        classes: {our class: architecture in transformers}. "MaskedLM with sentence_pair" means
+            `MaskedLM(sentence_pair=True)`. If several of our classes share an architecture, a folder that does not name
+            our class is loaded as the last of them.
         prefix: prefix of the backbone's tensor names in models with a head.
-        tied: {stored name: another name of the same tensor}. A file contains one of the two names, or both.
-        defaults: {stored field: the value that it has if `config.json` does not contain it}.
+        tied: {stored name: another stored name of the same tensor}. A file may contain one of the two names, or both.
+        defaults: {stored field: its default}, used if `config.json` does not contain the field.
         aliases: {older name of a stored field: its current name}.
         only: {stored field: the only supported value}. Any other value is an error.
         written: {stored field: function that computes its value from our config}, for fields that are written but not
             read.
         bare: our classes whose backbone is stored without the prefix.
-        optional: names of those layers of the backbone that files may lack.
+        optional: names of layers of the backbone that may be missing from files.
         refused: {head: (stored name, reason)}. A file that contains this tensor cannot be loaded into the head.
         fields: function that takes the stored weights and returns the config fields that can only be determined from
             them.
         implied: function that takes our config and returns {stored name: the stored name that it duplicates, or its
-            value}, for tensors in files for which the backbone has no weight.
+            value}, for tensors in files that correspond to no weight of the backbone.
         unused: function of (our config, stored name) that tells whether a model with this config ignores the tensor.
         spelling: function that takes our config and returns {stored name: the name to write instead}.
     """
@@ -66,14 +67,14 @@ class HuggingFaceLayout:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """The record of a model family, which objectives, tasks and checkpoints read.
+    """The record that describes a model family to objectives, tasks and checkpoints.
 
     Args:
         config: the config class, a frozen dataclass with a field `model_type`.
         model_types: the values of `model_type` in `config.json` files of this family.
         heads: {kind: function of (config, **arguments) that returns a layer}. Kinds are masked_lm, classifier, tagger,
             span, choice, ...
-        huggingface: the `HuggingFaceLayout`, by which Hugging Face folders are read and written.
+        huggingface: the `HuggingFaceLayout`, which describes how Hugging Face folders are read and written.
         sizes: {name: config fields}, the sizes of the papers.
         pooled_heads: the kinds of heads that read the `pooled_output`.
         needed_fields: {name of an objective or task class: {config field: value that the class requires}}.

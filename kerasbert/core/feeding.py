@@ -1,4 +1,4 @@
-"""The data of `fit`: splits the steps of a run into Keras epochs, and recognises the kinds of data that users pass."""
+"""Data for `fit`: splits the steps of a run into Keras epochs, and recognises the kinds of data that users pass."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from ..data.batches.batches import Batches
 
 
 class Feed(keras.utils.PyDataset):
-    """Steps `first` to `first + steps - 1` of a run as a Keras dataset for one epoch.
+    """A Keras dataset for one epoch, which consists of steps `first` to `first + steps - 1` of a run.
 
     If several processes train together, each reads its rows of every batch.
 
@@ -43,7 +43,7 @@ class Feed(keras.utils.PyDataset):
         self._first_batch = self._checked(first) if first < len(self.batches) else None
 
     def for_keras(self):
-        """Returns the dataset to pass to Keras: on TensorFlow, a `tf.data` dataset that knows all shapes of the run."""
+        """The dataset to pass to Keras. On TensorFlow, it is a `tf.data` dataset that knows all shapes of the run."""
         if keras.backend.backend() != "tensorflow":
             return self
         return tensorflow_dataset(self, [self._checked(step) for step in self.batches.shape_steps()])
@@ -56,7 +56,7 @@ class Feed(keras.utils.PyDataset):
         return self._first_batch if index == 0 else self._checked(self.first + index)
 
     def real_tokens(self, first, last):
-        """The number of tokens in the steps [first, last) of the run, without padding.
+        """Number of tokens in the steps [first, last) of the run, without padding.
 
         Steps outside the current epoch are not counted. If several processes train together, it is exact after
         `count_tokens`, and an estimate before.
@@ -125,7 +125,7 @@ def class_numbers(class_weight, names):
 
     Args:
         class_weight: {class number or label: weight}.
-        names: list of all labels in the order of their numbers, empty if classes have no labels.
+        names: list of all labels in the order of their numbers, or an empty list if classes have no labels.
     """
     found = {}
     for key, weight in class_weight.items():
@@ -137,7 +137,7 @@ def class_numbers(class_weight, names):
 
 
 def class_weighted(y, sample_weight, class_weight):
-    """Returns float (b,): the sample weights, multiplied by the weight of each example's class.
+    """Multiplies the sample weights by the weight of each example's class: float (b,).
 
     Args:
         y: int (b,), one class per example.
@@ -158,8 +158,7 @@ def class_weighted(y, sample_weight, class_weight):
 def report_interval(steps, steps_per_epoch):
     """Returns the number of steps in one Keras epoch of a run of `steps` steps.
 
-    It is `steps_per_epoch`, which must divide `steps`. If that is None, it is the largest divisor of `steps` up to
-    1,000.
+    This is `steps_per_epoch`, which must divide `steps`, or by default the largest divisor of `steps` up to 1,000.
     """
     if steps_per_epoch is None:
         return next(interval for interval in range(min(steps, 1_000), 0, -1) if steps % interval == 0)
@@ -232,7 +231,7 @@ def joined(arrays, left=False):
 
 
 def predict_by_width(model, batches, predict):
-    """Returns the outputs for all examples of a `BucketedBatches`, in the order of the examples.
+    """Predicts all examples of a `BucketedBatches`. Returns the outputs in the order of the examples.
 
     Outputs are padded with zeros to the largest width. Examples are grouped into the widths that minimise the total
     time, which includes the compilation of new widths.
@@ -245,7 +244,7 @@ def predict_by_width(model, batches, predict):
     config = model.backbone.config
     layers, dim = getattr(config, "num_layers", 4), getattr(config, "hidden_dim", 128)
     function, known = getattr(model, "_predicted_shapes", (None, frozenset()))
-    if function is not model.predict_function:  # `compile` makes a new one, without compiled programs
+    if function is not model.predict_function:  # `compile` makes a new function, which has no compiled programs yet
         known = frozenset()
     compiled = [width for rows, width in known if rows == batches.rows]
     batches = batches.for_prediction(slots_of_a_program(layers, 12 * layers * dim**2), compiled)
@@ -266,7 +265,7 @@ def split_last(x, ours, share):
 
     Args:
         x: the inputs, a dict of arrays, an array or a list of texts.
-        ours: dict of the other arguments of `fit`, of which `y` and `sample_weight` are split.
+        ours: dict of the other arguments of `fit`. Its `y` and `sample_weight` are split, too.
         share: the fraction of examples for validation.
 
     Returns: (x for training, `ours` for training, (x, y, sample_weight) for validation).

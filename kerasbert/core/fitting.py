@@ -59,13 +59,13 @@ class Fitting(TrainingMode):
         if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:
             jit_compile = self.count_params() >= JIT_FROM
         self._is_automatic = False
-        with warnings.catch_warnings():  # with deterministic operations, Keras warns and does not use XLA
+        with warnings.catch_warnings():  # if operations must be deterministic, Keras does not use XLA, and warns
             warnings.filterwarnings("ignore", message=".*jit_compile=True.*")
             super().compile(optimizer, jit_compile=jit_compile, **kwargs)
 
     def make_predict_function(self, force=False):
         chosen = self.jit_compile
-        if keras.backend.backend() == "tensorflow":  # XLA would compile a program for each shape, and there are many
+        if keras.backend.backend() == "tensorflow":  # XLA would compile a program for each of many shapes
             self.jit_compile = False
         try:
             return super().make_predict_function(force)
@@ -73,7 +73,7 @@ class Fitting(TrainingMode):
             self.jit_compile = chosen
 
     def compile_from_config(self, config):
-        """Compiles a model that was loaded from a `.keras` file.
+        """Compiles a model that has been loaded from a `.keras` file.
 
         Keras does not do this by itself for models that override `compile`.
         """
@@ -101,7 +101,7 @@ class Fitting(TrainingMode):
     def _start_schedule(self, steps, accumulation=1):
         """Compiles the model with a new default optimizer for a run of `steps` batches.
 
-        The optimizer is kept if the user has passed it to `compile`, or has set its learning rate since the last run.
+        If the user has passed an optimizer to `compile`, or has set its learning rate since the last run, it is kept.
         """
         if not self.compiled:
             self._compile_automatically(steps, accumulation)
@@ -116,7 +116,7 @@ class Fitting(TrainingMode):
         self.__dict__["_compiled_schedule"] = schedule
 
     def _check_schedule(self, steps):
-        """Warns if the learning rate is 0 throughout the next `steps` updates."""
+        """Warns if the learning rate is 0 during all of the next `steps` updates."""
         optimizer = _without_scale(self.optimizer)
         schedule = getattr(optimizer, "schedule", None)
         first = int(keras.ops.convert_to_numpy(optimizer.iterations))
@@ -304,8 +304,8 @@ class Fitting(TrainingMode):
         """Creates variables whose shapes depend on the data. Called before the data are read.
 
         All methods that train, evaluate or predict call this method, and so do eager calls of the model. Compiled
-        programs cannot create variables. So, a model with variables such as a memory with one row per row of a batch
-        creates them here (see `objectives.memory`). `fit` calls this method before it restores a checkpoint.
+        programs cannot create variables, so variables whose shapes depend on the batch, such as a memory (see
+        `objectives.memory`), are created here. `fit` calls this method before it restores a checkpoint.
 
         Args:
             batches: an iterable of batches, which are tuples that begin with the inputs.
@@ -317,7 +317,7 @@ class Fitting(TrainingMode):
         return batches
 
     def _converted(self, batch):
-        """Returns a batch of a dataset as a tuple of arrays (x, y, sample_weight), without items that are None.
+        """Converts a batch of a dataset to a tuple of arrays (x, y, sample_weight), without items that are None.
 
         Texts are encoded, and the arrays are checked.
         """
@@ -361,8 +361,8 @@ class Fitting(TrainingMode):
         """Converts data to a dataset for Keras that is read once, in order.
 
         Args:
-            data: a `Batches`, another source of batches, or a tuple (x, y, sample_weight), whose x is one of these, a
-                dict of arrays or texts.
+            data: a `Batches`, another source of batches, or a tuple (x, y, sample_weight), where x may be one of these,
+                a dict of arrays, or texts.
             batch_size: number of examples per batch of arrays or texts.
         """
         if isinstance(data, tuple):
@@ -376,7 +376,7 @@ class Fitting(TrainingMode):
         return feed.for_keras()
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
-        """Returns the `Batches` for a dict of arrays, or for texts. Arguments are those of `fit`."""
+        """Returns the `Batches` for a dict of arrays, or for texts. The arguments are the same as for `fit`."""
         x = self.examples_of(x)
         if class_weight is not None:
             class_weight = class_numbers(class_weight, getattr(self, "labels", []))

@@ -1,4 +1,4 @@
-"""Initializers of weights. While a model is loaded, they create zeros, which the values of the file replace."""
+"""Weight initializers. While a model is loaded, they create zeros, because the file provides the values."""
 
 import contextlib
 import contextvars
@@ -10,7 +10,8 @@ from ..backend.compilation import concrete_array
 from ..layers.positions import sinusoidal_table
 
 _BUDGET = contextvars.ContextVar("budget", default=None)
-# Allowance for poolers and other layers that a file may lack: a bit more than one matrix of the widest published model.
+# Allowance for poolers and other layers that may be missing from a file: slightly more than one matrix of the widest
+# published model.
 SPARE_NUMBERS = 20_000_000
 
 
@@ -48,8 +49,8 @@ class _Budget:
 class CountedZeros(keras.initializers.Zeros):
     """Initializes weights with zeros, and counts them while a model is created from a file.
 
-    `from_config` returns the initializer that the zeros replaced, because a layer that is created from a config has no
-    file that would fill its weights.
+    `from_config` returns the replaced initializer, because the weights of a layer that is created from a config are not
+    read from a file.
 
     Args:
         budget: the `_Budget` that counts the weights, or None.
@@ -78,7 +79,7 @@ class CountedZeros(keras.initializers.Zeros):
 
 @contextlib.contextmanager
 def zero_weights(limit=None):
-    """Context manager inside which the kernels and embedding tables of new models are zeros, to be filled from a file.
+    """Context manager that creates kernels and embedding tables of new models as zeros, to be filled from a file.
 
     Args:
         limit: number of elements in the file. Creating a model that needs clearly more raises a ValueError before the

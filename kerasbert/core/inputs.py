@@ -1,4 +1,4 @@
-"""Checks for invalid batches, with which compiled code would silently compute wrong results."""
+"""Checks for invalid batches, for which compiled code would silently compute wrong results."""
 
 import contextlib
 import contextvars
@@ -16,7 +16,7 @@ _CHECKED = contextvars.ContextVar("checked", default=False)
 
 @contextlib.contextmanager
 def checked_inputs():
-    """Context manager inside which models do not check their inputs, because the caller has done so."""
+    """Context manager that disables the input checks of models, because the caller has already checked the inputs."""
     token = _CHECKED.set(True)
     try:
         yield
@@ -46,9 +46,9 @@ _OTHER_NAMES = {  # names of the same inputs in other packages
     "decoder_input_ids": "decoder_token_ids",
     "decoder_attention_mask": "decoder_padding_mask",
 }
-# Explanations that error messages append to a key.
+# Explanations that error messages append to the name of a key.
 _MEANINGS = {"padding_mask": ", True or 1 at real tokens", "permutation_mask": ", True where a token is hidden"}
-# Names that users give to targets, which must not be among the inputs.
+# Common names of targets, which must not be among the inputs.
 _TARGETS = ("label", "labels", "targets", "y", "start_positions", "end_positions")
 
 
@@ -188,7 +188,7 @@ def longest_sequence(sequence_ids):
     """The length of the longest sequence in packed rows.
 
     Args:
-        sequence_ids: int (b, s), 0 at padding, or None, for which the result is None.
+        sequence_ids: int (b, s), 0 at padding. If None, the result is None.
     """
     if sequence_ids is None:
         return None

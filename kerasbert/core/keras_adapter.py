@@ -10,7 +10,7 @@ import keras
 
 
 class TrainingMode(keras.Model):
-    """A model whose layers know whether it is training, although its `call` has no `training` argument.
+    """A model that tells its layers whether it is training, although its `call` has no `training` argument.
 
     Keras passes the flag only to models whose `call` has this argument. On JAX, it never reaches the layers inside the
     model, so dropout would be off during training.
@@ -21,7 +21,7 @@ class TrainingMode(keras.Model):
         self._call_has_training_arg = True  # for the trainer
 
     def stateless_call(self, *args, training=None, **kwargs):
-        """Keras's method, with `training` set in the call context, from which the layers read it."""
+        """Calls Keras's method with `training` set in the call context, where layers read it."""
         self._get_call_context().set_value("training", training)
         if "training" in self.call_signature_parameters:
             kwargs["training"] = training
@@ -32,7 +32,7 @@ class TrainingMode(keras.Model):
 
 
 def is_training(layer):
-    """Whether the current call of the model that contains `layer` is a training step."""
+    """Whether the model that contains `layer` is currently called in a training step."""
     return bool(layer._get_call_context().get_value("training"))
 
 
@@ -67,12 +67,12 @@ def has_fixed_seed(generator):
 
 
 def layout_of(variable):
-    """The layout of a variable on several devices that it has been given, or None."""
+    """Returns the layout on several devices that a variable has been given, or None."""
     return getattr(variable, "_layout", None)
 
 
 def lay_out(variable, layout):
-    """Gives an existing variable another layout on several devices; its value does not change.
+    """Changes the layout of an existing variable on several devices, but not its value.
 
     Args:
         variable: a Keras variable, on JAX.
@@ -84,11 +84,11 @@ def lay_out(variable, layout):
 
 @contextlib.contextmanager
 def forgetting_failed_variables():
-    """Context manager: if constructing a model fails inside it, Keras forgets the variables of that model.
+    """Context manager that makes Keras forget the variables of a model whose construction fails inside it.
 
-    Keras creates variables in two steps and lists those that are waiting for the second step. If the second step fails,
-    for example for lack of memory, Keras would try to create the listed variables again with the next model, and fail
-    again.
+    Keras creates variables in two steps, and keeps a list of variables that wait for the second step. If this step
+    fails, for example for lack of memory, Keras would try again to create the listed variables together with the next
+    model, and fail again.
     """
     # Keras does not expose this list. The module that holds it is in the globals of the functions that use it.
     state = keras.StatelessScope.__enter__.__globals__["global_state"]

@@ -1,4 +1,4 @@
-"""Quantised weights: which layers can have them, and how they are described in a file."""
+"""Quantised weights: selects the layers that can have them, and describes them for config files."""
 
 import gc
 import math
@@ -26,8 +26,8 @@ class Quantizable:
         """Replaces kernels and embedding tables by integers and scales, in place.
 
         Keras quantises dense layers and embedding tables; all other weights keep their precision. Output layers that
-        are tied to the token embeddings read the quantised table, converted back to floats. Quantised weights are not
-        trained any more, but `add_lora` adds weights that are.
+        are tied to the token embeddings read the quantised table, converted back to floats. Quantised weights cannot be
+        trained, but `add_lora` adds trainable weights.
 
         Args:
             mode: "int8" (one scale per output of a dense layer and per row of a table; the inputs of dense layers are
@@ -36,8 +36,8 @@ class Quantizable:
             config: a `keras.quantizers.Int8QuantizationConfig`, `Int4QuantizationConfig` or
                 `Float8QuantizationConfig` in place of a mode. In int8, `activation_quantizer=None` leaves the inputs
                 of dense layers as they are; in int4, `block_size` sets the number of inputs per scale.
-            filters: which layers to quantise, as in Keras: a regex or a list of them, searched in the layer's name, or
-                a function of the layer. Default: all.
+            filters: the layers to quantise, as in Keras: a regular expression, or a list of them, that is searched in
+                the layer's name, or a function of the layer. Default: all layers.
 
         Raises: ValueError for other modes and configs, for a model with several backbones, for a model that has
             nothing left to quantise, and, without `filters`, if dense layers have less than 95% of the kernels.
@@ -73,9 +73,9 @@ class Quantizable:
 
 
 def as_config(model):
-    """Returns the item `quantization` for the config of a model, or {} if nothing is quantised.
+    """Returns the entry `quantization` for the config of a model, or {} if nothing is quantised.
 
-    It holds the schemes of the layers that are not part of the model's backbone, whose config holds the others.
+    It contains the schemes of layers outside the model's backbone. The config of the backbone contains the others.
     """
     inside = {id(layer) for part in _models_inside(model) for layer in all_layers(part)}
     schemes = schemes_of({path: layer for path, layer in layers_by_path(model).items() if id(layer) not in inside})
@@ -90,17 +90,17 @@ def layers_by_path(model):
 
 
 def schemes_of(layers):
-    """Returns {path: scheme} for those layers of a result of `layers_by_path` that are quantised."""
+    """Returns {path: scheme} for the quantised layers in a result of `layers_by_path`."""
     return {p: _scheme_of(layer.quantization_config) for p, layer in layers.items() if layer.quantization_mode}
 
 
 def has_integers(model):
-    """Whether a model has int8 or int4 weights. Those of float8 are floats."""
+    """Whether a model has int8 or int4 weights. Weights for float8 remain floats."""
     return any(layer.quantization_mode in ("int8", "int4") for layer in layers_by_path(model).values())
 
 
 def quantize_layers(model, schemes):
-    """Quantises layers of a new model, whose weights are loaded afterwards.
+    """Quantises layers of a new model before its weights are loaded.
 
     Args:
         model: an instance of `Quantizable`.
@@ -167,9 +167,10 @@ def _matches(layer, filters):
 
 
 def _check_share(model):
-    """Raises a ValueError if dense layers have less than 95% of the kernels, counted in numbers.
+    """Raises a ValueError if dense layers contain less than 95% of the elements of all kernels.
 
-    Warns if tables that are no embedding layers, such as those of an adaptive softmax, are a large part of the model.
+    Warns if tables outside of embedding layers, such as the tables of an adaptive softmax, are a large part of the
+    model.
     """
     quantizable = {id(variable) for layer in (*_dense(model), *_tables(model)) for variable in layer.variables}
     sizes = {path: math.prod(variable.shape) for path, variable in paths_of_variables(model).items()}

@@ -35,7 +35,7 @@ def registered_classes():
 
 
 class Deferred:
-    """A stand-in for a class. The class is imported on first use.
+    """A stand-in for a class, which it imports on first use.
 
     Args:
         module: the module of the class.

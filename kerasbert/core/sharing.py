@@ -1,4 +1,4 @@
-"""Methods of all models that share them with others: the Hugging Face Hub, and adapters in the layout of PEFT."""
+"""Methods for sharing models: uploads to the Hugging Face Hub, and adapters in the layout of PEFT."""
 
 from ..checkpoints import adapters, hub, model_card
 
@@ -11,12 +11,12 @@ class Shared:
 
         Args:
             repository: "org/name". It is created if it does not exist.
-            card: text of the model card (README.md). Default: what the model is and how to use it.
+            card: text of the model card (README.md). Default: a card that says what the model is and how to use it.
             private: whether a new repository is private. Default: the setting of the account.
-            token: access token. Default: that of `hf auth login`, or the environment variable HF_TOKEN.
+            token: access token. Default: the token saved by `hf auth login`, or the environment variable HF_TOKEN.
             revision: branch. Default: main.
 
-        Returns: the address of the commit.
+        Returns: the URL of the commit.
         """
         if card is None:
             name = str(repository)
@@ -28,7 +28,7 @@ class Shared:
 
         Args:
             folder: the folder, created if it does not exist.
-            base: what the adapter was trained on: a folder, or the name of a model on the Hub.
+            base: the model that the adapter was trained on: a folder, or the name of a model on the Hub.
         """
         adapters.save_adapter(self, folder, base)
 
@@ -39,7 +39,7 @@ class Shared:
 
         Args:
             folder: a folder with `adapter_config.json` and `adapter_model.safetensors`.
-            merge: True: adds the products to the kernels, so that the model is an ordinary one. False: the products
-                stay trainable, and the backbone is frozen.
+            merge: whether to add the products to the kernels, so that the result is an ordinary model. Otherwise, the
+                products are trainable, and the backbone is frozen.
         """
         adapters.load_adapter(self, folder, merge)

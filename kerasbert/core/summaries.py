@@ -1,4 +1,4 @@
-"""Output shapes for `summary()`. Keras itself knows them only for functional models."""
+"""Computes output shapes for `summary()`, which Keras knows only for functional models."""
 
 import contextlib
 
@@ -8,12 +8,12 @@ import numpy as np
 from .inputs import checked_inputs
 from .keras_adapter import all_layers
 
-NAMES = ("output_shape", "_build_shapes_dict")  # where Keras's summary looks for them
+NAMES = ("output_shape", "_build_shapes_dict")  # attributes in which Keras's summary looks for them
 
 
 @contextlib.contextmanager
 def known_shapes(model):
-    """Context manager inside which `model.summary()` shows the output shapes of all layers.
+    """Context manager that makes `model.summary()` show the output shapes of all layers.
 
     The model is called on two batches of different sizes. Dimensions that differ between the two are shown as None.
     """

@@ -27,7 +27,7 @@ class Trainable(Shared, Quantizable, Fitting):
     Args:
         backbone: a `Backbone`.
         tokenizer: a `Tokenizer`, which is required for text inputs.
-        **kwargs: `name` and `dtype`. Default dtype: that of the backbone.
+        **kwargs: `name` and `dtype`. The default dtype is the backbone's.
     """
 
     trains_backbone = True  # False: the backbone is frozen and only provides features
@@ -76,13 +76,13 @@ class Trainable(Shared, Quantizable, Fitting):
             return super().__call__(inputs, *args, **kwargs)
 
     def stateless_call(self, trainable_variables, *args, **kwargs):
-        """Keras's method, with weights that are whole on every device; see `gathered_for_use`."""
+        """Calls Keras's method with weights that are gathered on every device; see `gathered_for_use`."""
         return super().stateless_call(gathered_for_use(trainable_variables), *args, **kwargs)
 
     # === What is trained ===
 
     def trained_parts(self):
-        """The models that this model is composed of, or an empty list if it is not composed of others.
+        """The models that this model consists of, or an empty list if it is not composed of other models.
 
         Each of them defines which of its variables are trained.
         """
@@ -106,7 +106,7 @@ class Trainable(Shared, Quantizable, Fitting):
         return [variable for layer in layers if layer is not None for variable in layer.variables]
 
     def _selected(self, variables, trained):
-        """Selects from a list the variables that this model trains (`trained=True`), or does not train (False)."""
+        """Selects the variables in a list that this model trains, or if `trained` is False, does not train."""
         untrained = {id(variable) for variable in self.untrained_variables()} if self.trainable else ()
         return [v for v in variables if (self.trainable and v.trainable and id(v) not in untrained) == trained]
 
@@ -155,12 +155,12 @@ class Trainable(Shared, Quantizable, Fitting):
 
     @classmethod
     def current_arguments(cls, saved):
-        """Converts constructor arguments that an earlier version of this class has saved to those of this version."""
+        """Converts constructor arguments saved by an earlier version of this class to the arguments of this version."""
         return saved
 
     @classmethod
     def head_to_renew(cls, stored, settings):
-        """Returns the kind of head whose stored weights must not be loaded, or None if all heads can be loaded.
+        """Returns the kind of head whose stored weights must be discarded, or None if all heads can be loaded.
 
         The head of a classifier, for example, is initialised randomly if the stored labels differ from the new ones.
 
@@ -206,7 +206,7 @@ class Trainable(Shared, Quantizable, Fitting):
         return {key: array for key, array in x.items() if key not in self.extra_inputs}
 
     def check_batch(self, x, y=None, sample_weight=None):
-        """Raises a ValueError for an invalid batch, with which compiled code would silently compute wrong results."""
+        """Raises a ValueError for an invalid batch, for which compiled code would silently compute wrong results."""
         self.backbone.check_inputs(self.inputs_of_backbone(x))
 
     def summary(self, *args, **kwargs):
@@ -251,7 +251,7 @@ class Trainable(Shared, Quantizable, Fitting):
 
     @classmethod
     def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
-        """Creates a model from a folder, from the Hugging Face Hub, or with a size of the paper.
+        """Creates a model from a folder, from the Hugging Face Hub, or in a size of the paper.
 
         Heads that the folder does not contain are initialised randomly, with a warning.
 

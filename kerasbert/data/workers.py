@@ -1,6 +1,6 @@
-"""Worker processes: a function is applied to items in several processes, and its results come in their order.
+"""Worker processes, which apply a function to items. The results have the order of the items.
 
-The processes know nothing of the program that starts them, not even its main module, and end when it ends.
+The processes do not import anything from the program that starts them, not even its main module, and end with it.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def in_order(function: Callable, items: Iterable, workers: int = 1) -> Iterator:
-    """Yields function(item) of every item, in order, as `map` does.
+    """Yields function(item) for every item, in order, like `map`.
 
     Args:
-        function: it, the items and its results are pickled, so it must be importable or an object of such a class.
-        items: the items; no more than a few for each process are held in memory.
+        function: a function that can be pickled, such as an importable function. Items and results are pickled, too.
+        items: the items. Only a few per process are held in memory at a time.
         workers: number of processes. With 1, the function is called in this process, and libraries may use all cores.
 
     Raises:
@@ -97,7 +97,7 @@ class _Worker:
 
 
 def serve() -> None:
-    """What a worker process does: reads a function, then items, and writes a result for each."""
+    """The main loop of a worker process: reads a function, then items, and writes a result for each item."""
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the function prints must not come between the results
     function = pickle.load(source)

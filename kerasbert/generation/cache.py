@@ -1,4 +1,4 @@
-"""Repeats and selects rows of a cache. The first axis of every tensor in a cache is the batch, except for scalars."""
+"""Repeats and selects rows of a cache. The first axis of every tensor in a cache, except scalars, is the batch."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ def repeat_rows(cache, times):
     return _map_rows(lambda array: ops.repeat(array, times, axis=0), cache)
 
 
-# Entries that are computed from the outputs of the encoder, which are the same for all beams of a prompt.
+# Entries that depend only on the outputs of the encoder. They are the same for all beams of a prompt.
 OF_THE_PROMPT = ("contexts", "real_context")
 
 

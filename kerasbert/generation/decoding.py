@@ -18,7 +18,9 @@ from ..core.inputs import checked_inputs
 from .cache import repeat_rows
 from .search import NUMBERS, BeamSearch, Sampling
 
-BUCKET = 32  # widths of prompts and numbers of new tokens are rounded up to its multiples, to compile fewer programs
+BUCKET = (
+    32  # widths of prompts and numbers of new tokens are rounded up to multiples of this, to compile fewer programs
+)
 
 
 def decode(model, options, length, context, numbers, token_ids, real, limits, draws):
@@ -26,10 +28,10 @@ def decode(model, options, length, context, numbers, token_ids, real, limits, dr
 
     Args:
         model: an objective with the two methods above.
-        options: the `Options`, whose `NUMBERS` are not read.
+        options: the `Options`. The values of `NUMBERS` are read from `numbers` instead.
         length: capacity for new tokens, which is part of the shape of the program.
         context: the context of `start_cache`.
-        numbers: {name: float32 ()}, the values of those `NUMBERS` that are not None.
+        numbers: {name: float32 ()}, the values of the `NUMBERS` that are not None.
         token_ids: int32 (b, p), prompts padded on the left.
         real: bool (b, p), True at tokens of prompts.
         limits: int32 (2,), minimum and maximum number of new tokens.
@@ -87,8 +89,8 @@ def generate(
         max_new_tokens, min_new_tokens: limits of the number of new tokens.
         seed: seed of sampling.
         batch_size: number of prompts per batch.
-        context: the context of `start_cache`. Its entry `lengths` is the number of columns that each row of the other
-            arrays uses.
+        context: the context of `start_cache`. Its entry `lengths` says how many columns each row of the other arrays
+            uses.
         limit: maximum number of tokens of a prompt and its continuation together, or None.
 
     Returns: for each prompt a list of `num_sequences` pairs (int32 token ids, score), best first.
@@ -178,7 +180,7 @@ def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, l
     max_tokens = None if limit is None else limit - longest
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(
-            f"Prompts must be shorter than the position table, {limit} tokens. Received: a prompt of {longest}. "
+            f"Prompts must have fewer tokens than the position table, {limit}. Received: a prompt of {longest}. "
             "Truncate it."
         )
     if max_new_tokens is None:

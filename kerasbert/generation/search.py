@@ -55,11 +55,11 @@ NUMBERS = ("length_penalty", "temperature", "top_p")
 
 
 class Sampling:
-    """Greedy search, or sampling: chooses the most likely token, or draws a token, for every row.
+    """Greedy search or sampling: for every row, selects the most likely token or draws a token at random.
 
     The state is a dict. `step` () is the number of tokens so far, `tokens` (r, n) are all tokens, `token` (r,) are the
     latest ones, `counts` (r,) the numbers of tokens, `scores` (r,) the sums of log probabilities, and `finished` (r,)
-    tells which rows have ended.
+    says which rows have ended.
 
     Args:
         options: the `Options`.
@@ -125,8 +125,8 @@ class BeamSearch:
     The state is a dict. `step` () is the number of tokens so far. Running beams have `tokens` (b, beams, n), `scores`
     (b, beams), their latest `token` (b * beams,), and `rows` (b * beams,), the beam that each of them extends. Finished
     beams have `done_tokens`, `done_counts` and `done_scores`, and `done` (b, beams) is True where there is a finished
-    beam. `hope` (b, 1) is whether a running beam may still surpass a finished one, and `open` () whether any candidate
-    has not ended.
+    beam. `hope` (b, 1) says whether a running beam may still surpass a finished one, and `open` () says whether any
+    candidate has not ended.
 
     Args:
         options: the `Options`.
@@ -143,7 +143,7 @@ class BeamSearch:
 
     def start(self):
         beams = (self.rows, self.branches)
-        first = ops.arange(self.branches) == 0  # initially all beams are equal, so only the first one may be extended
+        first = ops.arange(self.branches) == 0  # all beams are equal at the start, so only the first one is extended
         return {
             "step": ops.zeros((), "int32"),
             "token": ops.zeros((self.rows * self.branches,), "int32"),
@@ -224,7 +224,7 @@ def filtered(logits, options):
 
     Returns: logits (r, v) whose maximum is 0. Excluded tokens have -inf.
     """
-    # The largest logit is subtracted first, so that a tiny temperature makes only the others infinite.
+    # The largest logit is subtracted first, so that it stays finite (0) even if the temperature is tiny.
     temperature = ops.maximum(options.temperature, SMALLEST)  # some devices treat smaller numbers as 0
     logits = (logits - ops.max(logits, axis=-1, keepdims=True)) / temperature
     if options.top_k is not None and options.top_k < logits.shape[-1]:
@@ -244,13 +244,13 @@ def drawn(logits, uniform):
     sums = ops.cumsum(probabilities, axis=-1)
     below = ops.sum(ops.cast(sums <= uniform[:, None] * sums[:, -1:], "int32"), axis=-1)
     token = ops.minimum(below, logits.shape[-1] - 1)
-    # Rounding errors of parallel sums could select a token of probability 0. The most likely token replaces it.
+    # Rounding errors in parallel sums could select a token with probability 0, which the most likely token replaces.
     possible = ops.take_along_axis(probabilities, token[:, None], axis=-1)[:, 0] > 0
     return ops.where(possible, token, ops.cast(ops.argmax(logits, axis=-1), "int32"))
 
 
 def among(tokens, ids):
-    """Returns bool of the shape of `tokens`, True where a token is one of `ids`."""
+    """bool, in the shape of `tokens`, True where a token is one of `ids`."""
     found = ops.zeros(tokens.shape, "bool")
     for i in ids:
         found = found | (tokens == i)
@@ -258,7 +258,7 @@ def among(tokens, ids):
 
 
 def without_stops(scores, stop_ids, here):
-    """Returns `scores` (r, v), in which stop tokens have -inf if `here`, a bool (), is True."""
+    """Sets the `scores` (r, v) of stop tokens to -inf if `here`, a bool (), is True."""
     if not stop_ids:
         return scores
     return ops.where(among(ops.arange(scores.shape[-1]), stop_ids) & here, -np.inf, scores)

@@ -11,8 +11,8 @@ from keras import ops
 from .composite import Layer
 from .registered import Config
 
-# Losses are computed in blocks of tokens: the minimum block size, and the maximum number of blocks, which limits the
-# size of the compiled program.
+# Losses are computed in blocks of tokens. These are the minimum block size, and the maximum number of blocks, which
+# limits the size of the compiled program.
 BLOCK, MOST_BLOCKS = 1_024, 16
 
 
@@ -25,7 +25,7 @@ class Clusters(Config):
         embedding_dim: width of the embeddings in the first cluster.
         divisor: factor by which the embeddings of each cluster are narrower than those of the previous cluster.
         hidden_dim: width m of the model.
-        tied: one bool per cluster: whether the softmax shares the projection of the embedding.
+        tied: one bool per cluster, True if the softmax shares the projection of the embedding.
     """
 
     bounds: tuple
@@ -120,12 +120,13 @@ class AdaptiveEmbedding(Layer):
 class AdaptiveSoftmax(Layer):
     """Log probabilities of tokens, computed in two steps.
 
-    The first softmax is over the tokens of the first cluster and over the other clusters as a whole. The second softmax
-    is over the tokens within one of the other clusters. The output weights are the embedding tables.
+    The first softmax covers the tokens of the first cluster, and one entry for each other cluster as a whole. For a
+    token in another cluster, a second softmax covers the tokens of that cluster. The embedding tables are used as
+    output weights.
 
     Args:
         clusters: a `Clusters`.
-        initializer: initializer of the output weights that stand for whole clusters.
+        initializer: initializer of the output weights for the entries of whole clusters.
         projection_initializer: initializer of the projections that are not tied.
 
     Call:
@@ -134,9 +135,9 @@ class AdaptiveSoftmax(Layer):
         labels: int32 (b, s), or None. If given, only the losses of these tokens are computed. Clusters to which no
             label belongs are skipped, which makes large vocabularies affordable.
 
-    Returns: log probabilities, float32 (b, s, v). With `labels`, a tuple of two float32 (b, s) instead: the losses
-        (negative log probabilities) of the labels, and 1 for labels that are the most likely choice in both steps,
-        otherwise 0.
+    Returns: log probabilities, float32 (b, s, v). With `labels`, a tuple of two arrays, float32 (b, s), instead: the
+        losses (negative log probabilities) of the labels; and hits, which are 1 for labels that are the most likely
+        choice in both steps, otherwise 0.
     """
 
     def __init__(self, clusters, initializer="normal", projection_initializer="normal", **kwargs):
@@ -179,7 +180,7 @@ class AdaptiveSoftmax(Layer):
         return ops.concatenate(parts, axis=-1)
 
     def _label_losses(self, x, labels, clusters):
-        """Computes the losses in blocks of tokens.
+        """Computes losses and hits in blocks of tokens.
 
         The tokens are sorted by label, so that most blocks need the probabilities of only one cluster.
         """

@@ -14,7 +14,7 @@ from .dropout import Dropout
 from .extras import Extras
 from .local_attention import in_blocks, whole_rows
 
-# Replaces the scores of masked keys, in float32. The value is finite, so that a query without any key does not get NaN.
+# Replaces the scores of masked keys, in float32. It is finite so that the result is not NaN if all keys are masked.
 HIDDEN_SCORE = -1e30
 
 

@@ -1,4 +1,4 @@
-"""Base classes of layers. Keras can save them together with their arguments, and create them again from a file."""
+"""Base classes of layers that Keras can save together with their arguments and restore from a file."""
 
 import functools
 import inspect
@@ -18,7 +18,7 @@ class Layer(Registered, keras.layers.Layer):
 
     def __new__(cls, *args, **kwargs):
         layer = super().__new__(cls, *args, **kwargs)
-        # If the arguments were in a tuple or a dict, Keras would track layers among them as sublayers of this name.
+        # The arguments are not stored in a tuple or dict, because Keras would track layers among them as sublayers.
         layer._created_by = functools.partial(cls, *args, **kwargs)
         return layer
 
@@ -50,7 +50,7 @@ class Layer(Registered, keras.layers.Layer):
         super().build_from_config(config)
         inside = all_layers(self, include_self=False, recursive=False)
         with keras.name_scope(self.name):
-            # Files of version 0.1 contain no shapes of sublayers. There, the first call builds the sublayers.
+            # Files of version 0.1 contain no shapes of sublayers. In this case, the first call builds the sublayers.
             for layer, shapes in zip(inside, config.get("sublayers", ()), strict=False):
                 if shapes and not layer.built:
                     layer.build_from_config(shapes)

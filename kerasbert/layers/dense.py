@@ -25,7 +25,7 @@ class Dense(Registered, keras.layers.Dense):
         return y if rows is x else ops.reshape(y, (*sizes, self.units))
 
     def quantized_call(self, x, training=None):
-        """Returns Keras's result, on CPUs in int8 from products of floats: those of integers are slow there.
+        """Computes Keras's result. For int8 on CPUs, it multiplies floats, because products of integers are slow.
 
         The sums are the same up to rounding. Gradients pass through the rounding of the inputs, as in Keras.
         """
@@ -46,7 +46,7 @@ class Dense(Registered, keras.layers.Dense):
         return y if sizes is None else ops.reshape(y, (*sizes, self.units))
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantises the kernel as Keras does, which refuses subclasses because their `call` would not be used."""
+        """Quantises the kernel as in Keras, which does not support subclasses because it would not use their `call`."""
         super().quantize(mode, type_check=False, config=config)
 
 

@@ -1,4 +1,4 @@
-"""Disentangled attention: scores between content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
+"""Disentangled attention: scores from content and distance (He et al. 2020, arXiv 2006.03654, section 3.1)."""
 
 import numpy as np
 from keras import ops
@@ -19,7 +19,7 @@ def log_buckets(num_buckets, max_distance):
         bucket or beyond it.
     """
     middle = num_buckets // 2
-    # An odd number of buckets has one more after `max_distance`.
+    # If the number of buckets is odd, there is one more bucket after `max_distance`.
     beyond = ((max_distance - 1) / middle) ** ((num_buckets - middle - 1) / max(middle - 1, 1))
     distances = np.arange(1, int(middle * beyond) + 3)
     far = np.maximum(distances, middle).astype("float32") / np.float32(middle)
@@ -51,7 +51,7 @@ def distances_in_use(rows, length):
 
 
 def disentangled_bias(query, key, distances, project_key, project_query, scale):
-    """Content-to-position and position-to-content scores (He et al. 2020, arXiv 2006.03654, section 3.1).
+    """Computes content-to-position and position-to-content scores (He et al. 2020, arXiv 2006.03654, section 3.1).
 
     For query i and key j, both terms use the embedding of the distance i - j, as in the official code. The formula of
     the paper has j - i in the second term.
@@ -77,7 +77,7 @@ def disentangled_bias(query, key, distances, project_key, project_query, scale):
 
 
 def _scores_by_distance(x, vectors, rows):
-    """Returns the product of each token with the vector of its distance from each other token, float (b, h, s, s).
+    """Multiplies each token with the vector of its distance from every other token: float (b, h, s, s).
 
     Args:
         x: float (b, s, h, d), queries or keys.

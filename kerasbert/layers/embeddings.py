@@ -50,7 +50,7 @@ def first_tokens(x, inputs):
         inputs: the batch from which x was computed.
 
     Returns: float (b, m), or (b, n, m) for packed rows with `first_positions`. For packed rows without
-        `first_positions`, None: only heads that need the vectors raise an error then.
+        `first_positions`, None, so that only heads that need the vectors raise an error.
     """
     if inputs.get("first_positions") is not None:
         return gather_positions(x, inputs["first_positions"])
@@ -77,8 +77,8 @@ def needed_tokens(x, inputs, positions):
     """Splits the output of the last block into the vectors at `positions` and the first tokens.
 
     Args:
-        x: float (b, n + p, m), the output of the last block at `needed_positions`, or (b, s, m), its output at all
-            positions, if `positions` is None.
+        x: float (b, n + p, m), the output of the last block at `needed_positions`. If `positions` is None, float (b, s,
+            m), its output at all positions.
         inputs: the batch from which x was computed.
         positions: int32 (b, p), or None.
 

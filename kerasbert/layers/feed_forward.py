@@ -10,7 +10,7 @@ from .dropout import Dropout
 
 
 def _gelu(x):
-    """Exact GELU. On JAX in float32, erf replaces the erfc of Keras, with which XLA takes twice as long."""
+    """Exact GELU. On JAX in float32, it uses erf, because XLA takes twice as long with erfc, which Keras uses."""
     if keras.backend.backend() != "jax" or x.dtype != "float32":
         return keras.activations.gelu(x, approximate=False)
     return x * (0.5 + 0.5 * keras.ops.erf(x * 0.5**0.5))
@@ -45,7 +45,7 @@ def activation_function(name):
 
 
 class FeedForward(Composite):
-    """W2 act(W1 x): two dense layers with an activation in between, applied to each position.
+    """Feed-forward network W2 act(W1 x): two dense layers with an activation in between, applied to each position.
 
     Args:
         hidden_dim: width m of the input and the output.
@@ -86,9 +86,9 @@ class FeedForward(Composite):
 
 
 class GatedFeedForward(Composite):
-    """Gated feed-forward network W3 (act(W1 x) * W2 x): an outer layer on the product of two inner layers.
+    """Gated feed-forward network W3 (act(W1 x) * W2 x): two inner layers are multiplied and passed to an outer layer.
 
-    With gelu as the activation it is GeGLU, with silu SwiGLU (Shazeer 2020, arXiv 2002.05202).
+    With the activation gelu, this is GeGLU. With silu, it is SwiGLU (Shazeer 2020, arXiv 2002.05202).
 
     Args:
         hidden_dim: width m of the input and the output.

@@ -16,7 +16,7 @@ from .feed_forward import activation_function
 class MaskedLMHead(Layer):
     """Logits over the vocabulary: dense layer, activation, layer norm, product with the token embeddings, bias.
 
-    The head is that of Devlin et al. 2018 (arXiv 1810.04805) and their code.
+    This is the head in the code of Devlin et al. 2018 (arXiv 1810.04805).
 
     Args:
         vocabulary_size: number of tokens v.
@@ -261,7 +261,7 @@ class TiedLMHead(Layer):
 
 
 class LastTokenHead(Composite):
-    """Dropout and one dense layer on the last token, which in a causal model is the only one to attend to all others.
+    """Dropout and one dense layer on the last token, which in a causal model attends to all other tokens.
 
     Args:
         num_labels: number of logits per sequence.

@@ -1,4 +1,4 @@
-"""Windowed attention in blocks: the cost per token depends on the window size, not on the length of the row.
+"""Windowed attention in blocks, whose cost per token depends on the window size, not on the length of the row.
 
 Rows are cut into blocks of at least the window size, so that each token attends only to keys of its block and of the
 neighbouring blocks. `attend` then treats each block as a separate row (Beltagy et al. 2020, arXiv 2004.05150,
@@ -22,9 +22,9 @@ def in_blocks(query, key, value, mask):
         query, key, value: float (b, s, h, d).
         mask: an `AttentionMask` with a window.
 
-    Returns: the arguments with which `attend` is to be called instead: query (b * n, w, h, d), key and value
-        (b * n, c * w, h, d) and an `AttentionMask`, where the keys of a block lie in c = 3 blocks (c = 2 if causal).
-        None if blocks would not be cheaper, or do not support the mask.
+    Returns: the arguments for calling `attend` on blocks: query (b * n, w, h, d), key and value (b * n, c * w, h, d),
+        and an `AttentionMask`. The keys of a block lie in c = 3 blocks (c = 2 if causal). None if blocks would not be
+        cheaper, or do not support the mask.
     """
     length = query.shape[1]
     others = [name for name in mask.__dataclass_fields__ if name not in PARTS and getattr(mask, name) is not None]

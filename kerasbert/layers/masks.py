@@ -12,19 +12,19 @@ from keras import ops
 
 @dataclasses.dataclass(frozen=True)
 class AttentionMask:
-    """Tells which keys each query may attend to. A query attends to a key if all the given conditions allow it.
+    """Specifies which keys each query may attend to. All given conditions must allow a key.
 
     Args:
         padding_mask: bool (b, k), True for keys that are real tokens.
         lengths: int32 (b,), the number of real keys per row, with all padding on the right.
         sequence_ids: int32 (b, k), for packed rows: queries attend only to keys with the same id, and 0 is padding.
-        query_sequence_ids: int32 (b, q), the sequence ids of the queries. Default: those of the last q keys.
+        query_sequence_ids: int32 (b, q), the sequence ids of the queries. Default: the ids of the last q keys.
         causal: whether queries attend only to keys at their position or before it.
         query_start: int32 scalar, the position of the first query among the keys. Default: the queries are the last q
             keys.
         prefix_mask: bool (b, k), True for keys to which all queries attend despite `causal` (prefix language models).
         window: maximum distance between query and key, in tokens, in both directions.
-        allowed: bool, broadcastable to (b, h, q, k), any other condition: True where attention is allowed.
+        allowed: bool, broadcastable to (b, h, q, k), for any other condition: True where attention is allowed.
     """
 
     padding_mask: Any = None

@@ -10,7 +10,7 @@ from keras.backend import standardize_dtype
 
 
 def empty_memory(batch_size, num_layers, slots, dim, dtype):
-    """Returns a dict with the `memory` and `memory_mask` of a batch without preceding segments: all slots are empty."""
+    """Returns the `memory` and `memory_mask` of a batch without preceding segments, a dict. All slots are empty."""
     return {
         "memory": ops.zeros((batch_size, num_layers, slots, dim), dtype),
         "memory_mask": ops.zeros((batch_size, slots), "bool"),
@@ -32,7 +32,7 @@ def memory_of(inputs):
 
 
 def next_memory(memory, mask, states, real=None):
-    """Returns the memory after a segment: the hidden states of the last tokens, without gradients.
+    """Updates the memory after a segment: it holds the hidden states of the last tokens, without gradients.
 
     For example, if a memory with 2 slots holds one token [., a], and a segment has the hidden states [b, c, d], of
     which d is padding, then the new memory is [b, c].

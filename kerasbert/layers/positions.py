@@ -58,7 +58,7 @@ class Rotation:
     """Rotary positions: rotates queries and keys by angles that depend on their positions.
 
     Attention scores then depend on the distance between query and key (Su et al. 2021, arXiv 2104.09864). The angles
-    are stored in an object, because Keras would cast tensor arguments of a layer to half precision.
+    are passed in an object, because Keras would cast tensor arguments of a layer to half precision.
 
     Args:
         cosines, sines: float32 (b, s, 1, d / 2) or (1, s, 1, d / 2), the cosine and sine of the angle by which each

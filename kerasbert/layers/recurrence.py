@@ -32,7 +32,7 @@ def scan_tokens(step, state, inputs, real=None, reverse=False):
                 following,
                 state,
             )
-        return following, following  # TensorFlow's scan requires outputs with the structure of its state
+        return following, following  # TensorFlow's scan requires that outputs have the structure of the state
 
     if real is not None:  # appended as a column, because TensorFlow's scan accepts only one array of unknown length
         inputs = ops.concatenate([inputs, ops.cast(real, inputs.dtype)[:, :, None]], axis=-1)

@@ -10,10 +10,10 @@ from .composite import Layer
 
 
 def relative_shift(scores, key_length):
-    """Rearranges scores with one column per distance to scores with one column per key.
+    """Rearranges scores from one column per distance to one column per key.
 
-    Dai et al. 2019, arXiv 1901.02860, appendix B. The queries are the last q of k tokens. So, the distance between
-    query i and key j is i + (k - q) - j, which is negative for keys after the query.
+    Dai et al. 2019, arXiv 1901.02860, appendix B. The queries are the last q of k tokens, so the distance between query
+    i and key j is i + (k - q) - j. It is negative for keys after the query.
 
     For example, two queries have the scores [a0, a1, a2] and [b0, b1, b2] for the distances 2, 1 and 0, and there are 3
     keys. The rearranged scores are [a1, a2, .] and [b0, b1, b2], because the first query is at the distances 1, 0 and

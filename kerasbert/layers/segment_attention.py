@@ -79,7 +79,7 @@ class SegmentAttention(Layer):
 def attention_biases(layer, num_heads, head_dim, initializer):
     """Adds the weights u and w, each (h, d), to a layer.
 
-    They are the biases that are added to the queries for the scores by content (u) and by distance (w).
+    They are added to the queries: u for the scores by content, and w for the scores by distance.
     """
     options = dict(shape=(num_heads, head_dim), initializer=initializer)
     return [layer.add_weight(name=name, **options) for name in ("content_bias", "position_bias")]

@@ -1,4 +1,4 @@
-"""Two-stream attention: the content stream knows each token itself, the query stream only its position.
+"""Two-stream attention: the content stream has access to each token, the query stream only to its position.
 
 Yang et al. 2019, arXiv 1906.08237, sections 2.3 to 2.6 and appendix A.2.
 """
@@ -142,7 +142,7 @@ def check_permutation(inputs):
 
 
 class RelativeQueries(Layer):
-    """Adds three learned vectors to the queries, one for each attention score: by content, by distance, by segment.
+    """Adds a learned vector to the queries for each of the three attention scores: by content, distance and segment.
 
     Args:
         initializer: initializer of the three vectors.
@@ -168,9 +168,9 @@ class RelativeQueries(Layer):
 
 
 class TwoStreamAttention(Composite):
-    """Relative attention in which one or two streams attend to the content stream (appendix A.2).
+    """Relative attention in which the content stream, and optionally a query stream, attend to the content stream.
 
-    The score of a key is the sum of a score by content, a score by distance and a score by segment.
+    The score of a key is the sum of a score by content, a score by distance and a score by segment (appendix A.2).
 
     Args:
         hidden_dim: width m of the streams.
@@ -235,7 +235,7 @@ class TwoStreamAttention(Composite):
 
 
 def _distance_scores(query, distances, backward):
-    """Returns one score for each query and distance, float (b, h, q, r).
+    """Computes one score for each query and distance, float (b, h, q, r).
 
     Args:
         query: float (b, q, h, d).

@@ -75,7 +75,7 @@ class AlbertConfig(Config):
         return differ if self.embedding_projection is None else self.embedding_projection
 
     def num_copies(self, part):
-        """Returns the number of blocks with separate parameters; `part` is "attention" or "feed_forward"."""
+        """Returns the number of blocks with separate parameters. `part` is "attention" or "feed_forward"."""
         return self.num_groups if self.sharing in ("all", part) else self.num_layers
 
     def kernel_initializer(self):
@@ -107,7 +107,7 @@ SIZES = {
 
 
 class AlbertAttentionBlock(Composite):
-    """The first half of a layer: attention, whose output is added to its input and normalised (post-norm).
+    """The first half of a layer: attention. The sum of its input and output is normalised (post-norm).
 
     Args:
         config: an `AlbertConfig`.
@@ -140,7 +140,7 @@ class AlbertAttentionBlock(Composite):
 
 
 class AlbertFeedForwardBlock(Composite):
-    """The second half of a layer: feed-forward, whose output is added to its input and normalised (post-norm).
+    """The second half of a layer: a feed-forward network. The sum of its input and output is normalised (post-norm).
 
     Args:
         config: an `AlbertConfig`.
@@ -301,7 +301,7 @@ HUGGINGFACE_CONFIG = {
     "vocabulary_size": "vocab_size",
     "embedding_dim": "embedding_size",
     "num_layers": "num_hidden_layers",
-    # Unless layers share all parameters, the file has one group per layer, and shared parameters are stored repeatedly.
+    # If layers do not share all parameters, the file has one group per layer, and stores shared parameters repeatedly.
     "num_groups": Field(
         "num_hidden_groups",
         load=lambda stored: stored["num_hidden_groups"] if stored.get("sharing", "all") == "all" else 1,
@@ -382,7 +382,7 @@ register_family(
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
             only={"position_embedding_type": "absolute"},
-            # The defaults of transformers for missing fields are those of xxlarge, always with a projection.
+            # For missing fields, transformers uses the values of xxlarge, and always a projection.
             defaults=dict(
                 hidden_size=4_096, num_attention_heads=64, intermediate_size=16_384, embedding_projection=True
             ),

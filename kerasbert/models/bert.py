@@ -2,7 +2,7 @@
 
 Devlin, Chang, Lee, Toutanova 2018, arXiv 1810.04805. New in this paper: bidirectional attention, which is trained by
 predicting masked tokens; one vector for the whole input, pooled from the first token; two segments, A and B, in one
-sequence. The four small sizes are those of Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are
+sequence. The four small sizes are from Turc et al. 2019, arXiv 1908.08962. mBERT, SpanBERT and BioBERT are
 checkpoints of this model.
 """
 

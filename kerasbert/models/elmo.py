@@ -64,8 +64,8 @@ SIZES = {"elmo": dict()}
 class CharacterEncoder(Composite):
     """Word vectors from characters: convolutions, max pooling, highway layers and a projection.
 
-    Convolutions are those of Kim et al. 2015, arXiv 1508.06615. Highway layers, y = g relu(W x + b) + (1 - g) x with a
-    learned gate g, are those of Srivastava et al. 2015, arXiv 1505.00387.
+    The convolutions are described in Kim et al. 2015, arXiv 1508.06615. The highway layers, y = g relu(W x + b) + (1 -
+    g) x with a learned gate g, are described in Srivastava et al. 2015, arXiv 1505.00387.
 
     Args:
         config: an `ElmoConfig`.
@@ -144,7 +144,7 @@ class ProjectedLstm(Layer):
 
         def step(state, x):
             write, candidate, keep, show = ops.split(x + ops.matmul(state["output"], self.recurrent), 4, axis=-1)
-            # The forget gate has a bias of 1, so that cell states are kept at the start of training.
+            # The forget gate has a bias of 1, so that cells remember their states at the start of training.
             cell = ops.sigmoid(keep + 1) * state["cell"] + ops.sigmoid(write) * ops.tanh(candidate)
             cell = ops.clip(cell, -self.clip, self.clip)
             output = ops.matmul(ops.sigmoid(show) * ops.tanh(cell), self.project)

@@ -65,7 +65,8 @@ class GPT(Backbone):
     Args:
         config: a `GPTConfig`.
 
-    Inputs and outputs are those of `GPT2`, except that the last of the `hidden_states` is the output of the last block.
+    Inputs and outputs are the same as in `GPT2`, except that the last of the `hidden_states` is the output of the last
+    block without normalisation.
     """
 
     def __init__(self, config, **kwargs):

@@ -84,7 +84,7 @@ class GPT2Block(Composite):
         config: a config with GPT-2's fields.
         layer: index of the block, counted from 0.
 
-    Inputs and outputs are those of `BertBlock`.
+    Inputs and outputs are the same as in `BertBlock`.
     """
 
     def __init__(self, config, layer=0, **kwargs):

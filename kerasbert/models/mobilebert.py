@@ -73,8 +73,8 @@ SIZES = {
     "mobilebert": {},
     "mobilebert_tiny": dict(num_feed_forwards=2, use_bottleneck_attention=True, key_query_shared_bottleneck=False),
     "mobilebert_without_opt": dict(activation="gelu_new", normalization="layer_norm"),
-    # The teacher, whose queries and keys read the hidden states between the blocks. transformers has no such model, so
-    # the model type is a separate one.
+    # The teacher. Its queries and keys are computed from the hidden states between the blocks. It has a separate model
+    # type, because transformers does not have this model.
     "ib_bert_large": dict(
         bottleneck_dim=1_024,
         feed_forward_dim=4_096,
@@ -130,8 +130,9 @@ class Bottleneck(Layer):
 
 
 class BottleneckAttention(Composite):
-    """Attention of width `block_dim`. Queries and keys are computed from `x`, float (b, s, any width), and values from
-    `content`, float (b, s, any width).
+    """Attention of width `block_dim`.
+
+    Queries and keys are computed from `x`, float (b, s, any width), and values from `content`, float (b, s, any width).
 
     Returns: float (b, s, block_dim), and `Extras` with the attention probabilities (b, h, s, s) if requested.
     """
@@ -221,8 +222,8 @@ class MobileBertBlock(Layer):
 class TrigramProjection(Layer):
     """A dense layer from the embeddings of the next, the current and the previous token to width `hidden_dim`.
 
-    Neighbours beyond the ends of a row, or of a sequence in packed rows, count as zeros. Padding after the last token
-    counts as its next token, as in the released checkpoints.
+    Neighbours beyond the ends of a row, or of a sequence in packed rows, count as zeros. If padding follows the last
+    token, it counts as the next token, as in the released checkpoints.
     """
 
     def __init__(self, config, **kwargs):
@@ -250,14 +251,14 @@ class TrigramProjection(Layer):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class MobileBert(Backbone):
-    """The encoder of MobileBERT and of its teacher IB-BERT. Inputs and outputs are those of `Bert`.
+    """The encoder of MobileBERT and of its teacher IB-BERT. Inputs and outputs are the same as in `Bert`.
 
     Padding is completely masked, as in transformers. In the official code, the scores of padding are only reduced by 6.
 
     Args:
         config: a `MobileBertConfig`.
-        pooler: whether to return a `pooled_output`: the first token, or the output of a dense layer with tanh on it if
-            `config.classifier_activation` is True.
+        pooler: whether to return a `pooled_output`. It is the first token, or if `config.classifier_activation` is
+            True, the output of a dense layer with tanh on the first token.
     """
 
     def __init__(self, config, pooler=True, **kwargs):
@@ -311,7 +312,8 @@ class MobileBert(Backbone):
 class SplitMaskedLMHead(Layer):
     """BERT's masked LM head, whose output weights are the narrow token embeddings and additional weights.
 
-    The norm is always a layer norm, even with normalization="no_norm". Inputs and outputs are those of `MaskedLMHead`.
+    The norm is always a layer norm, even with normalization="no_norm". Inputs and outputs are the same as in
+    `MaskedLMHead`.
     """
 
     def __init__(self, config, **kwargs):
@@ -356,7 +358,7 @@ HUGGINGFACE_CONFIG = {
     "classifier_activation": "classifier_activation",
 }
 
-# BERT's names, which also apply to attention, the last feed-forward network and the heads, and additional names.
+# Additional names. BERT's names apply to attention, the last feed-forward network and the heads.
 HUGGINGFACE_NAMES = {
     **bert.HUGGINGFACE_NAMES,
     "token_projection/dense": "embeddings.embedding_transformation",
@@ -387,7 +389,7 @@ register_family(
         pooled_heads=frozenset(POOLED_HEADS),
         huggingface=HuggingFaceLayout(
             config=HUGGINGFACE_CONFIG,
-            # The released models have no pooler layer, but the class of transformers has one by default.
+            # The released models have no pooler layer, but the class in transformers has one by default.
             defaults={"classifier_activation": True},
             classes={**transformers_classes("MobileBert"), "MaskedLM with sentence_pair": "MobileBertForPreTraining"},
             prefix="mobilebert",

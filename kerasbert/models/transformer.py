@@ -319,8 +319,8 @@ def _counted(inputs):
 def sinusoids(positions, dim):
     """Returns the rows of `sinusoidal_table` at the given positions, float32 (..., dim).
 
-    The product of position and frequency would be inexact in float32. So, each position is split into a multiple of 256
-    and a remainder. Their exact sines and cosines are combined by the angle addition formulas.
+    The product of position and frequency would be inexact in float32. Therefore, each position is split into a multiple
+    of 256 and a remainder, and their exact sines and cosines are combined by the angle addition formulas.
 
     Args:
         positions: int32, any shape, values below 65,536.

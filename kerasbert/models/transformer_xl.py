@@ -169,7 +169,7 @@ class TransformerXLBlock(Composite):
 
 
 class PreNormTransformerXLBlock(TransformerXLBlock):
-    """The same block as pre-norm: each sublayer normalises its input. The stored memory is not normalised."""
+    """The pre-norm variant of the block: each sublayer normalises its input. The stored memory is not normalised."""
 
     def call(self, x, memory=None, distances=None, attention_mask=None, biases=None, return_weights=False):
         options = dict(attention_mask=attention_mask, biases=biases, return_weights=return_weights)
@@ -364,7 +364,7 @@ HUGGINGFACE_NAMES = {
 
 
 def huggingface_implied(config):
-    """Returns additional tensors in files: the frequencies of sinusoids, and copies of shared biases for each block."""
+    """Returns tensors that only files contain: the frequencies of sinusoids, and copies of shared biases per block."""
     frequencies = 10_000.0 ** (-np.arange(0, config.hidden_dim, 2) / config.hidden_dim)
     layers = range(0 if config.untied_biases else config.num_layers)
     biases = {f"layers.{i}.dec_attn.{name}": name for i in layers for name in ("r_w_bias", "r_r_bias")}

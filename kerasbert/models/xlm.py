@@ -186,7 +186,7 @@ def _without_padding(x, real):
 class SequenceSummary(Composite):
     """A classifier: dropout, a dense layer and an activation on one vector per sequence.
 
-    The paper uses the output at the first token. The other values of `summary_type` are those of transformers: "last"
+    The paper uses the output at the first token. The other values of `summary_type` work as in transformers: "last"
     uses the last column, and "mean" the mean of all columns, including padding, which is zero.
 
     Args:
@@ -230,7 +230,7 @@ class SequenceSummary(Composite):
 
 
 class SummaryChoice(Composite):
-    """The multiple-choice head: a `SequenceSummary` and a dense layer, which return one logit, float (b, 1).
+    """The multiple-choice head, a `SequenceSummary` and a dense layer. It returns one logit, float (b, 1).
 
     Args:
         config: an `XLMConfig`.

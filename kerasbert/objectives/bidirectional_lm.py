@@ -1,4 +1,4 @@
-"""Bidirectional language modeling: predicts each token twice, from the tokens before it and from those after it."""
+"""Bidirectional language modeling: predicts each token from the tokens before it, and from the tokens after it."""
 
 import keras
 

@@ -67,7 +67,9 @@ class CausalLM(NextToken):
         weights = ops.ones_like(y, "bool") if real is None else real
         if x.get("prefix_mask") is None:
             return weights
-        shown = ops.cast(x["prefix_mask"], "bool")[:, 1:]  # whether the next token is in the prefix, and so no target
+        shown = ops.cast(x["prefix_mask"], "bool")[
+            :, 1:
+        ]  # whether the next token is in the prefix, and is therefore not a target
         return weights & ops.logical_not(ops.pad(shown, ((0, 0), (0, 1))))
 
     # === Memory ===

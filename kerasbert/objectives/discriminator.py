@@ -21,7 +21,7 @@ def binary_cross_entropy(logits, labels):
 
 
 def copy_cross_entropy(logits, replaced, token_ids, originals):
-    """Returns the negative log likelihood of the original tokens under the copy mechanism of All-Tokens MLM.
+    """Computes the negative log likelihood of the original tokens under the copy mechanism of All-Tokens MLM.
 
     Clark et al. 2020, section 3.4. With probability sigmoid(-replaced), the predicted token is a copy of the input
     token. Otherwise, its distribution is softmax(logits).
@@ -102,7 +102,7 @@ class Discriminator(Objective):
     # === Text ===
 
     def score_tokens(self, texts):
-        """Returns the probability that a token was replaced, for each token of each text.
+        """Computes, for each token of each text, the probability that it was replaced.
 
         Args:
             texts: a str or a list of str.
@@ -137,7 +137,7 @@ class Discriminator(Objective):
 
 
 def copied_or_predicted(outputs, token_ids):
-    """Returns the most likely original token at each position under the copy mechanism, int32 (b, s).
+    """Predicts the original token at each position under the copy mechanism, int32 (b, s).
 
     It is either the input token or the token with the highest logit.
 

@@ -21,7 +21,7 @@ from .shared_embeddings import copy_value
 
 
 def spread_layers(teacher_layers, student_layers):
-    """Returns the index of the teacher layer from which each student layer is initialised.
+    """Selects the index of the teacher layer from which each student layer is initialised.
 
     The layers are evenly spaced, including the first and the last one. For 12 teacher layers and 6 student layers, they
     are [0, 2, 4, 7, 9, 11].
@@ -68,7 +68,7 @@ def start_from_teacher(student, teacher, layers=None, transform=False):
 
 
 def _by_path(model):
-    """Returns {path without the name of the model: variable}."""
+    """Returns {path: variable} for a model, where paths do not contain the name of the model."""
     return {variable.path.split("/", 1)[1]: variable for variable in model.weights if "seed" not in variable.path}
 
 
@@ -125,12 +125,12 @@ def cosine_distance(x, y):
 
 
 class FromTeacher(PairObjective):
-    """Base class of objectives with a teacher. The teacher is frozen, runs without dropout, and is not saved.
+    """Base class of objectives with a teacher, which is frozen, runs without dropout, and is not saved.
 
     Args:
         student: a `MaskedLM`, or a backbone with a `masked_lm` head, or a folder with one of them.
         teacher: a `MaskedLM`, or a folder with one.
-        tokenizer: a `Tokenizer` for text inputs. Default: that of the student, or else that of the teacher.
+        tokenizer: a `Tokenizer` for text inputs. Default: the student's tokenizer, or else the teacher's.
     """
 
     PARTS = ("student", "teacher")
@@ -138,7 +138,7 @@ class FromTeacher(PairObjective):
     def __init__(self, student, teacher, tokenizer=None, **kwargs):
         if isinstance(teacher, Backbone):
             raise ValueError(
-                "A teacher needs a trained head. Received: a backbone alone. Pass a MaskedLM, or a folder with one."
+                "A teacher needs a trained head. Received: only a backbone. Pass a MaskedLM, or a folder with one."
             )
         teacher = as_objective(teacher, MaskedLM)
         student = as_objective(student, MaskedLM)

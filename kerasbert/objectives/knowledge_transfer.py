@@ -18,7 +18,7 @@ def normalized(x):
 
 
 def attention_divergence(weights, teacher_weights):
-    """Returns the KL divergence KL(teacher || student) of attention probabilities, averaged over the heads.
+    """Computes the KL divergence KL(teacher || student) of attention probabilities, averaged over the heads.
 
     Args:
         weights, teacher_weights: float (b, h, q, k), attention probabilities of student and teacher.
@@ -59,7 +59,7 @@ class KnowledgeTransfer(FromTeacher):
     Returns: a dict of `tokens` and `teacher_tokens` (b, p, v), the logits of student and teacher, `features` and
         `teacher_features`, lists with the hidden states (b, s, m) of each layer, `attention` and `teacher_attention`,
         lists with the attention probabilities (b, h, s, s) of each layer, and if there is a sentence-pair head,
-        `sentence_pair` (b, 2). The targets y are those of the student's `MaskedLM`.
+        `sentence_pair` (b, 2). The targets y are the same as for the student's `MaskedLM`.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class KnowledgeTransfer(FromTeacher):
         return loss
 
     def _gates(self):
-        """Returns the factors of the losses at this step, which are 1 or 0.
+        """Returns the factor (0 or 1) of each loss at this step.
 
         Returns: (factors of the transfer loss of each layer, float32 (num_layers,), factor of the distillation loss,
             float32 scalar).

@@ -1,4 +1,4 @@
-"""Fills mask tokens in text, by models that return logits at the `masked_positions`."""
+"""Fills mask tokens in text, with models that return logits at the `masked_positions`."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ..data.tasks.examples import encode_texts
 
 
 def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):
-    """Returns the most likely tokens for each mask token in each text; see `MaskedLM.fill_mask`.
+    """Predicts the most likely tokens for each mask token in each text; see `MaskedLM.fill_mask`.
 
     Args:
         model: an objective whose outputs are logits, or a dict with logits as `tokens`.

@@ -106,7 +106,7 @@ class MaskedLM(Objective):
     # === Text ===
 
     def fill_mask(self, texts, top_k=5):
-        """Returns the most likely tokens for each mask token in each text.
+        """Predicts the most likely tokens for each mask token in each text.
 
         Args:
             texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the [MASK] of France."
@@ -121,13 +121,13 @@ class MaskedLM(Objective):
     def score(self, texts, within_words=False, batch_size=32):
         """Computes pseudo-log-likelihoods of texts (Salazar et al. 2020, arXiv 1910.14659).
 
-        Each token in turn is masked, and its log probability is computed from all other tokens. So, a text of n tokens
+        Each token in turn is masked, and its log probability is computed from all other tokens, so a text of n tokens
         takes n rows. Special tokens are not scored.
 
         Args:
             texts: a str or a list of str.
-            within_words: whether to mask also the later tokens of the same word, so that no token is predicted from the
-                rest of its word (Kauf, Ivanova 2023, arXiv 2305.10588).
+            within_words: whether to also mask the later tokens of the same word, so that a token is not predicted from
+                the rest of its word (Kauf, Ivanova 2023, arXiv 2305.10588).
             batch_size: maximum number of rows per batch.
 
         Returns: for each text, a dict of "score", the sum of the log probabilities in nats, "tokens", the number of

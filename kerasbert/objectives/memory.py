@@ -26,7 +26,7 @@ class StreamMemory(keras.layers.Layer):
     def __init__(self, empty_memory, **kwargs):
         super().__init__(**kwargs)
         self.empty_memory = empty_memory
-        self.built = True  # never called, so that variables can still be added later
+        self.built = True  # the layer is never called; marking it as built lets it create variables later
 
     def start(self, rows, training):
         """Creates an empty memory for `rows` rows. Returns False if the memory already has this number of rows."""
@@ -48,7 +48,7 @@ class StreamMemory(keras.layers.Layer):
 
     def read(self, training):
         """Returns the memory as a dict of batch keys."""
-        # Copies, because on PyTorch `write` changes the variables in place, before the gradients are computed.
+        # Return copies, because on PyTorch, `write` changes the variables in place before the gradients are computed.
         return {key: ops.copy(getattr(self, self._name(key, training)).value) for key in self.empty_memory(1)}
 
     def write(self, outputs, training):

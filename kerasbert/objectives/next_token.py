@@ -57,7 +57,7 @@ class NextToken(Objective):
         return self.require_tokenizer().encode(texts, add_special_tokens=False)
 
     def decoder_prompts(self, ids):
-        """Returns what decoding starts from, for a list `ids` of prompts.
+        """Prepares decoding for a list `ids` of prompts.
 
         Returns: (list of the token ids with which the decoder starts, dict of further inputs with one row per prompt,
             or None if there are none).
@@ -94,13 +94,14 @@ class NextToken(Objective):
         Args:
             prompts: a str or a list of str, or a sequence of token ids or a list of such sequences, which may have
                 different lengths.
-            max_new_tokens: maximum number of new tokens. Default: 64, or fewer if the position table is shorter.
-            min_new_tokens: number of new tokens before which no stop token is generated.
+            max_new_tokens: maximum number of new tokens. Default: 64, or fewer if the position table does not have that
+                many.
+            min_new_tokens: minimum number of new tokens. Stop tokens are not generated before.
             num_beams: number of beams for beam search. 1: no beam search.
             length_penalty: beam search maximises log probability / length ** length_penalty.
-            early_stopping: when beam search ends. True: as soon as `num_beams` sequences are finished. False: when no
-                unfinished sequence has a better score at its current length. "never": when no unfinished sequence can
-                reach a better score.
+            early_stopping: determines when beam search ends. True: as soon as `num_beams` sequences are finished.
+                False: when no unfinished sequence has a better score at its current length than the finished ones.
+                "never": when no unfinished sequence can reach a better score than the finished ones.
             sample: whether to sample tokens instead of choosing the most likely one.
             temperature: divisor of the logits before sampling.
             top_k: sample only from the k most likely tokens.
@@ -159,7 +160,7 @@ class NextToken(Objective):
         return [row.astype("int32") for row in rows], False, one
 
     def _checked_stop_ids(self, stop_ids):
-        """Returns `stop_ids`. Raises a ValueError if an id is outside the vocabulary."""
+        """Checks and returns `stop_ids`. Raises a ValueError if an id is outside the vocabulary."""
         size = self.backbone.config.vocabulary_size
         wrong = [i for i in np.atleast_1d(np.asarray(stop_ids, "int64")) if not 0 <= i < size]
         if wrong:

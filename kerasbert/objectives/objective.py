@@ -26,7 +26,7 @@ def predicted_correctly(logits, labels):
     labels = ops.cast(labels, "int32")
     if keras.backend.backend() != "jax":
         return ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels), "float32")
-    # On a CPU, XLA compares every token with the label in a fifth of the time that `argmax` takes.
+    # On a CPU, XLA takes five times as long for `argmax` as for a comparison of every logit with that of the label.
     label = labels[..., None]
     chosen = ops.take_along_axis(logits, label, axis=-1)
     at_or_after = ops.arange(logits.shape[-1]) >= label
@@ -52,7 +52,7 @@ def weighted_mean(values, weights, normalizer=None):
 
 
 class WeightedMean(keras.metrics.Mean):
-    """A metric: the weighted mean of all values in an epoch.
+    """Metric that computes the weighted mean of all values in an epoch.
 
     `keras.metrics.Mean`, by contrast, first averages each row, so that values in short rows count more than others.
     """
@@ -65,14 +65,14 @@ class WeightedMean(keras.metrics.Mean):
 
 
 class Perplexity(WeightedMean):
-    """A metric: exp of the weighted mean of all losses, in nats, in an epoch."""
+    """Metric that computes exp of the weighted mean of all losses (in nats) in an epoch."""
 
     def result(self):
         return ops.exp(super().result())
 
 
 def slot_weights(x, labels, sample_weight=None):
-    """Returns the weight of each prediction, float32 in the shape of the labels (b, p).
+    """Computes the weight of each prediction, float32, in the shape of the labels (b, p).
 
     Args:
         x: the inputs of a batch.
@@ -89,7 +89,7 @@ def slot_weights(x, labels, sample_weight=None):
 
 
 def token_weights(x, sample_weight=None):
-    """Returns the weight of each token, float32 (b, s): 0 at padding, and otherwise the given weight or 1.
+    """Computes the weight of each token, float32 (b, s): 0 at padding, and otherwise the given weight or 1.
 
     Args:
         x: the inputs of a batch.
@@ -133,7 +133,7 @@ def check_targets(shapes, y, sample_weight=None):
 
 
 def slot_shape(x):
-    """Returns the shape of the predictions: that of the `masked_positions` if the batch has any, or of `token_ids`."""
+    """Returns the shape of the predictions: the shape of `masked_positions` if the batch has it, or of `token_ids`."""
     slots = x.get("masked_positions")
     return x["token_ids"].shape if slots is None else slots.shape
 
@@ -156,7 +156,7 @@ def as_objective(source, cls, **arguments):
 
 
 class Objective(Trainable):
-    """Base class of pretraining objectives. They compute their loss themselves, so `compile` accepts no `loss`."""
+    """Base class of pretraining objectives, which compute their loss themselves, so `compile` accepts no `loss`."""
 
     default_learning_rate = 1e-4
 
@@ -180,7 +180,7 @@ class Objective(Trainable):
             check_targets(self.target_shapes(x), y, sample_weight)
 
     def mean_loss(self, x, values, weights, target=None):
-        """Returns the mean loss of one target, divided by the number of replicas, whose losses tf.distribute sums.
+        """Computes the mean loss of one target, divided by the number of replicas, because tf.distribute sums losses.
 
         If the batch has a `loss_normalizer`, it is the normalizer of the `weighted_mean`. A normalizer that is not a
         dict applies to the predicted tokens only. Other targets are then averaged within each micro-batch.

@@ -18,9 +18,9 @@ class PermutationLM(NextToken):
     """Predicts tokens in the order of a permutation, without masking (Yang et al. 2019, arXiv 1906.08237, section 2).
 
     Each token is predicted from the tokens before it in the permutation. The predictions are made by the query stream,
-    which knows the positions of the predicted tokens, but not the tokens themselves. The `masked_positions` are
-    predicted, or all positions if the batch has none. If a batch has no permutation, there is no query stream, and the
-    language model head reads the content stream.
+    which has access to the positions of the predicted tokens, but not to the tokens. The tokens at `masked_positions`
+    are predicted, or all tokens if the batch does not have this key. If a batch has no permutation, there is no query
+    stream, and the language model head reads the content stream.
 
     If a batch has `stream_start`, a backbone with a `memory_length` carries its memory over to the next batch; see
     `objectives.memory`.
@@ -107,7 +107,7 @@ class PermutationLM(NextToken):
     # === Text ===
 
     def fill_mask(self, texts, top_k=5):
-        """Returns the most likely tokens for each mask token in each text.
+        """Predicts the most likely tokens for each mask token in each text.
 
         Args:
             texts: a str or a list of str with the tokenizer's mask token, such as "Paris is the <mask> of France."
@@ -120,7 +120,7 @@ class PermutationLM(NextToken):
         return fill_mask(self, texts, top_k, self._hidden_masks)
 
     def _hidden_masks(self, x):
-        """Returns further inputs for a batch, with which no token attends to a mask token."""
+        """Returns inputs that, added to a batch, prevent tokens from attending to mask tokens."""
         hidden = x["token_ids"] == self.tokenizer.mask_id
         ranks = {"query_ranks": np.ones_like(x["token_ids"]), "key_ranks": hidden.astype("int32")}
         return {**ranks, "backward": np.zeros(len(hidden), bool)} if self.backbone.config.bidirectional_data else ranks

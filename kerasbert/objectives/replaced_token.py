@@ -34,14 +34,14 @@ from .objective import (
 )
 from .shared_embeddings import copy_value, share_embeddings, with_embeddings
 
-# The discriminator's training objectives, each with the default weight of its mean loss.
+# {training objective of the discriminator: default weight of its mean loss}
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
 ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperature", "seed")
 
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ReplacedTokenDetection(PairObjective):
-    """Trains a generator, which replaces masked tokens by samples, and a discriminator, which detects replaced tokens.
+    """Trains a generator that replaces masked tokens by samples, and a discriminator that detects replaced tokens.
 
     Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator is trained by masked language modeling.
     The discriminator is trained by a binary loss at all real tokens. A sampled token that equals the original token
@@ -55,15 +55,16 @@ class ReplacedTokenDetection(PairObjective):
         embedding_sharing: "shared": both models use and train the embeddings of the discriminator (ELECTRA).
             "disentangled": the embeddings of the discriminator are those of the generator plus a difference, and the
             loss of the discriminator trains only the difference (DeBERTa-v3, but with one optimizer step per batch
-            instead of two). If the discriminator is given as a backbone, the difference starts at zero; otherwise, its
-            embeddings keep their values. "none": nothing is shared. The given backbones are not changed, but copied.
-        objective: what the discriminator predicts. "replaced_tokens": which tokens were replaced. The others are
-            ablations of the paper (section 3.4). "replaced_slots": the same, but only at the masked positions (ELECTRA
-            15%). "replace_mlm": the original tokens at the masked positions. "all_tokens_mlm": the original tokens at
-            all positions, with a copy mechanism.
+            instead of two). If the discriminator is given as a backbone, the difference starts at zero. Otherwise, its
+            embeddings keep their values. "none": nothing is shared. The given backbones are never changed. They are
+            copied if necessary.
+        objective: what the discriminator predicts. "replaced_tokens": which tokens were replaced. The other objectives
+            are ablations in the paper (section 3.4). "replaced_slots": the same, but only at the masked positions
+            (ELECTRA 15%). "replace_mlm": the original tokens at the masked positions. "all_tokens_mlm": the original
+            tokens at all positions, with a copy mechanism.
         temperature: temperature of the sampling.
         seed: seed of the sampling. Training and evaluation have separate random states.
-        tokenizer: a `Tokenizer` for text inputs. Default: that of the discriminator, or else that of the generator.
+        tokenizer: a `Tokenizer` for text inputs. Default: the discriminator's tokenizer, or else the generator's.
 
     Call:
         inputs: a batch with `masked_positions`.
@@ -111,7 +112,7 @@ class ReplacedTokenDetection(PairObjective):
         self.sampling_seed = keras.random.SeedGenerator(seed, name="sampling_seed")
         self.evaluation_seed = keras.random.SeedGenerator(
             seed, name="evaluation_seed"
-        )  # separate, so that evaluation does not affect training
+        )  # a separate random state, so that evaluation does not affect training
         self.mlm_loss = WeightedMean(name="mlm_loss")
         self.mlm_accuracy = WeightedMean(name="mlm_accuracy")
         self.rtd_loss = WeightedMean(name="rtd_loss")
@@ -162,7 +163,7 @@ class ReplacedTokenDetection(PairObjective):
         return generator_loss + self.discriminator_weight * discriminator_loss
 
     def _discriminator_losses(self, x, labels, y_pred, slots, given):
-        """Returns (losses, whether predictions are correct, weights) of the discriminator.
+        """Returns (losses, hits, weights) of the discriminator, where hits are 1 for correct predictions, otherwise 0.
 
         The shapes are (b, s), or (b, p) for the objective "replace_mlm".
 

@@ -1,4 +1,4 @@
-"""Scoring of texts by a language model: computes the log probability of each token.
+"""Scores texts with a language model, by computing the log probability of each token.
 
 A row is a tuple (x, labels). x is a dict of one-dimensional int32 arrays: `token_ids`, and optionally
 `decoder_token_ids`, `segment_ids` and `masked_positions`. The labels, also int32, are the token ids whose log
@@ -23,7 +23,7 @@ LOGITS = 1 << 25  # maximum number of logits per batch, which take 128 MiB
 
 
 def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=None):
-    """Returns a list with the log probabilities of each row's labels, float64 arrays.
+    """Computes the log probabilities of the labels of each row. Returns a list of float64 arrays.
 
     Rows of similar width are put into the same batch. A row is created only when its batch is needed.
 
@@ -31,7 +31,8 @@ def row_log_probabilities(model, sizes, make_row, batch_size=32, labels_per_row=
         model: an objective whose outputs are logits, or a dict with logits as `tokens`.
         sizes: list of (number of tokens, number of decoder tokens or 0) for each row.
         make_row: function that returns the row with a given index.
-        batch_size: maximum number of rows per batch. Batches with more than `LOGITS` logits are made smaller.
+        batch_size: maximum number of rows per batch. Batches have fewer rows if they would have more than `LOGITS`
+            logits.
         labels_per_row: number of labels per row, or None for one label per token (per decoder token if there are any).
     """
     program = model.__dict__.get("_scoring_program")
@@ -66,7 +67,7 @@ def _label_log_probabilities(model, x, y):
 
 
 def _batch(rows, size, width, labels):
-    """Returns (x, y), the arrays of a batch, with rows padded to the same width.
+    """Builds (x, y), the arrays of a batch, with rows padded to the same width.
 
     Args:
         rows: list of rows.
@@ -109,7 +110,7 @@ def one_per_text(contexts, texts):
 
 
 def text_scores(token_scores):
-    """Returns the results of `score`, a list of dicts, for a list of arrays of token log probabilities."""
+    """Converts arrays of token log probabilities to the results of `score`, a list of dicts."""
     return [
         {
             "score": float(scores.sum()),
@@ -127,12 +128,12 @@ def check_fits(lengths, limit, what="text"):
     Args:
         lengths: numbers of tokens.
         limit: maximum number of tokens, or None for no limit.
-        what: what has these lengths, for the message.
+        what: name of the things that have these lengths, for the message.
     """
     for number, length in enumerate(lengths):
         if limit is not None and length > limit:
             raise ValueError(
-                f"To be scored, a {what} must fit into the model, {limit} tokens including special tokens. Received: "
+                f"To be scored, a {what} must have at most {limit} tokens, including special tokens. Received: "
                 f"{what} {number} of {length} tokens. Split it into sentences."
             )
 

@@ -18,7 +18,7 @@ SHARING = ("shared", "disentangled", "none")
 def share_embeddings(generator, discriminator, sharing, keep_tables=False):
     """Shares the embeddings of two backbones.
 
-    A backbone that would get other embeddings is not changed: a copy of it is returned instead.
+    The given backbones are not changed. If a backbone needs other embeddings, a copy is returned in its place.
 
     Args:
         generator, discriminator: backbones.
@@ -26,8 +26,8 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
             "disentangled": the embeddings of the discriminator are those of the generator plus a difference, and the
             loss of the discriminator trains only the difference (He et al. 2021, arXiv 2111.09543, section 3.3).
             "none": nothing is shared.
-        keep_tables: with "disentangled", whether the initial difference is such that the embeddings of the
-            discriminator keep their values. Otherwise, the difference starts at zero.
+        keep_tables: with "disentangled", whether the discriminator's embeddings keep their values, which determines the
+            initial difference. Otherwise, the difference starts at zero.
 
     Returns: (generator, discriminator).
     """

@@ -11,9 +11,10 @@ from .objective import Objective, WeightedMean
 class SkipGram(Objective):
     """Skip-gram with negative sampling (Mikolov et al. 2013, arXiv 1310.4546, section 2.2).
 
-    For a word vector v, the loss is -log sigmoid(u v) for the context vector u of a nearby word, plus
-    -log sigmoid(-u v) for that of each random word. The context vectors are weights of the head, the word vectors are
-    those of the backbone. The loss of a batch is the mean over its rows. Batches are created by `SkipGramBatches`.
+    For a word vector v, the loss is -log sigmoid(u v) for the context vector u of a nearby word, plus -log sigmoid(-u
+    v) for the context vector u of each random word. The word vectors are weights of the backbone, and the context
+    vectors are weights of the head. The loss of a batch is the mean over its rows. Batches are created by
+    `SkipGramBatches`.
 
     Args:
         backbone: a `WordVectors`.

@@ -13,10 +13,10 @@ KEPT = 0.9  # probability of keeping the prediction of a step in training; at le
 class AnswerNetwork(Composite):
     """Attends to the second text of a pair repeatedly, and averages the predictions of all steps (MT-DNN, section 3).
 
-    As in the official code of Liu et al. 2019 (arXiv 1901.11504), the first text, including the special tokens of its
-    segment, is the hypothesis, and the second text is the premise. The initial state is a weighted sum of the hidden
-    states of the hypothesis. Every step attends from the state to the premise, makes a prediction, and updates the
-    state with a GRU.
+    As in the official code of Liu et al. 2019 (arXiv 1901.11504), the first text with the special tokens of its segment
+    is the hypothesis, and the second text is the premise. The initial state is a weighted sum of the hidden states of
+    the hypothesis. Every step attends from the state to the premise, makes a prediction, and updates the state with a
+    GRU.
 
     Args:
         num_labels: number of labels.
@@ -83,7 +83,8 @@ class AnswerNetwork(Composite):
 def averaged(steps, kept=None):
     """Computes the logarithm of the mean probabilities over the steps.
 
-    (.7 .2 .1), (.5 .3 .2), (.6 .3 .1) -> log (.6 .2667 .1333); without the second step, log (.4815 .1852 .0741)
+    three steps with probabilities (.7 .2 .1), (.5 .3 .2), (.6 .3 .1) -> log (.6 .2667 .1333), or if the second step is
+    not kept, log (.4815 .1852 .0741)
 
     Args:
         steps: float32 (b, k, n), the log probabilities of k steps.

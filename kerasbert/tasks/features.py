@@ -1,4 +1,4 @@
-"""A head on the hidden states of a frozen backbone, which serve as features (feature extraction)."""
+"""A head that uses the hidden states of a frozen backbone as features (feature extraction)."""
 
 import contextlib
 import inspect
@@ -15,7 +15,7 @@ COMBINATIONS = ("mix", "concatenate")
 
 
 def feature_options(features):
-    """Returns a task's `features` as a dict of `combine`, `layers` and `lstm_dim`, with defaults filled in.
+    """Converts a task's `features` to a dict of `combine`, `layers` and `lstm_dim`, with defaults filled in.
 
     "concatenate" -> {"combine": "concatenate", "layers": 4, "lstm_dim": 0}
     """

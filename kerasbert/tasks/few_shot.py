@@ -26,7 +26,7 @@ class FewShot:
         instruction: text at the beginning of the prompt.
         separator: text between examples. A generated answer ends before the next separator.
         shots: number of examples in the prompt, drawn at random. Default: all, in the given order.
-        seed: seed of the random draw.
+        seed: seed of the random selection of `shots` examples.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class FewShot:
         return self._start + self._asked(text)
 
     def classify(self, texts, normalize=True, batch_size=32):
-        """Returns the most likely label of each input.
+        """Selects the most likely label for each input.
 
         Args:
             texts: an input, or a list of them.
-            normalize: whether the mean log probability per token is compared. False compares sums, which favours short
+            normalize: whether to compare mean log probabilities per token. False compares sums, which favours short
                 labels.
             batch_size: number of prompts per batch.
 
-        Returns: for each input a dict {"label", "score", "scores"}: the best label, its probability among the labels,
-            and {label: probability}. For a single input, its dict instead of a list.
+        Returns: a list with a dict {"label", "score", "scores"} for each input: the best label, its probability among
+            the labels, and {label: probability}. For a single input, only its dict.
         """
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], normalize, batch_size)[0]
@@ -95,13 +95,13 @@ class FewShot:
         return answers
 
     def answer(self, texts, **options):
-        """Generates the answer to each prompt, up to the separator.
+        """Generates the answer to each input, up to the separator.
 
         Args:
             texts: an input, or a list of them.
             **options: options of `generate`.
 
-        Returns: a str for each input. For a single input, its str instead of a list.
+        Returns: a list with a str for each input. For a single input, only its str.
         """
         if isinstance(texts, (str, tuple)):
             return self.answer([texts], **options)[0]

@@ -25,8 +25,8 @@ class MultiTask(Trainable):
     only that task. Ranking tasks, such as QNLI with several candidates for each question, use `MultipleChoice`, which
     has a softmax over the scores of the candidates (see `data.tasks.choices.ranking_examples`).
 
-    The default loss weight of every task is 1. Heads of tasks that are not in a batch get zero gradients, as in the
-    official code.
+    The default loss weight of every task is 1. In a step, the heads of tasks that are not in the batch get zero
+    gradients, as in the official code.
 
     Args:
         backbone: an encoder.
@@ -66,14 +66,14 @@ class MultiTask(Trainable):
         return {"tasks": {name: task.example_inputs() for name, task in self.tasks.items()}}
 
     def call(self, inputs):
-        # On TensorFlow, the number of rows is unknown here, so that batches without rows are computed, too.
+        # On TensorFlow, the number of rows is unknown here, so batches without rows are computed, too.
         batches = {name: x for name, x in inputs["tasks"].items() if x["token_ids"].shape[0] != 0}
         return {name: self.tasks[name](x) for name, x in batches.items()}
 
     # === Losses ===
 
     def compile(self, optimizer="adamw", loss=None, loss_weights=None, metrics=None, **kwargs):
-        """Like `compile` of Keras, but losses and metrics are those of the tasks.
+        """Like Keras's `compile`, but the losses and metrics of the tasks are used.
 
         Args:
             optimizer: a Keras optimizer.
@@ -82,7 +82,7 @@ class MultiTask(Trainable):
         unknown = set(loss_weights or {}) - set(self.tasks)
         if unknown or loss is not None or metrics is not None:
             raise ValueError(
-                f"Losses and metrics are those of the tasks. The keys of `loss_weights` must be in {list(self.tasks)}. "
+                f"The tasks determine losses and metrics. The keys of `loss_weights` must be in {list(self.tasks)}. "
                 f"Received: loss={loss!r}, metrics={metrics!r}, loss_weights={loss_weights!r}."
             )
         self.loss_weights = {**dict.fromkeys(self.tasks, 1.0), **(loss_weights or {})}
@@ -110,7 +110,7 @@ class MultiTask(Trainable):
         return losses(y, y_pred, weights)
 
     def _idle(self, active):
-        """Returns trained variables that this step does not use; Keras on torch would warn about missing gradients."""
+        """The trained variables that this step does not use. Keras on torch would warn that they have no gradients."""
         reached = {id(variable) for name in active for variable in self.tasks[name].trainable_variables}
         return [variable for variable in self.trainable_variables if id(variable) not in reached]
 
@@ -122,10 +122,11 @@ class MultiTask(Trainable):
         Args:
             x: {name: (x, y) or (x, y, sample_weight)} with texts or arrays that each task accepts; or `TaskBatches`.
             batch_size: number of rows per step.
-            epochs: number of passes over all tasks together. A pass has as many steps as all tasks have batches.
-            exponent: the number of steps of a task is proportional to its number of batches ** exponent. With 1, every
-                batch occurs once per pass; below 1, small tasks are drawn more often.
-            limit: upper bound on the number of batches of a task in this formula. Default: none.
+            epochs: number of passes. The number of steps in a pass is the total number of batches of all tasks.
+            exponent: determines how steps are divided among tasks: the share of a task is proportional to min(n, limit)
+                ** exponent, where n is its number of batches. With exponent 1 and no limit, every batch is used once
+                per pass. With a smaller exponent, small tasks are used more often.
+            limit: maximum value of n in this formula, which reduces the share of large tasks. Default: no limit.
             validation_data: data in the same format as `x`.
             **kwargs: other arguments of `fit`, such as `shuffle`, `seed`, `callbacks` and `verbose`.
 
@@ -136,7 +137,9 @@ class MultiTask(Trainable):
         if not isinstance(x, Batches):
             self._check_names(x)
             if set(x) != set(self.tasks):
-                raise ValueError(f"Every task needs data: {list(self.tasks)}. Received: {list(x)}.")
+                raise ValueError(
+                    f"`x` must have data for every task: {list(self.tasks)}. Received: data for {list(x)}."
+                )
             seed, shuffle = kwargs.get("seed", 0), kwargs.get("shuffle", True)
             x = self.task_batches(x, batch_size, epochs, exponent, limit, seed, shuffle)
             kwargs = {"steps_per_epoch": len(x) // epochs, **kwargs}
@@ -145,11 +148,11 @@ class MultiTask(Trainable):
         return super().fit(x, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, batch_size=32, **kwargs):
-        """Like `evaluate` of Keras, for `x` in the format of `fit`."""
+        """Like Keras's `evaluate`, with `x` in the format of `fit`."""
         return super().evaluate(self.task_batches(x, batch_size) if isinstance(x, dict) else x, **kwargs)
 
     def predict(self, x, batch_size=32, **kwargs):
-        """Returns {name: outputs of the task} for {name: inputs of the task}."""
+        """Computes the outputs of tasks: {name: inputs of the task} -> {name: outputs of the task}."""
         self._check_names(x)
         return {name: self.tasks[name].predict(part, batch_size=batch_size, **kwargs) for name, part in x.items()}
 
@@ -200,7 +203,7 @@ def _complete(name, spec):
 
 
 def _renamed(name, metrics):
-    """Returns [(key of the target or None, metric)], in which the name of each metric begins with that of the task."""
+    """Returns [(key of the target or None, metric)], and prefixes the name of each metric with the task's name."""
     found = []
     for target, several in (metrics if isinstance(metrics, dict) else {None: metrics}).items():
         for metric in several:

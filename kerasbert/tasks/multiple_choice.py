@@ -10,7 +10,7 @@ from ..data.tasks.choices import encode_choices
 from ..layers.masks import real_tokens
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
 
-NOT_THERE = -3e4  # logit of choices that are padding; representable in float16
+NOT_THERE = -3e4  # logit of padding choices; representable in float16
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -42,7 +42,7 @@ class MultipleChoice(Task):
 
     @classmethod
     def head_to_renew(cls, stored, settings):
-        """Renews heads with several labels. A head with one output, such as that of a ranker, can score choices."""
+        """Discards stored heads with several labels. A head with one output, such as a ranker's, can score choices."""
         return "choice" if len(stored_labels(stored)) > 1 and not is_of_choices(stored) else None
 
     def example_inputs(self):
@@ -70,11 +70,11 @@ class MultipleChoice(Task):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches of examples.
+        """Returns batches of multiple-choice examples.
 
         Args:
             x: tuples (context, choices) or (passage, question, choices).
-            y: for each example the index of the correct choice.
+            y: the index of the correct choice of each example.
         """
         encoded = encode_choices(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
@@ -90,14 +90,14 @@ class MultipleChoice(Task):
         return labels.astype("int32")
 
     def choose(self, examples, batch_size=32):
-        """Returns the best choice of each example.
+        """Selects the best choice of each example.
 
         Args:
             examples: a tuple (context, choices) or (passage, question, choices), where `choices` is a list of str; or a
                 list of such tuples.
             batch_size: number of examples per batch.
 
-        Returns: for each example a dict {"choice", "text", "score", "scores"}: index, text and probability of the best
+        Returns: a dict {"choice", "text", "score", "scores"} for each example: index, text and probability of the best
             choice, and the probabilities of all choices.
         """
         check_texts(examples, "choose", "a tuple (context, choices)")

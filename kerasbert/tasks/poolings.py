@@ -1,4 +1,4 @@
-"""Functions that pool the hidden states of a text into one vector, under their names in sentence-transformers."""
+"""Functions that pool the hidden states of a text into one vector. Names are the same as in sentence-transformers."""
 
 from keras import ops
 
@@ -23,8 +23,8 @@ def _max(x, real):
     return ops.max(ops.where(real[:, :, None], x, -1e9), axis=1)
 
 
-# Name -> (function that pools (b, s, m) over the real tokens, name of its flag in sentence-transformers), in the order
-# in which several poolings are concatenated.
+# {name: (function that pools (b, s, m) over the real tokens, name of its flag in sentence-transformers)}. The vectors
+# of several poolings are concatenated in this order.
 POOLINGS = {
     "cls": (_first, "pooling_mode_cls_token"),
     "max": (_max, "pooling_mode_max_tokens"),

@@ -12,7 +12,7 @@ from .task import Task
 
 @keras.saving.register_keras_serializable("kerasbert")
 class QuestionAnswerer(Task):
-    """Predicts start and end of the answer in a context (Devlin et al. 2018, arXiv 1810.04805, sections 4.2 and 4.3).
+    """Predicts start and end of an answer in its context (Devlin et al. 2018, arXiv 1810.04805, sections 4.2 and 4.3).
 
     The loss is the mean of the cross-entropies of start and end. In windows that do not contain the answer, both
     targets are the position of [CLS].
@@ -78,11 +78,11 @@ class QuestionAnswerer(Task):
         return QuestionRows(self.require_tokenizer(), list(questions), *lengths)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches of windows.
+        """Returns batches of windows, each a question with a part of its context.
 
         Args:
             x: pairs (question, context).
-            y: for each pair (text of the answer, index of its first character), or None if there is no answer.
+            y: for each pair, a tuple (text of the answer, index of its first character), or None if there is no answer.
         """
         rows = self.question_rows(x)
         weights = None if sample_weight is None else [sample_weight[number] for number in rows.question]
@@ -99,10 +99,11 @@ class QuestionAnswerer(Task):
                 computes the best threshold, which is often slightly below 0. Default: the answer is never empty.
             batch_size: number of windows per batch.
 
-        Returns: for each question a dict {"text", "start", "stop", "score", "logit", "null_odds"}. `text` is
-            `context[start:stop]`, `score` its probability among the 20 best spans, `logit` the sum of its start and end
-            logits, and `null_odds` the logit of an empty answer minus that of the best span. If `n_best` is above 1, a
-            list of these dicts, best first. An empty answer has the text "", and start and stop are 0.
+        Returns: a dict {"text", "start", "stop", "score", "logit", "null_odds"} for each question. `text` is
+            `context[start:stop]`, `score` is its probability among the 20 best spans, `logit` is the sum of its start
+            and end logits, and `null_odds` is the logit of an empty answer minus the logit of the best span. If
+            `n_best` is above 1, a list of these dicts, best first. An empty answer has the text "", and start and stop
+            are 0.
         """
         check_texts(questions, "answer", "a pair (question, context)")
         if isinstance(questions, tuple):

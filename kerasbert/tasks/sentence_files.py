@@ -39,7 +39,7 @@ class Pooling:
 
 
 def read_modules(folder):
-    """Returns the entries of `modules.json`."""
+    """Reads the entries of `modules.json`."""
     path = folder / "modules.json"
     modules = read_json(path, list)
     for module in modules:
@@ -50,9 +50,13 @@ def read_modules(folder):
 
 
 def read_settings(encoder, folder):
-    """Reads two optional files: `sentence_bert_config.json` of the encoder, and the prompts of the whole folder.
+    """Reads two optional files: `sentence_bert_config.json` and `config_sentence_transformers.json`.
 
-    Returns: (settings, prompts), two dicts.
+    Args:
+        encoder: the folder of the encoder, which may contain the first file.
+        folder: the folder of the whole model, which may contain the second file.
+
+    Returns: (content of the first file, content of the second file), two dicts. A missing file gives an empty dict.
     """
     settings = _read(encoder / "sentence_bert_config.json", Settings)
     longest = settings.get("max_seq_length")
@@ -64,7 +68,7 @@ def read_settings(encoder, folder):
 
 
 def read_pooling(path, flags):
-    """Returns the settings of a pooling module, in which the values of `flags` must be bool."""
+    """Reads the settings of a pooling module. The values of the fields in `flags` must be bool."""
     return _read(path, Pooling, dict.fromkeys(flags, bool | None))
 
 

@@ -1,12 +1,12 @@
 """Training objectives for sentence vectors (Reimers, Gurevych 2019, arXiv 1908.10084, section 3).
 
-Each loss function takes vectors, float32 (b, c, m) for examples of c texts, and returns one loss per example, float32
-(b,).
+Each loss function takes the vectors of examples that have c texts each, float32 (b, c, m), and returns one loss per
+example, float32 (b,).
 """
 
 from keras import ops
 
-# Name -> (minimum and maximum number of texts per example, options with their defaults).
+# {name: (minimum and maximum number of texts per example, {option: default})}
 OBJECTIVES = {
     "cosine": (2, 2, {}),
     "classes": (2, 2, {"labels": 3}),
@@ -17,7 +17,7 @@ OPTIONS = ("labels", "margin", "scale")
 
 
 def objective_options(objective):
-    """Returns the `objective` of a `TextEmbedder` as a dict of its name and all of its options.
+    """Converts the `objective` of a `TextEmbedder` to a dict of its name and all of its options.
 
     "ranking" -> {"name": "ranking", "scale": 20.0}
     """
@@ -66,19 +66,19 @@ def unit(x):
 
 
 def pair_features(vectors):
-    """Returns [u; v; |u - v|] for pairs of vectors, float (b, 3 m). [1, 0] and [0, 1] -> [1, 0, 0, 1, 1, 1]"""
+    """Concatenates [u; v; |u - v|] for pairs of vectors, float (b, 3 m): [1, 0] and [0, 1] -> [1, 0, 0, 1, 1, 1]"""
     u, v = vectors[:, 0], vectors[:, 1]
     return ops.concatenate([u, v, ops.abs(u - v)], axis=-1)
 
 
 def cosine_losses(vectors, scores):
-    """Squared error between the cosine similarity of each pair and its score, (b,) or (b, 1), from -1 to 1."""
+    """Squared error between the cosine similarity and the score, (b,) or (b, 1), from -1 to 1, of each pair."""
     scores = ops.reshape(ops.cast(scores, "float32"), (-1,))
     return ops.square(cosine(vectors[:, 0], vectors[:, 1]) - scores)
 
 
 def triplet_losses(vectors, margin=1.0):
-    """max(|a - p| - |a - n| + margin, 0) for (anchor a, positive p, negative n), with Euclidean norms."""
+    """Triplet loss max(|a - p| - |a - n| + margin, 0) of anchor a, positive p and negative n, with Euclidean norms."""
     near, far = (_distance(vectors[:, 0], vectors[:, i]) for i in (1, 2))
     return ops.maximum(near - far + margin, 0.0)
 
@@ -91,14 +91,14 @@ def _distance(one, other):
 
 
 def ranking_losses(vectors, token_ids, weights, scale=20.0):
-    """Cross-entropy of finding the positive of each anchor among all candidates in the batch.
+    """Cross-entropy of identifying each anchor's positive among all candidates in the batch.
 
     The logits are scale * cosine similarity. The candidates are the positives of all rows, followed by their hard
-    negatives. Rows with weight 0 are excluded, and so are texts of other rows that equal the anchor's positive.
+    negatives. Rows with weight 0 are excluded, as are texts of other rows that equal the anchor's positive.
 
     Args:
         vectors: float32 (b, c, m), ordered as anchor, positive, hard negatives.
-        token_ids: int32 (b, c, s), by which equal texts are detected.
+        token_ids: int32 (b, c, s), used to detect equal texts.
         weights: float32 (b,).
         scale: factor of the cosine similarities.
     """

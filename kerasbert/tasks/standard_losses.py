@@ -1,4 +1,4 @@
-"""Adapts Keras losses and metrics to the logits that tasks return, and to labels that are integers or one-hot rows."""
+"""Adapts Keras losses and metrics to tasks, which return logits, and whose labels are integers or one-hot rows."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ _SPARSE = (
     keras.metrics.SparseCategoricalAccuracy,
     keras.metrics.SparseTopKCategoricalAccuracy,
 )
-# Metrics that give the same result for logits and probabilities, because they only depend on their order.
+# Metrics that give the same result for logits and probabilities, because they only depend on the order of values.
 _BY_ORDER = (
     keras.metrics.CategoricalAccuracy,
     keras.metrics.SparseCategoricalAccuracy,
@@ -32,8 +32,8 @@ def loss_on_logits(loss, problem="classes"):
     """Adapts a Keras loss to the outputs of a task, and makes it a weighted mean over the rows.
 
     Losses that support `from_logits` get `from_logits=True`. Labels are converted between integers and one-hot rows as
-    the Keras loss requires. Custom losses and functions receive targets and outputs unchanged. The given loss object is
-    not modified.
+    the Keras loss requires. Custom losses and loss functions receive targets and outputs unchanged. The given loss
+    object is not modified.
 
     Args:
         loss: a `keras.losses.Loss`, a name such as "categorical_crossentropy", a function, or None.
@@ -63,8 +63,8 @@ def loss_on_logits(loss, problem="classes"):
 def metric_on_logits(metric, problem="classes"):
     """Adapts a Keras metric to logits and to the format of labels; custom metrics and names are returned unchanged.
 
-    The metric receives probabilities, unless it has `from_logits=True` or a threshold of at most 0: then it receives
-    logits.
+    The metric receives probabilities. If it has `from_logits=True` or a threshold of at most 0, it receives logits
+    instead.
     """
     if not isinstance(metric, keras.metrics.Metric) or not _is_of_keras(metric) or problem == "score":
         return metric
@@ -128,5 +128,5 @@ def _by_weights(reduction):
 
 
 def _snake_case(name):
-    """CategoricalCrossentropy -> categorical_crossentropy"""
+    """Converts a class name: CategoricalCrossentropy -> categorical_crossentropy"""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -12,14 +12,14 @@ from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 
 class Task(Trainable):
-    """Base class of tasks.
+    """Base class of fine-tuning tasks.
 
     `fit` without `compile` uses the loss of the task, and AdamW with linear decay after a warm-up of 10% of the steps.
     A subclass implements `default_loss()` and, if it has metrics, `default_metrics()`.
     """
 
     def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
-        """Like `compile` of Keras, but losses and metrics are weighted means.
+        """Like Keras's `compile`, but losses and metrics are means weighted by `sample_weight`.
 
         The weights are needed because the last batch of a pass is padded with rows of weight 0. Keras losses and
         metrics do not need `from_logits=True`, and labels may be integers, names or one-hot rows; see
@@ -69,7 +69,7 @@ class Task(Trainable):
 
 
 def zipped_columns(x):
-    """Converts a tuple of columns of texts to a list of tuples; anything else is returned unchanged.
+    """Converts a tuple of text columns to a list of tuples. Any other x is returned unchanged.
 
     (["a", "b"], ["c", "d"]) -> [("a", "c"), ("b", "d")]
     """
@@ -84,7 +84,7 @@ def zipped_columns(x):
 
 
 def as_rows(inputs):
-    """Converts a batch of examples of c texts to a batch of texts: (b, c, ...) -> (b * c, ...)."""
+    """Reshapes a batch of examples with c texts each to a batch of texts: (b, c, ...) -> (b * c, ...)."""
 
     def flat(array):
         sizes = (-1, *keras.ops.shape(array)[2:])
@@ -94,7 +94,7 @@ def as_rows(inputs):
 
 
 def check_texts_together(x, wanted):
-    """Raises a ValueError unless the first two dimensions (b, c) of every array are those of `token_ids`."""
+    """Raises a ValueError unless the first two dimensions (b, c) of every array are the same as in `token_ids`."""
     check_keys(x)
     first = tuple(getattr(x["token_ids"], "shape", ()))
     if len(first) != 3:
@@ -104,7 +104,7 @@ def check_texts_together(x, wanted):
         pairs = zip(shape[:2], first[:2], strict=False)
         if len(shape) < 2 or any(a != b for a, b in pairs if a is not None and b is not None):
             raise ValueError(
-                f"The first two dimensions of `{key}` must be those of `token_ids`, {first[:2]}. Received: {shape}."
+                f"The first two dimensions of `{key}` must equal those of `token_ids`, {first[:2]}. Received: {shape}."
             )
 
 
@@ -125,7 +125,7 @@ def label_ids(names, labels):
 
 
 def label_names(labels):
-    """Returns the two fields of a Hugging Face config that contain label names."""
+    """Builds the two fields of a Hugging Face config that contain label names."""
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
@@ -133,11 +133,11 @@ def label_names(labels):
 
 
 def with_stored_labels(stored, arguments):
-    """Adds `labels` from a config.json to constructor arguments, unless they are already given.
+    """Adds the argument `labels`, read from a config.json, to constructor arguments that do not contain it.
 
     Args:
-        stored: the content of config.json, which may have no labels.
-        arguments: {argument: value}.
+        stored: the content of config.json. If it has no label names, `arguments` are returned unchanged.
+        arguments: the constructor arguments, {name: value}.
     """
     names = stored_labels(stored)
     return {**arguments, "labels": names} if "labels" not in arguments and names else arguments

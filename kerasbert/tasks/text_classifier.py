@@ -30,7 +30,7 @@ class TextClassifier(Task):
             backbone, at most 512.
         answer_steps: if given, an `AnswerNetwork` with this many steps replaces the head of the family, for pairs of
             texts (hypothesis, premise). MT-DNN uses 5.
-        classifier_dropout: dropout rate before the output layer. Default: that of the backbone's config.
+        classifier_dropout: dropout rate before the output layer. Default: the rate in the backbone's config.
         features: if given, the backbone is frozen, and its hidden states, averaged over the tokens, are the features of
             a `FeatureHead`. "mix", "concatenate", or a dict of `combine`, `layers` and `lstm_dim`. To train the
             backbone as well, set `model.trains_backbone = True` before `compile`.
@@ -208,7 +208,7 @@ class TextClassifier(Task):
             texts: a str, a pair (tuple of two str), or a list of them.
             batch_size: number of texts per batch.
 
-        Returns: for each text a dict. With problem="classes", {"label", "score", "scores"}: the best label, its
+        Returns: a dict for each text. With problem="classes", {"label", "score", "scores"}: the best label, its
             probability, and {label: probability}. With problem="labels", {"labels", "scores"}: the labels with a
             probability above 0.5, and {label: probability}. With problem="score", {"score"}.
         """

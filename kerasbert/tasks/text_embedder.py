@@ -34,15 +34,15 @@ from .task import Task, as_rows, check_texts_together, label_ids, zipped_columns
 
 @keras.saving.register_keras_serializable("kerasbert")
 class TextEmbedder(Task):
-    """Maps texts to vectors, which are compared by cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084).
+    """Maps texts to vectors that can be compared by cosine similarity (Reimers, Gurevych 2019, arXiv 1908.10084).
 
     Mean pooling includes [CLS] and [SEP], but not padding. `from_preset` and `save_to_preset` read and write
     sentence-transformers folders; for any other folder of an encoder, the default is mean pooling.
 
     Args:
         backbone: an encoder.
-        pooling: a name from `poolings.POOLINGS`, or a list of names. Several vectors are concatenated in
-            the order of that table.
+        pooling: a name from `poolings.POOLINGS`, or a list of names. The vectors of several poolings are concatenated
+            in the order of that table.
         normalize: whether the vectors are scaled to length 1.
         max_length: maximum number of tokens per text; longer texts are truncated. Default: the maximum length of the
             backbone and the tokenizer, at most 512.
@@ -51,14 +51,18 @@ class TextEmbedder(Task):
         default_prompt: the name of the prompt that `embed` uses by default.
         objective: the training objective of `fit`, whose examples are tuples of texts. Either a name, or a dict of
             `name` and options, such as {"name": "triplet", "margin": 0.5}:
-            "cosine": pairs with a score from -1 to 1 (in STS-B, the score divided by 5), the target of their cosine;
-            "classes": pairs with a label, predicted by a layer on [u; v; |u - v|] that is only used in training. The
-            option `labels` is a list of the label names, or their number (default: 3);
-            "triplet": (anchor, positive, negative). The negative should be further from the anchor than the positive,
-            by at least the option `margin` (default: 1, as in the paper);
-            "ranking": (anchor, positive), optionally with negatives. The positive is to be found among all texts of the
-            batch. The option `scale` is the factor of the cosine similarities in the softmax (default: 20).
-            Default: none. Then `compile` requires a loss on the vectors.
+
+            - "cosine": pairs with a score from -1 to 1, which is the target of their cosine similarity. For STS-B,
+              divide the scores by 5.
+            - "classes": pairs with a label, which a layer on [u; v; |u - v|] predicts. The layer is only used in
+              training. The option `labels` is a list of the label names, or their number (default: 3).
+            - "triplet": (anchor, positive, negative). The negative should be further from the anchor than the positive,
+              by at least the option `margin` (default: 1, as in the paper).
+            - "ranking": (anchor, positive), optionally with negatives. The model identifies the positive among all
+              texts of the batch. The option `scale` is the factor of the cosine similarities in the softmax (default:
+              20).
+
+            Default: no objective. `compile` then requires a loss on the vectors.
         tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
@@ -70,7 +74,7 @@ class TextEmbedder(Task):
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
     TRAINING_ONLY = ("pair_classifier",)
-    needs_targets = False  # for triplets and rankings, the order of the texts is the target
+    needs_targets = False  # triplets and rankings have no targets besides the order of the texts
 
     def __init__(
         self,
@@ -134,7 +138,7 @@ class TextEmbedder(Task):
                 self.pair_classifier(pair_features(vectors))
             return vectors
         x = ops.cast(self.backbone(inputs)["sequence_output"], "float32")
-        self._width = x.shape[-1]  # in ELMo, twice hidden_dim, for the two directions
+        self._width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
         real = real_tokens(inputs)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
@@ -194,7 +198,7 @@ class TextEmbedder(Task):
         return zipped_columns(x)
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches of texts, or of tuples with the number of texts that the objective requires.
+        """Returns batches of texts, or of tuples with as many texts as the objective requires.
 
         Args:
             y: the targets of the objective, if it has any.
@@ -235,17 +239,18 @@ class TextEmbedder(Task):
         scores = np.asarray(y, "float32").reshape(-1)
         wrong = scores[~(np.abs(scores) <= 1)]
         if len(wrong):
-            raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the highest one.")
+            raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the maximum.")
         return scores
 
     def embed(self, texts, batch_size=32, prompt=None):
-        """Computes the vectors of texts, in the given order.
+        """Computes the vectors of texts. The order of the texts is kept.
 
         Internally, texts of similar length are put into the same batch, and batches are padded to a few fixed widths.
 
         Args:
             texts: a str, or a list of str.
-            batch_size: number of texts of 64 tokens per batch. A batch holds more shorter texts, or fewer longer ones.
+            batch_size: number of texts per batch, for texts of 64 tokens. Batches of shorter texts are larger, and
+                those of longer texts are smaller.
             prompt: the name of one of the prompts. Default: `default_prompt`.
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
@@ -281,7 +286,10 @@ class TextEmbedder(Task):
         return vectors
 
     def _vectors_of(self, batch):
-        """Computes the vectors of a batch with one compiled program per shape, without waiting for the result."""
+        """Starts computing the vectors of a batch and returns them as a tensor, without waiting for the device.
+
+        One program is compiled for each shape of a batch.
+        """
         if self._program is None:
             self._program = compiled(lambda batch: self(batch, training=False), lambda: self.weights, waits=False)
         with checked_inputs():
@@ -316,7 +324,7 @@ class TextEmbedder(Task):
 
     @classmethod
     def open_folder(cls, folder, constructor_arguments):
-        """Returns (folder of the encoder, constructor arguments), reading the files of sentence-transformers if any."""
+        """Reads files of sentence-transformers, if any. Returns (folder of the encoder, constructor arguments)."""
         if not (folder / "modules.json").exists():
             return folder, constructor_arguments
         modules = read_modules(folder)
@@ -339,7 +347,7 @@ class TextEmbedder(Task):
         return encoder, {**stored, **constructor_arguments}
 
     def write_extras(self, folder):
-        """Writes the files of a sentence-transformers folder other than those of the encoder."""
+        """Writes the files of a sentence-transformers folder, except those of the encoder."""
         kinds = ["Transformer", "Pooling", *(["Normalize"] if self.normalize else [])]
         paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
         modules = [

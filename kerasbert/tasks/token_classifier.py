@@ -15,12 +15,12 @@ from .task import Task, label_ids, label_names, with_stored_labels
 class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
     """The fraction of tokens with the correct label, over all tokens.
 
-    The metric of Keras is a mean over rows, so that tokens of short rows would have more weight.
+    Keras's metric is a mean over rows, which would give tokens of short rows more weight.
     """
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         if len(y_true.shape) == len(y_pred.shape):
-            y_true = ops.argmax(y_true, axis=-1)  # from one-hot rows
+            y_true = ops.argmax(y_true, axis=-1)  # convert one-hot rows to integers
         labels, scores = ops.reshape(y_true, (-1,)), ops.reshape(y_pred, (-1, y_pred.shape[-1]))
         super().update_state(labels, scores, None if sample_weight is None else ops.reshape(sample_weight, (-1,)))
 
@@ -79,11 +79,11 @@ class TokenClassifier(Task):
     # === Text ===
 
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
-        """Batches of sentences.
+        """Returns batches of sentences.
 
         Args:
             x: lists of words, or texts, which `data.tasks.tagging.words_of` splits into words.
-            y: for each sentence a list with a label for each word.
+            y: for each sentence, a list with the label of each word.
         """
         if sample_weight is not None:
             raise ValueError(
@@ -97,7 +97,7 @@ class TokenClassifier(Task):
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
 
     def _batches(self, x, y, sample_weight, *args, class_weight=None, **kwargs):
-        """Like that of `Fitting`. For arrays, tokens that are padding or have the label -100 get weight 0."""
+        """Like `Fitting._batches`, but in arrays, tokens that are padding or have the label -100 get weight 0."""
         if isinstance(x, dict) and y is not None:
             y = np.asarray(y)
             if np.ndim(sample_weight) < 2:
@@ -138,11 +138,11 @@ class TokenClassifier(Task):
                 words must be in a list, too: [["John", "Smith"]].
             batch_size: number of rows per batch.
 
-        Returns: for each sentence a dict {"words", "labels", "scores", "entities": [{"type", "text", "start", "stop",
+        Returns: for each sentence, a dict {"words", "labels", "scores", "entities": [{"type", "text", "start", "stop",
             "score"}]}, where scores are probabilities. For a text, start and stop of an entity are character offsets,
             `text[start:stop]`; for a list, they are word indices. A word without tokens (only control characters) gets
             the label O, or the first label if there is no O, and score 0. A word within a token of another word
-            continues the label of that word: two ideographs in one token can be B-LOC and I-LOC.
+            continues the label of that word. For example, two ideographs in one token can be B-LOC and I-LOC.
         """
         check_texts(sentences, "tag", "a sentence")
         if isinstance(sentences, str):

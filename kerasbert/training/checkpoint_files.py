@@ -1,4 +1,4 @@
-"""The files of a checkpoint: written to a temporary name, flushed, renamed, and checked when they are read."""
+"""Files of checkpoints, which are written to a temporary name, flushed, renamed, and checked when they are read."""
 
 import json
 import os
@@ -17,9 +17,9 @@ SHARDED = "orbax"
 
 
 class ShardedStates:
-    """States whose arrays are divided among devices, in a folder `step_00001000` beside each record.
+    """Checkpoint states whose arrays are divided among devices, in a folder such as `step_00001000` beside the record.
 
-    They are written by `ShardedArrays` while the next steps are computed. The record is written when they are complete.
+    `ShardedArrays` writes the arrays while the next steps are computed. The record is written when they are complete.
 
     Args:
         folder: the folder of the checkpoints.
@@ -32,7 +32,7 @@ class ShardedStates:
         return self.folder / f"step_{step:08d}"
 
     def save(self, step, variables, finished):
-        """Starts to write variables; see `ShardedArrays.save`."""
+        """Starts writing variables; see `ShardedArrays.save`."""
         named = {stable_name(key): variable for key, variable in variables.items()}
         self._arrays.save(self.path(step), named, finished)
 
@@ -41,7 +41,7 @@ class ShardedStates:
         self._arrays.wait()
 
     def load(self, step, variables):
-        """Returns the arrays of a step by name, divided as the variables are now; those of metrics are numpy arrays."""
+        """Reads the arrays of a step by name, divided in the same way as the variables. Metrics become numpy arrays."""
         named = {stable_name(key): variable for key, variable in variables.items()}
         stored = self._arrays.described(self.path(step))
         check_equal({name: x for name, x in stored.items() if not name.startswith("metrics/")}, named, self.path(step))
@@ -49,7 +49,7 @@ class ShardedStates:
 
 
 def not_finite(variables, state):
-    """The names of the variables that hold a value that is not finite.
+    """Returns the names of the variables that contain a value that is not finite.
 
     Args:
         variables: {name: variable}.
@@ -72,7 +72,7 @@ def remove_folder(path):
 
 
 def read_arrays(path, record):
-    """Returns {name: array} of a safetensors file that has the length and checksum in its record."""
+    """Reads {name: array} from a safetensors file, after comparing its length and checksum with its record."""
     expected, found = {key: record[key] for key in ("bytes", "crc32")}, fingerprint(path)
     if found != expected:
         raise ValueError(f"expected {expected}, found {found}.")
@@ -105,7 +105,7 @@ def _flush(path):
 
 
 def plain(recipe):
-    """`recipe` after a round trip through JSON."""
+    """Converts `recipe` to JSON and back, which turns tuples into lists."""
     try:
         return json.loads(json.dumps(recipe))
     except (TypeError, ValueError) as error:
@@ -113,7 +113,7 @@ def plain(recipe):
 
 
 def differing_fields(recipe, other):
-    """Lines with the fields in which two recipes differ: the first is that of the run, the other that of the folder."""
+    """Lists the fields in which two recipes differ, one per line. `here` is the run's recipe, `there` the folder's."""
     here, there = dict(_fields(recipe)), dict(_fields(other))
     return [
         f"  {name}: {there.get(name, 'absent')} in the folder, {here.get(name, 'absent')} now"
@@ -123,7 +123,7 @@ def differing_fields(recipe, other):
 
 
 def _fields(recipe, prefix=""):
-    """("optimizer.learning_rate", 0.001) for every leaf."""
+    """Yields (dotted name, value) for every leaf, such as ("optimizer.learning_rate", 0.001)."""
     for name, value in recipe.items():
         if isinstance(value, dict):
             yield from _fields(value, f"{prefix}{name}.")

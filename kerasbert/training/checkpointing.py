@@ -1,8 +1,8 @@
 """Checkpoints from which a run resumes exactly.
 
-A checkpoint is two files: `step_00001000.safetensors` with every variable, and `step_00001000.json`, which describes
-it (step, backend, versions, recipe, size, checksum) and is written last: a checkpoint without it is ignored. If weights
-are divided among devices, a folder `step_00001000` takes the place of the first file.
+A checkpoint consists of two files: `step_00001000.safetensors` with all variables, and `step_00001000.json` with a
+description (step, backend, versions, recipe, size, checksum). The description is written last, and a checkpoint without
+it is ignored. If weights are divided among devices, a folder `step_00001000` takes the place of the first file.
 """
 
 import errno
@@ -32,20 +32,21 @@ class Checkpoints(RunCallback):
     """Saves the whole state of a run at the end of every epoch, and restores it bit-exactly.
 
     The state is every variable of the model (weights, memory, the seed generators of dropout) and of the optimizer in
-    creation order, the step, torch's random generators, and the rows of the run's log. Metrics are reset every epoch,
-    so only `save_within_epoch` saves them; its checkpoint is deleted when the next one is written.
+    creation order, the step, torch's random generators, and the rows of the run's log. Metrics are reset in every
+    epoch, so only `save_within_epoch` saves them. Its checkpoint is deleted when the next one is written.
 
-    If several processes train one model together, all need the folder. If each has all of its weights, the first one
+    If several processes train one model together, all need the folder. If each process has all weights, the first one
     writes and all read. If variables are divided among devices, each process writes its parts while the next steps are
-    computed (`orbax.checkpoint`). Either kind resumes on any number of processes and devices.
+    computed (`orbax.checkpoint`). Both kinds of checkpoints can be resumed with any number of processes and devices.
 
     Args:
         folder: the folder of the run, the same for all of its processes; created if missing. For variables that are
             divided among devices, also an address such as gs://bucket/run.
-        keep: how many of the newest checkpoints to keep, None for all.
+        keep: number of newest checkpoints to keep. None keeps all.
         recipe: a JSON-serialisable dict that identifies the run. Restoring a checkpoint that was saved with a different
             recipe is an error.
-        earlier: recipes that this run had before it was continued with `recipe`; their checkpoints are accepted, too.
+        earlier: earlier recipes of this run, before it was continued with `recipe`. Checkpoints with these recipes are
+            accepted, too.
 
     Attributes:
         log: the run's `RunLog`, whose rows are saved in every checkpoint.
@@ -61,8 +62,8 @@ class Checkpoints(RunCallback):
         self._damaged = set()
         self._resumable = not self._steps()
         self._random_state = None
-        self._metrics = {}  # values saved in the middle of an epoch, until it resumes
-        self._within_epoch = None  # step of a checkpoint that the next one replaces
+        self._metrics = {}  # metrics that were saved in the middle of an epoch, kept until the epoch resumes
+        self._within_epoch = None  # step of the checkpoint that the next one replaces
         self._sharded = None  # the `ShardedStates`, once there are any
         self.log = self.saved_log = None
 
@@ -103,7 +104,7 @@ class Checkpoints(RunCallback):
     def average(self, model, last=5):
         """Sets the weights of `model` to their mean over the newest checkpoints (Vaswani et al. 2017, section 6.1).
 
-        values 1, 2 and 6 of a weight -> 3
+        A weight with the values 1, 2 and 6 in three checkpoints -> 3
 
         Args:
             model: the built model of the run; its optimizer is not changed.
@@ -131,7 +132,7 @@ class Checkpoints(RunCallback):
         return steps
 
     def set_model(self, model):
-        # Before any callback's `on_train_begin`, whatever their order.
+        # Runs before `on_train_begin` of all callbacks, whatever their order.
         super().set_model(model)
         model.initial_step = self.step
 
@@ -163,7 +164,7 @@ class Checkpoints(RunCallback):
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
-        # The first step of the whole epoch, even if training resumes in the middle of it.
+        # The first step of the epoch, even if training resumes in the middle of the epoch.
         self._interval_start = epoch * (self.step + (self.params.get("steps") or 0)) // (epoch + 1)
         saved, self._metrics = self._metrics, {}
         if not saved:
@@ -192,7 +193,7 @@ class Checkpoints(RunCallback):
         self.save(self.model)
 
     def save_within_epoch(self, batch):
-        """Writes a checkpoint before batch `batch` of the epoch, so that the epoch resumes there.
+        """Writes a checkpoint before batch `batch` of the epoch, from which the epoch can resume.
 
         Call it in `on_train_batch_begin`, where Keras passes the exact batch.
         """
@@ -201,7 +202,7 @@ class Checkpoints(RunCallback):
         self.save(self.model, within_epoch=True)
 
     def save(self, model, within_epoch=False):
-        """Writes the checkpoint of `self.step`, then deletes all but the newest `keep` checkpoints.
+        """Writes a checkpoint of `self.step`, then deletes all but the newest `keep` checkpoints.
 
         If there are several processes, all must call it.
         """
@@ -237,7 +238,7 @@ class Checkpoints(RunCallback):
             raise self._write_error(error, self.step) from error
 
     def _save_divided(self, variables, within_epoch):
-        """Starts to write a checkpoint, which is complete when its record is there.
+        """Starts writing a checkpoint, which is complete when its record exists.
 
         A run that stops within an epoch waits for it.
         """
@@ -276,7 +277,7 @@ class Checkpoints(RunCallback):
         }
 
     def _publish_record(self, record):
-        """Completes a checkpoint, and removes those that `keep` does not cover."""
+        """Completes a checkpoint, and removes old checkpoints beyond the newest `keep`."""
         step = record["step"]
         path, temporary = self._path(step).with_suffix(".json"), self._temporary(step)
         if is_local(self.folder):
@@ -301,7 +302,7 @@ class Checkpoints(RunCallback):
         )
 
     def describe_newest(self):
-        """A sentence for error messages."""
+        """A sentence about the newest checkpoint, for error messages."""
         return f"The newest good checkpoint is {self.newest}." if self.newest else "There is no checkpoint yet."
 
     def _path(self, step):
@@ -352,7 +353,7 @@ class Checkpoints(RunCallback):
         return 0, {}, None
 
     def _read(self, step, variables):
-        """Returns (record, {name: array}) of a step; the arrays are divided among devices as `variables` are."""
+        """Reads (record, {name: array}) of a step. Arrays are divided among devices in the same way as `variables`."""
         path = self._path(step)
         record = json.loads(path.with_suffix(".json").read_text())
         if record["step"] != step:

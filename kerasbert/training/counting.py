@@ -1,4 +1,4 @@
-"""Base class of the callbacks: counts steps and measures speed without waiting for the device."""
+"""Base class of the callbacks, which counts steps and measures speed without waiting for the device."""
 
 import threading
 import time
@@ -8,14 +8,14 @@ import keras
 
 
 class RunCallback(keras.callbacks.Callback):
-    """Counts the steps of the run, across resumes.
+    """Counts the steps of a run, including the steps before it was resumed.
 
-    A step is one batch passed to the model (with gradient accumulation, one micro-batch): step n of a run is complete
-    when `batches[n - 1]` has been processed. The count starts at `model.initial_step`, which `Checkpoints.restore` and
-    `fit` set.
+    A step is one batch passed to the model (with gradient accumulation, one micro-batch). n steps are complete when
+    `batches[n - 1]` has been processed. The count starts at `model.initial_step`, which `Checkpoints.restore` and `fit`
+    set.
 
-    On JAX and torch, Keras calls the batch hooks of callbacks that declare `async_safe` from threads, in any order and
-    with a delay, so that the training loop never waits for them. `on_report` and `on_steps` are called under a lock;
+    On JAX and torch, Keras calls the batch hooks of callbacks that declare `async_safe` from other threads, in any
+    order and with a delay. The training loop never waits for them. `on_report` and `on_steps` are called under a lock;
     `on_steps` is called only when `self.step` has increased. The other hooks run between epochs.
     """
 
@@ -58,7 +58,7 @@ class RunCallback(keras.callbacks.Callback):
             elif self._warm:
                 self._timed[0] += steps
                 self._timed[1] += seconds
-            self._warm = True  # the first step is never timed, because it always compiles
+            self._warm = True  # the first step is never timed, because it includes compilation
             self.on_steps(logs or {})
 
     def on_report(self, batch, logs):
@@ -69,7 +69,7 @@ class RunCallback(keras.callbacks.Callback):
 
     @property
     def steps_per_second(self):
-        """Steps per second in this epoch, without validation and steps that compiled; None until it is known."""
+        """Steps per second in this epoch, excluding validation and steps with compilation. None until it is known."""
         steps, seconds = self._timed
         for each, slow_steps, slow_seconds in sorted(self._slow):
             if steps and each > COMPILATION_FACTOR * seconds / steps:
@@ -85,13 +85,13 @@ class RunCallback(keras.callbacks.Callback):
         return tokens / steps * speed if tokens and speed else None
 
     def tokens_between(self, first, last):
-        """Number of tokens in steps [first, last): counted, or from `tokens_per_step`; None if unknown."""
+        """Number of tokens in steps [first, last), counted or computed from `tokens_per_step`. None if unknown."""
         if self._given_tokens_per_step is None and self.count_tokens is not None:
             return self.count_tokens(first, last)
         return self.tokens_per_step and self.tokens_per_step * (last - first)
 
 
-# A step is assumed to have been compiled if it took longer than this many seconds, and longer than this many times the
+# A step is assumed to include compilation if it took longer than this many seconds, and longer than this many times the
 # mean of the other steps.
 COMPILATION_SECONDS = 1.0
 COMPILATION_FACTOR = 10
@@ -101,8 +101,7 @@ class TrainingDiverged(ArithmeticError):
     """Raised when training produces a loss or a variable that is not finite.
 
     Attributes:
-        step: index i of the batch `batches[i]` whose loss is not finite; None if all losses were finite, but a variable
-            is not.
+        step: index i of the batch `batches[i]` whose loss is not finite, or None if only a variable is not finite.
         checkpoint: path of the newest complete and undamaged checkpoint, or None.
     """
 

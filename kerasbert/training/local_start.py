@@ -22,7 +22,7 @@ def start_with_local_attention(
     strength: float = 1.2,
     deviation: float | None = None,
 ) -> None:
-    """Overwrites the position table with sinusoids, and lets the heads of the first blocks attend to neighbours.
+    """Initializes the position table with sinusoids, and lets the heads of the first blocks attend to neighbours.
 
     Head h of these blocks attends mainly to the token at distance `offsets[h % len(offsets)]`: the score between
     positions i and j gets the term c * sum_f cos(frequency_f * (i + offset - j)), which is largest for j = i + offset.
@@ -35,7 +35,8 @@ def start_with_local_attention(
         offsets: distances in tokens, one for each head; they repeat if there are more heads. Use negative offsets for
             causal models.
         strength: factor of the terms that are added to the kernels. 0 changes only the position table.
-        deviation: root mean square of the entries of the new position table. Default: that of the token embeddings.
+        deviation: root mean square of the entries of the new position table. Default: the same as for the token
+            embeddings.
 
     Raises:
         ValueError: if the backbone has no such position table or attention, or an argument is out of range.
@@ -98,7 +99,7 @@ def _attend_to(attention, offsets, strength: float, frequencies) -> None:
         second = first + len(pairs)
         query[sin, first] += strength
         query[cos, second] += strength
-        # The key of position j is rotated to that of position j - offset.
+        # The rotation maps the key of position j to the key of position j - offset.
         key[sin, first] += strength * np.cos(angle)
         key[cos, first] -= strength * np.sin(angle)
         key[cos, second] += strength * np.cos(angle)

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: few trainable parameters added to frozen ones (Hu et al. 2021, arXiv 2106.09685)."""
+"""Low-rank adaptation: adds a few trainable parameters to frozen ones (Hu et al. 2021, arXiv 2106.09685)."""
 
 import dataclasses
 import math
@@ -10,9 +10,9 @@ from ..core.keras_adapter import all_layers, base_kernel
 
 
 def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
-    """Freezes the backbone and adds a trainable product of two low-rank matrices to the dense layers in `targets`.
+    """Freezes the backbone, and adds trainable products of two low-rank matrices to its dense layers in `targets`.
 
-    It uses `Dense.enable_lora` of Keras; heads stay trainable, and so do poolers that the loaded file did not contain.
+    It uses Keras's `Dense.enable_lora`. Heads stay trainable, as do poolers that the loaded file did not contain.
     Call it before `compile`. `save_to_preset` merges the products into the kernels, so that the folder holds an
     ordinary model; `save_adapter` writes the products alone.
 
@@ -43,19 +43,19 @@ def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
 
 
 def freeze(backbone):
-    """Freezes the weights of a backbone, except those of layers that are new because no file contained them."""
+    """Freezes the weights of a backbone, except for new layers that the loaded file did not contain."""
     for variable in backbone.weights:
         variable.trainable = getattr(variable, "is_new", False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """The product of two low-rank matrices: alpha / r times a b.
+    """A product of two low-rank matrices, alpha / r * a b.
 
     Args:
         a: float32 (inputs, r).
         b: float32 (r, outputs).
-        alpha: the factor, times r.
+        alpha: the scaling factor of the product, multiplied by r.
     """
 
     a: np.ndarray

@@ -30,17 +30,17 @@ def adamw(
     rate_factors=None,
     **options,
 ):
-    """AdamW with linear warm-up and decay, clipping by the global norm, and no decay of normalization and biases.
+    """Creates AdamW with linear warm-up and decay, gradient clipping, and no weight decay of biases and norms.
 
     Args:
         learning_rate: the peak rate, or a Keras schedule, which cannot be combined with `warmup` and `steps`.
         warmup: number of updates in which the rate rises from 0 to the peak.
         steps: number of updates of the run, after which the rate is 0. None keeps the rate constant.
-        weight_decay: decoupled from the gradient and multiplied by the rate, as in torch and in BERT.
+        weight_decay: decoupled weight decay, multiplied by the learning rate, as in torch and in BERT.
         clip_norm: maximum global norm of the gradients; None for no clipping.
         accumulation: micro-batches per update. `warmup`, `steps` and schedules still count updates.
-        bias_correction: whether the bias of both moments is corrected. The official code of BERT does not.
-        beta_1, beta_2, epsilon: as in `torch.optim.AdamW`. The defaults are those of BERT.
+        bias_correction: whether to correct the bias of both moments. The official code of BERT does not.
+        beta_1, beta_2, epsilon: as in `torch.optim.AdamW`. The defaults are BERT's.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
         layer_decay, unfreeze_every, rate_factors: learning rates that differ between layers; see `LayerRates`.
         **options: other arguments of `keras.optimizers.AdamW`, for example `name` or `use_ema`.
@@ -82,10 +82,10 @@ def adamw(
 
 @keras.saving.register_keras_serializable("kerasbert")
 class LossScale(keras.optimizers.LossScaleOptimizer):
-    """A `keras.optimizers.LossScaleOptimizer` that detects every overflow. For float16, wrap the optimizer in it.
+    """A loss-scaling optimizer, which float16 training requires, that detects every overflow.
 
-    On TensorFlow, the gradient of an embedding consists of slices, and Keras checks only the last slice of each row, so
-    that an infinity in another slice would reach the weights.
+    On TensorFlow, the gradient of an embedding consists of slices. `keras.optimizers.LossScaleOptimizer` checks only
+    the last slice of each row, so an infinity in another slice would reach the weights.
     """
 
     def apply(self, grads, trainable_variables=None):
@@ -98,7 +98,7 @@ class LayerRates:
     - `no_decay` is part of the config, so it is saved with the optimizer.
     - `optimizer.learning_rate = 1e-5` replaces a schedule from the next step on, even in compiled programs. A schedule
       that is assigned to `learning_rate` counts from the first update of the optimizer.
-    - With gradient accumulation, schedules count updates (in Keras they count micro-batches).
+    - With gradient accumulation, schedules count updates. Keras's optimizers count micro-batches.
     - Rates may differ between layers. Of the n blocks that a backbone declares, block i has depth i + 1. Layers before
       the blocks (embeddings) have depth 0, and layers after them (heads, poolers, last normalization) have depth n + 2,
       as in the code of ELECTRA. Weight decay is multiplied by the rate of the layer.
@@ -106,11 +106,11 @@ class LayerRates:
     Args:
         learning_rate, **options: arguments of the Keras optimizer.
         no_decay: regular expressions; a variable whose path or name matches one of them is not decayed.
-        layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k); with 0.8, the factor of the last
+        layer_decay: the rate at depth k is multiplied by layer_decay ** (n + 2 - k). With 0.8, the factor of the last
             block is 0.64 (Clark et al. 2020, arXiv 2003.10555, appendix B).
-        unfreeze_every: number of updates after which gradual unfreezing adds the next layer (Howard and Ruder 2018,
-            arXiv 1801.06146): at first only the layers after the blocks are trained, then also the last block, and so
-            on down to the embeddings.
+        unfreeze_every: number of updates between the steps of gradual unfreezing (Howard and Ruder 2018, arXiv
+            1801.06146). At first, only the layers after the blocks are trained, then also the last block, and so on
+            down to the embeddings.
         rate_factors: {regular expression: factor}. The rate of a variable is multiplied by the factor of the first
             expression that matches its path. For example, {"^bert/": 0.1} lowers the rate of pretrained weights.
     """
@@ -184,12 +184,12 @@ class LayerRates:
         return learning_rate if factor is None else learning_rate * factor
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
-        """Replaces `no_decay` with these variables and patterns."""
+        """Excludes these variables and name patterns from weight decay. They replace `no_decay`."""
         paths = [f"^{re.escape(variable.path)}$" for variable in var_list or ()]
         self.no_decay = (*paths, *(var_names or ()))
 
     def apply(self, grads, trainable_variables=None):
-        # In a sparse gradient, the slices of repeated rows must be summed before the norm is taken.
+        # In a sparse gradient, slices of the same row must be summed before the norm is computed.
         super().apply(updates.dense(grads), trainable_variables)
 
     def _clip_gradients(self, grads):
@@ -251,14 +251,14 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with the features of `LayerRates` and two differences; `adamw` creates one.
 
     - `epsilon` is added to the root of the bias-corrected second moments, as in Algorithm 2 of the paper and in torch.
-      Keras adds it before the correction, which makes it up to 30 times larger in the first updates.
+      Keras adds it before the correction, which makes its effect up to 30 times larger in the first updates.
     - `bias_correction=False` leaves out the bias correction, as in the official code of BERT.
 
     Loshchilov and Hutter, 2019, arXiv 1711.05101.
 
     Args:
         learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
-        bias_correction: whether the bias of both moments is corrected.
+        bias_correction: whether to correct the bias of both moments.
     """
 
     def __init__(self, learning_rate=0.001, bias_correction=True, **options):
@@ -278,7 +278,7 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         self.assign_sub(variable, rate * mean / (root_scale * ops.sqrt(square) + self.epsilon))
 
     def _corrections(self, learning_rate):
-        """Returns the bias-corrected rate, and the factor that corrects the root of the second moments."""
+        """Computes the bias-corrected rate, and the factor that corrects the root of the second moments."""
         learning_rate = ops.cast(learning_rate, "float32")
         if not self.bias_correction:
             return learning_rate, ops.ones((), "float32")
@@ -311,7 +311,7 @@ def _is_schedule(learning_rate):
 
 
 def known_share(beta, step):
-    """Returns 1 - beta ** step, computed so that float32 does not lose precision in the first steps."""
+    """Computes 1 - beta ** step without losing float32 precision in the first steps."""
     return -ops.expm1(step * (math.log(beta) if beta else -math.inf))
 
 

@@ -8,12 +8,12 @@ from .tensor_scaled import TransformerLamb
 
 
 class Progressive:
-    """Mixin for an optimizer that trains one block after another, for `KnowledgeTransfer` with strategy "progressive".
+    """Mixin that makes an optimizer train one block after another, for `KnowledgeTransfer(strategy="progressive")`.
 
     The first `transfer_steps` updates are divided into one phase per block. In each phase, the learning rate is
     multiplied by 3 * b for the block of that phase, by 0.3 * b for the blocks before it, and by 0 for the blocks after
     it, the embeddings and the heads. Within a phase, b rises from 0 to 1 in the first tenth and then falls to 0.9.
-    After `transfer_steps`, the rate is not modified. This follows the official code of Sun et al. 2020 (arXiv
+    After `transfer_steps` updates, the rates are not modified. This follows the official code of Sun et al. 2020 (arXiv
     2004.02984).
 
     Args:

@@ -1,4 +1,4 @@
-"""Callbacks that report on a run (progress, logs, TensorBoard), and a plot of its log."""
+"""Callbacks that report on a run (progress, logs, TensorBoard), and a function that plots its log."""
 
 import csv
 import json
@@ -17,9 +17,9 @@ from .counting import RunCallback, TrainingDiverged
 
 
 class Progress(RunCallback):
-    """Shows step, loss, speed and remaining time: a bar in a terminal with `rich` installed, plain lines otherwise.
+    """Shows step, loss, speed and remaining time. It is a bar if `rich` is installed and the output is a terminal.
 
-    Use it with `fit(verbose=0)`; otherwise, Keras shows a progress bar of its own, too.
+    Use it with `fit(verbose=0)`. Otherwise, Keras also shows a progress bar.
 
     Args:
         steps: number of steps of the whole run. Default: computed from the epochs and steps passed to `fit`.
@@ -51,7 +51,7 @@ class Progress(RunCallback):
         if self._bar and not self._bar.tasks:
             self._bar.add_task("", total=self._total, completed=self.step, info="")
             self._bar.start()
-            # If `fit` fails, no callback is called that could show a hidden cursor again, so it is never hidden.
+            # The cursor is never hidden, because no callback could show it again if `fit` fails.
             self._bar.console.show_cursor()
 
     def on_steps(self, logs):
@@ -107,8 +107,8 @@ class RunLog(RunCallback):
         folder: the folder of the run; created if missing.
         tokens_per_step: number of tokens per step. Default: the tokens that `fit` counts, or `model.tokens_per_step`.
         checkpoints: the run's `Checkpoints`, which save the rows. Default: the `Checkpoints` callback of the same
-            `fit`, if the model is one of this package. Without checkpoints, a resumed run keeps those rows of the files
-            that belong to steps before its first one.
+            `fit`, if the model is one of this package. Without checkpoints, a resumed run keeps the rows of the files
+            for steps before its first step.
     """
 
     def __init__(self, folder, tokens_per_step=None, checkpoints=None):
@@ -148,10 +148,10 @@ class RunLog(RunCallback):
         return {"rows": self.rows, "seconds": self._seconds(), "tokens": self._tokens(step), **starts}
 
     def describe_goodput(self):
-        """A sentence about a run that has been started again, or "".
+        """Returns a sentence about the goodput of a run that has been restarted, or "" if it has not been restarted.
 
-        Goodput is the share of the time since its first start in which it did what is part of its result: not what a
-        process did after its last checkpoint, nor the time in which none was running.
+        Goodput is the share of the time since the first start that contributed to the result. It excludes work after
+        the last checkpoint of a process, and time in which no process was running.
         """
         if self._starts < 2:
             return ""
@@ -270,7 +270,7 @@ def plot_curves(folder) -> Path:
 class TensorBoardLog(RunCallback):
     """Writes every epoch's metrics for TensorBoard, using only the package `tensorboard`.
 
-    It does not import TensorFlow, as the callback of Keras and the writer of torch do if it is installed.
+    It never imports TensorFlow. Keras's callback and torch's writer import TensorFlow if it is installed.
 
     Args:
         folder: the folder to which the event files are written.
@@ -296,7 +296,7 @@ class TensorBoardLog(RunCallback):
         self._file = open(self.folder / name, "wb")
         self._records = self._record_writer(self._file)
         self._write(file_version="brain.Event:2")
-        # Tells TensorBoard to discard the values that an interrupted run wrote for this step and later ones.
+        # Tells TensorBoard to discard values that an interrupted run wrote for this step and later steps.
         self._write(step=self.initial_step + 1, session_log={"status": "START"})
 
     def on_epoch_end(self, epoch, logs=None):
@@ -323,7 +323,8 @@ class StopOnNaN(RunCallback):
     """Stops the run with `TrainingDiverged` at the first loss that is not finite, before anything is saved.
 
     Args:
-        checkpoints: the run's `Checkpoints`. The error names the newest one that is complete and undamaged.
+        checkpoints: the run's `Checkpoints`. The error message names the newest checkpoint that is complete and
+            undamaged.
     """
 
     def __init__(self, checkpoints=None):
@@ -340,7 +341,7 @@ class StopOnNaN(RunCallback):
 
     def on_report(self, batch, logs):
         loss = logs.get("loss", 0.0)
-        # Batches report in any order, so the first bad batch is only known when no earlier batch is still running.
+        # Batches may report in any order, so the first bad batch is only known once all earlier batches have reported.
         self._running.discard(max(begun for begun in self._running if begun <= batch))
         if not math.isfinite(loss) and (self._first is None or batch < self._first):
             self._first, self._value = batch, loss

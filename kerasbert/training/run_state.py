@@ -1,4 +1,4 @@
-"""The variables of a run (model, optimizer and metrics), under the names that they have in checkpoints."""
+"""The variables of a run (model, optimizer and metrics), and their names in checkpoints."""
 
 import re
 
@@ -7,11 +7,11 @@ from keras import ops
 
 
 class OtherRun(ValueError):
-    """A checkpoint belongs to another run: another model, optimizer, recipe or backend."""
+    """Raised if a checkpoint belongs to another run, with a different model, optimizer, recipe or backend."""
 
 
 def run_variables(model):
-    """Returns {key: variable} of the model and its optimizer, in order of creation.
+    """Returns {key: variable} for the model and its optimizer, in order of creation.
 
     A key consists of the group, an index, which makes it unique, and the path of the variable, which makes it readable.
     """
@@ -20,7 +20,7 @@ def run_variables(model):
 
 
 def metric_variables(model):
-    """Returns {key: variable} of the metrics, in order of creation."""
+    """Returns {key: variable} for the metrics, in order of creation."""
     return {f"metrics/{i:05d}/{v.path}": v for i, v in enumerate(model.metrics_variables)}
 
 
@@ -52,10 +52,11 @@ def check_equal(saved, current, path):
 
 
 def stable_name(key):
-    """Returns a key without the parts that differ between processes: `model/00003/dense_7/kernel` without the `_7`.
+    """Removes the parts of a key that differ between processes, such as the `_7` in `model/00003/dense_7/kernel`.
 
-    Keras numbers equal names in each process, and the index alone makes the key unique. Of the path of an optimizer
-    variable, only the last part is kept: the rest depends on whether `fit` or `restore` built the optimizer.
+    Keras numbers layers with equal names separately in each process. The index alone makes a key unique. For optimizer
+    variables, only the last part of the path is kept, because the rest depends on whether `fit` or `restore` built the
+    optimizer.
     """
     group, index, path = key.split("/", 2)
     path = path if group == "model" else path.rsplit("/", 1)[-1]

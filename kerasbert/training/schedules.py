@@ -12,7 +12,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kerasbert")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0 to `peak`, then a decay to `final`, which is reached at update `steps` and kept.
+    """Linear warm-up from 0 to `peak`, then a decay to `final` until update `steps`. After that, the rate is constant.
 
     With `decay_from="warmup"`, the decay begins at the end of the warm-up, and the rate is continuous. With power 1 and
     final 0, this is `get_linear_schedule_with_warmup` of transformers. `decay_from="start"` follows the official code
@@ -79,7 +79,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """factor * hidden_dim^-1/2 * min(t^-1/2, t * warmup^-3/2) at update t = 1, 2, ...: a linear warm-up, then a decay.
+    """Linear warm-up, then a decay with the inverse square root of the number of updates.
+
+    The rate at update t = 1, 2, ... is factor * hidden_dim^-1/2 * min(t^-1/2, t * warmup^-3/2).
 
     Vaswani et al. 2017, arXiv 1706.03762, section 5.3, use it for Adam with betas 0.9 and 0.98 and epsilon 1e-9. A
     learning rate of 0.2 with 8,000 warm-up updates in tensor2tensor corresponds to factor=2.
@@ -109,15 +111,15 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class RootDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """peak * sqrt(warmup / n) from update n = `warmup` on, after a linear warm-up from 0 or a constant peak.
+    """A rate of peak * sqrt(warmup / n) from update n = `warmup` on. Before, it rises linearly or is constant.
 
-    XLM uses the linear warm-up, and T5 the constant peak: its 1 / sqrt(max(n, 10,000)) is
-    RootDecay(0.01, 10_000, flat=True) (Raffel et al. 2019, arXiv 1910.10683, section 3.1.2).
+    XLM uses the linear warm-up. T5 uses a constant rate: its 1 / sqrt(max(n, 10,000)) is RootDecay(0.01, 10_000,
+    flat=True) (Raffel et al. 2019, arXiv 1910.10683, section 3.1.2).
 
     Args:
         peak: the highest rate.
         warmup: number of updates before the rate falls, at least 1.
-        flat: whether the rate is constant at the peak, instead of warmed up, before it falls.
+        flat: whether the rate equals `peak` before it falls, instead of rising linearly from 0.
     """
 
     def __init__(self, peak, warmup, flat=False):

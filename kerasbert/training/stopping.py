@@ -1,4 +1,4 @@
-"""Stopping a run after a step, on a signal or a time limit, so that it can be resumed from there."""
+"""Stops a run after a step, on a signal or a time limit, so that it can be resumed from that step."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ class RunStopped(Exception):
 
     @property
     def exit_status(self):
-        """The exit status of a command whose run has stopped: 0 at the time limit, 128 + the number of a signal."""
+        """The exit status of a command whose run has stopped: 0 for the time limit, 128 + number for a signal."""
         return 0 if self.reason == TIME else 128 + getattr(signal, self.reason)
 
 
@@ -39,8 +39,8 @@ class StopRequest:
     Inside its `with` block, the first signal asks the run to stop, and the second one ends the process immediately. A
     signal does not raise an exception: Keras would swallow a KeyboardInterrupt while it converts logs, and an exception
     raised inside a backend may crash the process later. The signals are read by a separate thread, because the main
-    thread may be compiling for minutes. Python allows signal handlers only in the main thread; in any other thread,
-    only the time limit works.
+    thread may be compiling for minutes. Python allows signal handlers only in the main thread. If the request is
+    created in another thread, only the time limit works.
 
     Args:
         minutes: the time limit, counted from the creation of the request; None for no limit.
@@ -92,7 +92,7 @@ class StopRequest:
 
 
 class StopOnRequest(RunCallback):
-    """Raises `RunStopped` before the first step after a request, having saved a checkpoint of all steps so far.
+    """After a request, saves a checkpoint of the finished steps and raises `RunStopped` before the next step.
 
     If several processes train together, all stop at the same step, up to 16 steps after one of them was asked to.
 

@@ -15,8 +15,7 @@ class TransformerLamb(LayerRates, keras.optimizers.Lamb):
 
     Args:
         learning_rate, **options: as in `keras.optimizers.Lamb` and `LayerRates`.
-        bias_correction: whether the bias of both moments is corrected, as in the paper. False follows the official
-            code.
+        bias_correction: whether to correct the bias of both moments, as in the paper. False follows the official code.
     """
 
     def __init__(self, learning_rate=0.001, bias_correction=False, weight_decay=0.01, epsilon=1e-6, **options):
@@ -61,7 +60,7 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
 
     Args:
         learning_rate, **options: as in `keras.optimizers.Adafactor` and `LayerRates`.
-        min_factored: smallest size of the two largest dimensions of a tensor that is factored. T5 uses 128.
+        min_factored: minimum size of the two largest dimensions of a factored tensor. T5 uses 128.
         relative_step: whether the rate is limited to t^-1/2 at step t.
     """
 
@@ -124,10 +123,10 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
 class StableAdamW(LayerRates, keras.optimizers.AdamW):
     """AdamW that lowers the rate of tensors with unusually large gradients, instead of clipping the gradients.
 
-    The rate of each tensor is divided by max(1, rms(g / sqrt(v))) for gradients g and second moments v. The bias
-    correction is part of the betas. Weight decay is multiplied by rate / peak instead of by the rate, so `weight_decay`
-    is the fraction that a weight loses per step at the peak rate. This is the optimizer of ModernBERT (Wortsman et al.
-    2023, arXiv 2304.13013).
+    The rate of each tensor is divided by max(1, rms(g / sqrt(v))) for gradients g and second moments v. Bias correction
+    is achieved by changing the betas. Weight decay is multiplied by rate / peak instead of by the rate, so
+    `weight_decay` is the fraction that a weight loses per step at the peak rate. This is the optimizer of ModernBERT
+    (Wortsman et al. 2023, arXiv 2304.13013).
 
     Args:
         learning_rate, **options: as in `keras.optimizers.AdamW` and `LayerRates`.
@@ -169,5 +168,5 @@ class StableAdamW(LayerRates, keras.optimizers.AdamW):
 
 
 def _size(x):
-    """The root mean square of a tensor."""
+    """Root mean square of a tensor."""
     return ops.sqrt(ops.mean(ops.square(x)))

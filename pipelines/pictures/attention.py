@@ -1,4 +1,4 @@
-"""Attention weights of a model on a text: lines between the tokens of one head, and all heads of all blocks at once."""
+"""Attention weights of a model on a text: lines between tokens for one head, and an overview of all heads."""
 
 import base64
 import dataclasses
@@ -22,11 +22,11 @@ from .words import TokenNames
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """The attention of all blocks and heads.
+    """Attention weights of all blocks and heads.
 
     Args:
-        name: what attends to what, such as "encoder".
-        values: float (blocks, heads, q, k); the weights of a query sum to 1.
+        name: name of the attention, such as "encoder".
+        values: float (blocks, heads, q, k). The weights of a query sum to 1.
         queries, keys: the tokens.
     """
 
@@ -37,7 +37,7 @@ class Weights:
 
 
 def load_backbone(path: str) -> tuple[Backbone, Tokenizer]:
-    """The backbone of a model of any kind, and the tokenizer of its folder.
+    """Loads the backbone of a model of any kind, and the tokenizer in its folder.
 
     Raises:
         ValueError: if there is no tokenizer.
@@ -51,7 +51,7 @@ def load_backbone(path: str) -> tuple[Backbone, Tokenizer]:
 
 
 def is_encoder_decoder(backbone: Backbone) -> bool:
-    """Whether a backbone has an encoder and a decoder; T5 may have only one of them."""
+    """Whether a backbone has both an encoder and a decoder. T5 may have only one of them."""
     halves = (getattr(backbone, name, True) is not None for name in ("encoder", "decoder"))
     return isinstance(backbone, EncoderDecoderBackbone) and all(halves)
 
@@ -59,16 +59,17 @@ def is_encoder_decoder(backbone: Backbone) -> bool:
 def attention_of(
     backbone: Backbone, tokenizer: Tokenizer, text: str, second: str = "", most: int = 64
 ) -> list[Weights]:
-    """The attention weights on a text.
+    """Computes the attention weights of a model on a text.
 
     Args:
         backbone: any model with attention.
         tokenizer: its tokenizer.
-        text: the text; for an encoder-decoder, that of the encoder.
-        second: the second text of a pair; for an encoder-decoder, the text that the decoder reads.
-        most: maximum number of tokens of a side; with more, a picture cannot be read.
+        text: the text. For an encoder-decoder, the text that the encoder reads.
+        second: the second text of a pair. For an encoder-decoder, the text that the decoder reads.
+        most: maximum number of tokens per text. With more tokens, the picture would be unreadable.
 
-    Returns: one `Weights`, or those of the encoder, of the decoder and between them.
+    Returns: a list of one `Weights`, or for an encoder-decoder, of three: the encoder, the decoder, and the
+        cross-attention.
 
     Raises:
         ValueError: for a model without attention, texts that are too long, and a missing second text.
@@ -92,7 +93,7 @@ def attention_of(
     longest = max(map(len, sides.values()))
     if longest > most:
         raise ValueError(
-            f"A text must have at most {most} tokens, or the picture cannot be read. Received: {longest}. Use a "
+            f"A text must have at most {most} tokens, or the picture is unreadable. Received: {longest}. Use a "
             "shorter text, or a larger --most."
         )
     tokens = {side: [names(int(i)) for i in ids] for side, ids in sides.items()}
@@ -120,7 +121,7 @@ def _stacked(weights: list) -> np.ndarray:
 
 
 def attention_page(title: str, weights: list[Weights], block: int = 0, head: int = 0) -> str:
-    """A page with the head view of one head, chosen on the page, and the model view of all heads."""
+    """Creates an HTML page with a view of one head, which the reader can select, and an overview of all heads."""
     data = {
         "block": block,
         "head": head,
@@ -144,7 +145,7 @@ def attention_page(title: str, weights: list[Weights], block: int = 0, head: int
 
 
 def model_figure(weights: Weights):
-    """A figure with a thumbnail of every head: one row per block, one column per head."""
+    """Draws a figure with a thumbnail of every head, with one row per block and one column per head."""
     blocks, heads, queries, keys = weights.values.shape
     figure = new_figure(max(4, 0.9 * heads + 1), max(3, 0.9 * blocks * queries / keys + 1))
     axes = figure.subplots(blocks, heads, squeeze=False)
@@ -165,7 +166,7 @@ def model_figure(weights: Weights):
 
 
 def head_figure(weights: Weights, block: int, head: int):
-    """A figure of one head: lines from each token to those it attends to, and the same weights as a table of shades."""
+    """Draws a figure of one head: lines from each token to the tokens it attends to, and a heat map of the weights."""
     values = weights.values[block, head]
     tall = max(values.shape)
     figure = new_figure(11, max(3.5, 0.26 * tall + 1.4))
@@ -190,7 +191,7 @@ def head_figure(weights: Weights, block: int, head: int):
 
 
 def _color_bar(figure, image, axes) -> None:
-    """A scale of weights beside the axes; shades follow the square root, so that small weights show."""
+    """Adds a color bar. Shades are proportional to the square root of a weight, so that small weights are visible."""
     ticks = (0, 0.01, 0.1, 0.25, 0.5, 1)
     bar = figure.colorbar(image, ax=axes, ticks=[math.sqrt(tick) for tick in ticks], fraction=0.03)
     bar.ax.set_yticklabels([f"{tick:.0%}" for tick in ticks], fontsize=8)

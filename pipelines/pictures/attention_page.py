@@ -1,4 +1,4 @@
-"""The body, the style and the script of the page of `attention`."""
+"""The HTML, CSS and JavaScript of the page that `attention_page` creates."""
 
 BODY = """
 <p>Every token (left) attends to the tokens on the right; the weights of a token add up to 100%. Choose a block and a

@@ -1,4 +1,4 @@
-"""Lists of names with a share each, as bars in a terminal, in HTML and in figures."""
+"""Draws lists of names with values as bars, in a terminal, in HTML and in figures."""
 
 import dataclasses
 import html
@@ -14,16 +14,16 @@ from .files import label, new_figure
 
 @dataclasses.dataclass(frozen=True)
 class Bars:
-    """A list of names, each with a bar.
+    """A list of names and values, which is drawn as bars.
 
     Args:
         title: heading.
-        text: the text that the bars are about; `marked` is its words that are emphasised.
-        names: what each bar stands for.
-        values: length of each bar, of 1; negative ones have no bar.
-        notes: a text after each value, such as the sentence of a token.
-        marked: start and stop of a part of `text`.
-        unit: how a value is written.
+        text: the text that the bars are about.
+        names: name of each bar.
+        values: length of each bar, as a fraction of the full width. Negative values have no bar.
+        notes: text after each value, such as the sentence of a token.
+        marked: start and stop of the part of `text` that is emphasised.
+        unit: function that formats a value.
     """
 
     title: str
@@ -58,7 +58,7 @@ def print_bars(pictures: Sequence[Bars], console: Console) -> None:
 
 
 def _bar(value: float, long: int) -> str:
-    """A bar of eighths of a character, padded to `long` characters."""
+    """Draws a bar with a resolution of an eighth of a character, padded to `long` characters."""
     eighths = round(max(0.0, min(1.0, value)) * long * 8)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(long)
@@ -78,7 +78,7 @@ mark { background: none; color: inherit; font-weight: 700; text-decoration: unde
 
 
 def bars_as_html(bars: Bars) -> str:
-    """A section of a page with `STYLE`."""
+    """Creates an HTML section, for a page that uses `STYLE`."""
     start, stop = bars.marked
     parts = [html.escape(part) for part in (bars.text[:start], bars.text[start:stop], bars.text[stop:])]
     text = f"{parts[0]}<mark>{parts[1]}</mark>{parts[2]}" if stop > start else "".join(parts)
@@ -96,11 +96,11 @@ def bars_as_html(bars: Bars) -> str:
 
 
 def bars_figure(pictures: Sequence[Bars], measure: str):
-    """A matplotlib figure with one chart for each list.
+    """Draws a matplotlib figure with one chart for each list.
 
     Args:
         pictures: the lists.
-        measure: what the values are: the label of their axes.
+        measure: label of the axes of values.
     """
     # Titles begin at the bars, to whose left the names with notes take half of the figure.
     titles = [textwrap.wrap(f"{bars.title}  {bars.text}", 45 if bars.notes else 75) for bars in pictures]

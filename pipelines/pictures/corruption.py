@@ -1,4 +1,4 @@
-"""What the objectives make of a sentence: the rows that a run of a recipe would read, and their targets."""
+"""Shows how the objectives corrupt a sentence: the rows that a run of a recipe would read, and their targets."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from .rows import Line, Rows
 from .sentences import NEXT, STEPS, batches_for, documents_for, shows
 from .words import TokenNames, model_type_of, word_tokenizer
 
-# Every objective: recipe -> heading.
+# {recipe of an objective: heading}
 OBJECTIVES = {
     "bert.base": "Masked tokens and next-sentence prediction (BERT)",
     "roberta.base": "Masked tokens without pairs (RoBERTa)",
@@ -44,25 +44,25 @@ OBJECTIVES = {
     "t5.language_model": "Language model (T5)",
     "transformer.base": "Translation (Transformer)",
 }
-# Of these, pictures have words in pieces: what the noise does to words would not show otherwise.
+# For these recipes, words are split into pieces, because the noise treats words in a special way.
 IN_PIECES = {"bert.large_whole_words": 4, "albert.base": 4}
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A sentence and how it is corrupted.
+    """A sentence, and settings for its corruption.
 
     Args:
-        sentence: the text; line breaks separate sentences.
+        sentence: the text. Line breaks separate sentences.
         following: the sentence that follows it, for pairs of segments.
-        translation: for recipes with pairs of languages.
-        seed: of the noise.
-        draws: number of rows.
-        tokenizer: default: whole words; see `word_tokenizer`.
-        pieces: for the default tokenizer, the largest number of letters in a piece; 0 leaves words whole.
+        translation: translation of the sentence, for recipes with pairs of languages.
+        seed: seed of the noise.
+        draws: number of rows, each with different noise.
+        tokenizer: the tokenizer. Default: one with whole words as tokens; see `word_tokenizer`.
+        pieces: for the default tokenizer, the maximum number of letters in a piece. With 0, words are not split.
         words: for the default tokenizer, the words besides those of the text. Default: common words.
-        generator: a masked language model that fills the slots of replaced token detection. Default: random words with
-            the frequencies of the text, of which those of words that it lacks count as one.
+        generator: a masked language model that replaces masked tokens, for replaced token detection. Default: random
+            words, drawn with their frequencies in the text. Words that are not in the text have frequency 1.
     """
 
     sentence: str
@@ -77,10 +77,10 @@ class Example:
 
 
 def corrupted(recipe: Recipe, example: Example, title: str = "") -> list[Rows]:
-    """Pictures of the first rows with the sentence in a run of a recipe, one for each draw of the noise.
+    """Creates pictures of the first rows of a run that contain the sentence, one for each draw of the noise.
 
     Raises:
-        ValueError: if the recipe cannot make rows of the sentence.
+        ValueError: if the recipe cannot create rows from the sentence.
     """
     if not example.sentence.strip() or example.draws < 1:
         raise ValueError(
@@ -93,13 +93,16 @@ def corrupted(recipe: Recipe, example: Example, title: str = "") -> list[Rows]:
     text, start = (np.concatenate(tokenizer.encode(part.splitlines(), False)) for part in (documents[0], sentence))
     further = notes(recipe, batches, tokenizer, len(text))
     if recipe.objective == "ReplacedTokenDetection" and example.generator is None:
-        further.append("There is no generator here: slots are filled with random words, those of the text more often.")
+        further.append(
+            "There is no generator, so random words replace masked tokens. Words of the text are more likely."
+        )
     options = dict(names=TokenNames(tokenizer), mask_id=tokenizer.mask_id, languages=recipe.languages)
     options["first_part"] = getattr(batches, "reuse_length", None) or None
     if "objective" in recipe.objective_options:
         options["objective"] = recipe.objective_options["objective"]
     pictures = []
-    # With other text in the corpus, the sentence must be at the start of a row, or anywhere if segments change places.
+    # If the corpus contains other text, the sentence must be at the start of a row, or anywhere if segments are
+    # swapped.
     first = None if recipe.data.get("rows") == "sentence_order" else len(start) + 1
     for step, batch in enumerate(batches):
         row = Row.of_batch(batch, 0, sample=_sampler(batches, example, step), **options)
@@ -120,14 +123,14 @@ def corrupted(recipe: Recipe, example: Example, title: str = "") -> list[Rows]:
 def _lines(batch: tuple, row: Row, batches: Batches, text: np.ndarray) -> list[Line]:
     if isinstance(batches, DenoisingBatches) and batches.layout == "encoder_decoder":
         return denoising_lines(row, text[: batches.max_tokens], batches.noise)
-    if "context_ids" in row.x:  # every pair of words is a row
+    if "context_ids" in row.x:  # every pair of words is a separate row
         rows = [Row.of_batch(batch, number, names=row.names) for number in range(len(batch[1]))]
         return [line for one in rows for line in lines_of(one)]
     return lines_of(row)
 
 
 def _sampler(batches: Batches, example: Example, step: int) -> Callable[[dict], np.ndarray]:
-    """The function that fills the slots of a row, as a generator does in training, by sampling."""
+    """Returns the function that samples replacements for masked tokens, as a generator does in training."""
     draw = np.random.default_rng([example.seed, step])
 
     def sample(x: dict) -> np.ndarray:
@@ -145,12 +148,12 @@ def _sampler(batches: Batches, example: Example, step: int) -> Callable[[dict], 
 
 
 def every_objective(example: Example, settings: tuple[str, ...] = ()) -> list[Rows]:
-    """Pictures of all `OBJECTIVES`; those that cannot be drawn say why."""
+    """Creates pictures for all `OBJECTIVES`. For an objective that cannot be drawn, the picture says why."""
     pictures = []
     for name, title in OBJECTIVES.items():
         recipe, title = find_recipe(name).with_settings(list(settings)), f"{title}: {name}"
         try:
-            # Word pieces, so that it shows what the noise does to words.
+            # Split words into pieces, to show how the noise treats words.
             pieces = example.pieces or IN_PIECES.get(name, 0)
             pictures += corrupted(recipe, dataclasses.replace(example, pieces=pieces), title)
         except ValueError as error:

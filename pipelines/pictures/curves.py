@@ -1,4 +1,4 @@
-"""Curves of pretraining runs: losses, accuracies and learning rates by step, several runs in one figure."""
+"""Draws curves of pretraining runs in one figure: losses, accuracies and learning rates by step."""
 
 import dataclasses
 import math
@@ -8,12 +8,12 @@ from kerasbert.training import read_log
 
 from .files import new_figure
 
-# Colours of Okabe and Ito, which people with colour vision deficiency can tell apart.
+# The palette of Okabe and Ito, which people with colour vision deficiency can distinguish.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-# Columns of the log that are not drawn: they count, or are drawn as another curve.
+# Columns of the log that are not drawn, because they are counts, or are part of another curve.
 NOT_DRAWN = {"step", "epoch", "seconds", "tokens", "tokens_per_second", "perplexity", "below_unigram"}
 TOKEN_LOSS = "loss per predicted token"
-KINDS = {"training": "", "held-out": "val_"}  # what a metric was measured on -> how its column begins
+KINDS = {"training": "", "held-out": "val_"}  # {data that a metric was measured on: prefix of its column}
 STYLES = {
     "training": dict(linestyle="-"),
     "held-out": dict(linestyle="--"),
@@ -23,7 +23,7 @@ STYLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A line of a panel.
+    """A line in a panel of the figure.
 
     Args:
         panel: the quantity, such as "accuracy".
@@ -37,10 +37,10 @@ class Curve:
 
 
 def curves_of(run: Path) -> list[Curve]:
-    """The curves in the log of a run.
+    """Reads the curves from the log of a run.
 
-    The loss per predicted token is the logarithm of the perplexity; the loss of a unigram model follows from it and the
-    column `below_unigram`. The column `loss` is drawn if the objective has further terms.
+    The loss per predicted token is the logarithm of the perplexity. The loss of a unigram model is this loss plus the
+    column `below_unigram`. The column `loss` is drawn only if the objective has additional terms.
 
     Raises:
         ValueError: if the folder has no log.
@@ -59,7 +59,7 @@ def curves_of(run: Path) -> list[Curve]:
     token_loss = {kind: [_log(p) for p in columns.get(f"{start}perplexity", nothing)] for kind, start in KINDS.items()}
     for kind, values in token_loss.items():
         add(TOKEN_LOSS, kind, values)
-    # `pretrain` takes the difference to the loss on held-out text where there is any.
+    # `pretrain` computes `below_unigram` from the loss on held-out text, if there is any.
     reference = token_loss["held-out" if "val_perplexity" in columns else "training"]
     below = columns.get("below_unigram", nothing)
     add(TOKEN_LOSS, "unigrams", [None if None in pair else sum(pair) for pair in zip(below, reference, strict=True)])
@@ -81,7 +81,7 @@ def _agree(first: list, second: list) -> bool:
 
 
 def run_names(runs: list[Path]) -> list[str]:
-    """The names of the folders, with as many of those above them as make them different."""
+    """Returns the names of the folders, with as many parent folders as are needed to distinguish them."""
     paths = [run.resolve() for run in runs]
     if len(set(paths)) < len(paths):
         raise ValueError(f"Every run must be given once. Received: {', '.join(map(str, runs))}.")
@@ -93,11 +93,9 @@ def run_names(runs: list[Path]) -> list[str]:
 
 
 def curves_figure(runs: list[Path]):
-    """A figure with a panel for each quantity, a colour for each run, and dashed lines for held-out text."""
+    """Draws a figure with a panel for each quantity, a colour for each run, and dashed lines for held-out text."""
     if not 1 <= len(runs) <= len(COLORS):
-        raise ValueError(
-            f"There must be 1 to {len(COLORS)} runs, as many as colours that can be told apart. Received: {len(runs)}."
-        )
+        raise ValueError(f"There must be 1 to {len(COLORS)} runs, one for each colour. Received: {len(runs)}.")
     curves = {name: curves_of(run) for name, run in zip(run_names(runs), runs, strict=True)}
     panels = list(dict.fromkeys(curve.panel for found in curves.values() for curve in found))
     panels.sort(key=lambda panel: (panel == "learning_rate", panel != TOKEN_LOSS, not panel.endswith("loss")))
@@ -117,7 +115,7 @@ def curves_figure(runs: list[Path]):
 
 
 def _legend(figure, names: list[str], kinds: list[str]) -> None:
-    """Says which run has which colour, and what kind of curve has which line."""
+    """Adds a legend with the colours of the runs and the line styles of the kinds of curves."""
     from matplotlib.lines import Line2D
 
     handles = []
@@ -133,7 +131,7 @@ def _legend(figure, names: list[str], kinds: list[str]) -> None:
 
 
 def _label(axes, panel: str) -> None:
-    """The names and units of the axes."""
+    """Labels the axes with names and units."""
     from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
     name = panel.replace("_", " ")

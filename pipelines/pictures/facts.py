@@ -1,4 +1,4 @@
-"""Sentences that say what the noise of a recipe does, made from the settings of its batches."""
+"""Describes the noise of a recipe in sentences, from the settings of its batches."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _DENOISING = {
 
 
 def about(recipe: Recipe, batches: Batches) -> str:
-    """What is predicted, and what the input shows there."""
+    """Describes which tokens are predicted, and what replaces them in the input."""
     noise = getattr(batches, "noise", None)
     if isinstance(noise, Denoising):
         return _DENOISING[noise.objective].format(rate=noise.rate, mean=noise.mean_span)
@@ -84,7 +84,7 @@ def _shown(noise: Noise, is_replaced: bool) -> str:
 
 
 def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -> list[str]:
-    """What a picture of one short text leaves out.
+    """Adds what a picture of one short text does not show.
 
     Args:
         tokens: number of tokens of the text.
@@ -112,7 +112,7 @@ def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -
         found.append("The decoder reads the targets shifted right by one.")
     if isinstance(batches, PermutationLMBatches):
         found.append(
-            "The row goes on with two segments, which have an order of their own and see all of this part."
+            "Two segments follow in the row. They have a separate order, and attend to all of this part."
             if batches.reuse_length
             else "Special tokens have a place in the order, but are not predicted."
         )
@@ -120,10 +120,10 @@ def notes(recipe: Recipe, batches: Batches, tokenizer: Tokenizer, tokens: int) -
 
 
 def label_notes(recipe: Recipe, y) -> list[str]:
-    """What the label of a pair of segments says."""
+    """Explains the label of a pair of segments."""
     if not isinstance(y, dict) or "sentence_pair" not in y:
         return []
     label = int(y["sentence_pair"])
     if recipe.data.get("rows") == "sentence_order":
-        return [f"Label {label}: the segments are {'exchanged' if label else 'in their order'}."]
+        return [f"Label {label}: the segments are {'swapped' if label else 'in the original order'}."]
     return [f"Label {label}: the second segment {'is from another document' if label else 'follows the first'}."]

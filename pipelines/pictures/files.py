@@ -1,4 +1,4 @@
-"""Writes pictures into files, whose kind the extension says."""
+"""Writes pictures to files. The extension determines the format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,12 @@ def check_pictures(outputs: Sequence[Path], kinds: Sequence[str]) -> None:
 
 
 def write_pictures(outputs: Sequence[Path], makers: Mapping[str, Callable[[], Any]]) -> None:
-    """Writes one picture in every file.
+    """Writes a picture to each file.
 
     Args:
         outputs: the files.
-        makers: extension -> function that returns the text of a page (".html"), or a matplotlib figure.
+        makers: {extension: function}. The function returns the text of a page for ".html", otherwise a matplotlib
+            figure.
     """
     for output in outputs:
         made = makers[output.suffix]()
@@ -35,7 +36,7 @@ def write_pictures(outputs: Sequence[Path], makers: Mapping[str, Callable[[], An
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty matplotlib figure of this size in inches, which needs no screen."""
+    """Creates an empty matplotlib figure with this size in inches. No display is needed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -45,5 +46,5 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def label(text: str, most: int = 16) -> str:
-    """A text of at most `most` characters for a figure, without what matplotlib would read as mathematics."""
+    """Truncates a text to `most` characters for a figure, and escapes what matplotlib would read as mathematics."""
     return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")

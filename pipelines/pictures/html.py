@@ -1,4 +1,4 @@
-"""The skeleton that all pages share: one file without any other, readable on light and dark screens of any width."""
+"""The template of all pages: a self-contained file, readable in light and dark mode and at any width."""
 
 import html
 
@@ -24,13 +24,13 @@ button[aria-pressed="true"] { background: var(--blue); color: var(--page); borde
 
 
 def page(title: str, body: str, style: str = "", script: str = "") -> str:
-    """A whole HTML page that needs no network.
+    """Creates a complete HTML page, which works without a network.
 
     Args:
-        title: heading and name of the page, as plain text.
+        title: heading and title of the page, as plain text.
         body: HTML below the heading.
-        style: CSS that is added to that of all pages, whose colours are the variables of `:root`.
-        script: JavaScript that runs once the body is there.
+        style: CSS that is added to the CSS of all pages. Colours are the variables in `:root`.
+        script: JavaScript that runs after the body has been loaded.
     """
     name = html.escape(title)
     return (

@@ -1,4 +1,4 @@
-"""Attention masks: which tokens a token may attend to, drawn from the masks that the models of this package use."""
+"""Draws attention masks, which say which tokens a token may attend to, as computed by the models of this package."""
 
 import dataclasses
 import html
@@ -13,16 +13,16 @@ from .files import new_figure
 from .html import page
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat", ".", "it", "slept", ".")
-ORDER = (3, 2, 4, 1)  # the factorisation order of figures 1 and 4 of XLNet's paper; tokens count from 1
+ORDER = (3, 2, 4, 1)  # the factorisation order in figures 1 and 4 of XLNet's paper; tokens are numbered from 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Mask:
-    """A mask as a picture.
+    """A picture of a mask.
 
     Args:
         name: heading.
-        about: one sentence.
+        about: description in one sentence.
         allowed: bool (q, k).
         queries, keys: the tokens.
     """
@@ -35,11 +35,11 @@ class Mask:
 
 
 def masks(words: tuple[str, ...] = WORDS, window: int = 2) -> list[Mask]:
-    """The masks of the families, on a few words.
+    """Computes the masks of the families for a few words.
 
     Args:
         words: tokens of a row.
-        window: how far a token sees to both sides in layers with local attention.
+        window: maximum distance to which a token attends on both sides, in layers with local attention.
     """
     length = len(words)
     if length < 4 or window < 1:
@@ -51,31 +51,31 @@ def masks(words: tuple[str, ...] = WORDS, window: int = 2) -> list[Mask]:
     pieces = np.where(np.arange(length) < half, 1, 2)[None]
     prefix = np.arange(length)[None] < half
     found = [
-        _mask("BERT", "Every token sees all tokens of its row, but no padding.", padded, lengths=lengths),
-        _mask("GPT", "A token sees itself and the tokens before it.", words, causal=True),
+        _mask("BERT", "Every token attends to all tokens of its row, but not to padding.", padded, lengths=lengths),
+        _mask("GPT", "A token attends to itself and to the tokens before it.", words, causal=True),
         _mask(
             "Prefix language model",
-            f"The first {half} tokens see each other; the others see them, themselves and the tokens between.",
+            f"The first {half} tokens attend to each other. Later tokens attend to all tokens up to themselves.",
             words,
             causal=True,
             prefix_mask=prefix,
         ),
         _mask(
             "ModernBERT, local layers",
-            f"A token sees {window} tokens on both sides, as in Longformer (64 in ModernBERT's paper).",
+            f"A token attends to {window} tokens on each side, as in Longformer (64 in ModernBERT's paper).",
             words,
             window=window,
         ),
-        _mask("ModernBERT, global layers", "In every third layer a token sees the whole text.", words),
+        _mask("ModernBERT, global layers", "In every third layer, a token attends to the whole text.", words),
         _mask(
             "Packed rows",
-            f"Two texts in one row, of {half} and {length - half} tokens, do not see each other.",
+            f"Two texts in one row, of {half} and {length - half} tokens, do not attend to each other.",
             words,
             sequence_ids=pieces,
         ),
         _mask(
             "Packed rows in a local layer",
-            "A token sees its window, but nothing of the other text.",
+            "A token attends to its window, but not to the other text.",
             words,
             sequence_ids=pieces,
             window=window,
@@ -93,10 +93,10 @@ def _mask(name: str, about: str, tokens: tuple[str, ...], **parts) -> Mask:
 
 
 def two_streams(order: tuple[int, ...] = ORDER) -> list[Mask]:
-    """The masks of XLNet's content stream and query stream for a factorisation order of tokens that count from 1."""
+    """Computes the masks of XLNet's content and query stream for a factorisation order of tokens, numbered from 1."""
     length = len(order)
     if sorted(order) != list(range(1, length + 1)):
-        raise ValueError(f"An order must hold every number from 1 to {length} once. Received: {order}.")
+        raise ValueError(f"An order must contain every number from 1 to {length} once. Received: {order}.")
     ranks = np.argsort(order).astype("int32")[None]
     x = dict(token_ids=np.zeros((1, length), "int32"), query_ranks=ranks, key_ranks=ranks)
     x["masked_positions"] = np.arange(length, dtype="int32")[None]
@@ -104,8 +104,8 @@ def two_streams(order: tuple[int, ...] = ORDER) -> list[Mask]:
     tokens = tuple(f"x{number}" for number in range(1, length + 1))
     arrows = " → ".join(map(str, order))
     about = (
-        f"Order {arrows}: a token sees itself and the tokens before it in the order.",
-        f"Order {arrows}: the prediction of a token sees the tokens before it in the order, but not the token itself.",
+        f"Order {arrows}: a token attends to itself and to the tokens before it in the order.",
+        f"Order {arrows}: to predict a token, the model attends only to the tokens before it in the order.",
     )
     return [
         Mask(f"XLNet, {stream} stream", text, _dense(view.mask, length), tokens, tokens)
@@ -121,7 +121,7 @@ def _dense(mask: AttentionMask, length: int) -> np.ndarray:
 
 
 def masks_as_text(pictures: list[Mask]) -> str:
-    """The masks as characters: ■ where a row sees a column."""
+    """Formats the masks as text, with ■ where a row may attend to a column."""
     parts = []
     for mask in pictures:
         width = max(map(len, mask.queries))
@@ -144,9 +144,9 @@ STYLE = """
 
 
 def masks_page(pictures: list[Mask]) -> str:
-    """A page with a drawing of every mask."""
+    """Creates an HTML page with a drawing of every mask."""
     intro = (
-        "<p>A row is a token that attends, a column one that may be attended to. "
+        "<p>A row is a token that attends, and a column is a token that may be attended to. "
         '<span class="key is-seen"></span> may be attended to, <span class="key"></span> may not.</p>'
     )
     sections = "".join(
@@ -158,7 +158,7 @@ def masks_page(pictures: list[Mask]) -> str:
 
 
 def _drawing(mask: Mask) -> str:
-    """A mask as SVG, with its tokens on the left and, turned, on top."""
+    """Draws a mask as SVG, with its tokens on the left and, rotated, at the top."""
     size, room = 20, 8 * min(12, max(map(len, (*mask.queries, *mask.keys)))) + 8
     names = ([token if len(token) <= 12 else token[:11] + "…" for token in side] for side in (mask.queries, mask.keys))
     queries, keys = (list(map(html.escape, side)) for side in names)
@@ -178,7 +178,7 @@ def _drawing(mask: Mask) -> str:
 
 
 def masks_figure(pictures: list[Mask]):
-    """A figure with all masks."""
+    """Draws a figure with all masks."""
     columns = 3
     lines = -(-len(pictures) // columns)
     figure = new_figure(12, 4.2 * lines)

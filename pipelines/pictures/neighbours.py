@@ -1,4 +1,4 @@
-"""Neighbours of a word: in a table of vectors, where it has one for all contexts, and in a model, with one for each."""
+"""Neighbours of a word in a table, where it has one vector, and in a model, where its vector depends on context."""
 
 import dataclasses
 import html
@@ -32,10 +32,10 @@ class Occurrence:
     """A word in a sentence.
 
     Args:
-        word: as it is written.
-        sentence: number of the sentence.
-        start, stop: its characters.
-        vector: float (m,), the mean of its pieces, of length 1.
+        word: the word as it is written in the sentence.
+        sentence: index of the sentence.
+        start, stop: character positions of the word in the sentence.
+        vector: float (m,), the mean of the vectors of its pieces, scaled to length 1.
     """
 
     word: str
@@ -51,11 +51,11 @@ class Neighbours:
 
     Args:
         word: the word.
-        static: the nearest tokens of the table.
-        contextual: for each occurrence of the word, the nearest words of the other sentences.
-        cosines: float (n, n), between the occurrences of the word.
+        static: the nearest tokens in the table.
+        contextual: for each occurrence of the word, the nearest words in the other sentences.
+        cosines: float (n, n), the cosines between the occurrences of the word.
         sentences: the sentence of each occurrence.
-        mean: mean cosine of all words of all sentences, with which the others can be compared.
+        mean: mean cosine of all pairs of words in all sentences, for comparison.
     """
 
     word: str
@@ -75,18 +75,18 @@ def neighbours(
     top: int = 8,
     layer: int = -1,
 ) -> Neighbours:
-    """The neighbours of a word by cosine.
+    """Finds the neighbours of a word by cosine.
 
     Args:
         backbone, tokenizer: the model with contextual vectors.
-        word: the word, with its case ignored.
-        sentences: some of them with the word; all words of all of them are candidates.
+        word: the word. Its case is ignored.
+        sentences: sentences, some of which contain the word. All words in them are candidates.
         table: the model whose token embeddings are the static vectors, such as `WordVectors`. Default: `backbone`.
         top: number of neighbours.
-        layer: which hidden states, 0 for the embeddings, n for the output of block n, and -1 for the last.
+        layer: index of the hidden states: 0 for the embeddings, n for the output of block n, and -1 for the last.
 
     Raises:
-        ValueError: if no sentence has the word, or there is no such layer.
+        ValueError: if no sentence contains the word, or there is no such layer.
     """
     if top < 1:
         raise ValueError(f"`top` must be at least 1. Received: {top}.")
@@ -96,7 +96,7 @@ def neighbours(
     chosen = [one for one in found if one.word.casefold() == word.casefold()]
     if not chosen:
         raise ValueError(
-            f"A sentence must have the word {word!r}. Received: {len(sentences)} sentences without it. Give others "
+            f"A sentence must contain the word {word!r}. Received: {len(sentences)} sentences without it. Give others "
             "with --sentences."
         )
     contextual = []
@@ -121,10 +121,10 @@ def neighbours(
 
 
 def nearest_in_table(backbone: Backbone, tokenizer: Tokenizer, word: str, top: int) -> Bars:
-    """The tokens whose embeddings have the highest cosine with that of the word, the mean of its pieces."""
+    """Finds the tokens whose embeddings are closest, by cosine, to the mean embedding of the word's pieces."""
     ids = np.unique(tokenizer.encode([word], add_special_tokens=False)[0])
     if not len(ids) or tokenizer.unk_id in ids:
-        raise ValueError(f"The vocabulary of the table must have the word. Received: {word!r}, which is unknown to it.")
+        raise ValueError(f"The word must be in the vocabulary of the table. Received: {word!r}, which is unknown.")
     table = keras.ops.convert_to_numpy(backbone.token_table)[: tokenizer.vocabulary_size].astype("float32")
     table = _directions(table)
     cosines = table @ _directions(table[ids].mean(axis=0))
@@ -137,7 +137,7 @@ def nearest_in_table(backbone: Backbone, tokenizer: Tokenizer, word: str, top: i
 
 
 def occurrences(backbone: Backbone, tokenizer: Tokenizer, text: str, number: int, layer: int = -1) -> list[Occurrence]:
-    """The words of a sentence with their contextual vectors."""
+    """Computes the contextual vectors of the words of a sentence."""
     (_, offsets), words = tokenizer.encode_with_offsets([text])[0], tokenizer.word_numbers([text])[0]
     if not len(words):
         raise ValueError(f"A sentence must have words. Received: {text!r}.")
@@ -155,7 +155,7 @@ def occurrences(backbone: Backbone, tokenizer: Tokenizer, text: str, number: int
 
 
 def _states(backbone: Backbone, tokenizer: Tokenizer, text: str, layer: int) -> np.ndarray:
-    """float (s, m): the hidden states of a row."""
+    """Computes the hidden states of a row, float (s, m)."""
     x = encode_texts(tokenizer, [text], max_length=10**9, plain_text=True)
     if is_encoder_decoder(backbone):
         x["decoder_token_ids"] = np.array([[backbone.config.decoder_start_id]], dtype="int32")
@@ -194,7 +194,7 @@ def print_neighbours(found: Neighbours, console: Console) -> None:
 
 
 def neighbours_page(title: str, found: Neighbours) -> str:
-    """A page with the static neighbours, those of each occurrence, and the cosines between the occurrences."""
+    """Creates a page with static neighbours, neighbours of each occurrence, and cosines between the occurrences."""
     intro = (
         f"<p>Bars are cosines. In a table of vectors, {html.escape(found.word)} has the same neighbours everywhere; in "
         f"a model, they depend on its sentence. The mean cosine of all pairs of words is {found.mean:.2f}.</p>"

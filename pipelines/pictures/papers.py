@@ -1,7 +1,7 @@
-"""The papers' examples of their objectives, made by this package: each has a seed whose noise is that of the paper.
+"""Examples of objectives from the papers, reproduced by this package with seeds that give the noise of the paper.
 
-The seeds were found by trying them in turn, with the settings that are listed where those of the recipe cannot give the
-example (such as a span of four words in a sentence of twelve, with 15% noise).
+The seeds were found by trying one after the other. Where the settings of the recipe cannot give the example (such as a
+span of four words in a sentence of twelve, with 15% noise), the settings below override them.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ class PaperExample:
 
     Args:
         title: heading.
-        source: where the paper has it.
+        source: where the example is in the paper.
         recipe: name of a recipe.
         settings: overrides of the recipe.
         example: the sentence, with the seed.
-        lines: label of a line -> the tokens that the paper shows there.
+        lines: {label of a line: tokens that the paper shows in it}.
     """
 
     title: str
@@ -156,5 +156,5 @@ PAPERS = (
 
 
 def papers() -> list[Rows]:
-    """Pictures of all `PAPERS`."""
+    """Creates pictures of all `PAPERS`."""
     return [example.picture() for example in PAPERS]

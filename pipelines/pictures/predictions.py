@@ -1,4 +1,4 @@
-"""What a model predicts: the likeliest tokens at masks, the likeliest next tokens, or the tokens that look replaced."""
+"""Shows a model's predictions: the most likely tokens at masks, next tokens, or which tokens were replaced."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from .words import TokenNames
 
 
 def predictions(model, texts: tuple[str, ...], top: int = 5) -> list[Bars]:
-    """The predictions of a model for texts, one `Bars` per mask or text.
+    """Computes the predictions of a model for texts, one `Bars` per mask or text.
 
     Args:
-        model: one that fills masks (of replaced token detection, its generator does), a causal language model, which
-            continues texts, or a discriminator, which scores every token.
-        texts: with the mask token of the model, where it fills masks.
-        top: number of tokens.
+        model: a model that fills masks, a causal language model, which continues texts, or a discriminator, which
+            scores every token. For replaced token detection, the generator fills masks.
+        texts: the texts. For a model that fills masks, they contain its mask token.
+        top: number of tokens to show.
 
     Raises:
         ValueError: for a model of another kind, and for texts without a mask.
@@ -72,6 +72,6 @@ def _replaced(model: Discriminator, text: str) -> Bars:
 
 
 def predictions_page(title: str, pictures: list[Bars]) -> str:
-    """A page with the predictions; bars are probabilities."""
+    """Creates a page with the predictions, in which bars are probabilities."""
     intro = "<p>Bars are probabilities, from 0% to 100%.</p>"
     return page(title, intro + "".join(map(bars_as_html, pictures)), STYLE)

@@ -1,6 +1,6 @@
-"""From a row of a batch to the lines of a picture: what a model reads, and what it has to predict.
+"""Converts a row of a batch to the lines of a picture: the inputs of a model, and the tokens that it predicts.
 
-Which lines a row has follows from its keys (see `kerasbert.core.Batch`), so batches of any kind can be drawn.
+The keys of a batch (see `kerasbert.core.Batch`) determine the lines, so batches of any kind can be drawn.
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ class Row:
         x: inputs by key, without the batch dimension.
         y: targets, an array or a dict.
         weights: weights of the targets, with the structure of `y`.
-        names: the texts of tokens.
+        names: the `TokenNames`, which give the text of each token.
         mask_id: id of the mask token, or None.
-        sample: function from the input row to the tokens that a generator puts at its slots; for replaced token
-            detection.
-        first_part: number of tokens of a row of `PermutationLMBatches` that become the memory; only these are drawn.
-            Default: the whole row.
+        sample: for replaced token detection, the function from the input row to the tokens that a generator samples for
+            the masked positions.
+        first_part: for `PermutationLMBatches`, the number of tokens in the first part of a row. Only this part is
+            drawn. Default: the whole row.
         languages: names of the languages, by number.
-        objective: of the discriminator, as in `ReplacedTokenDetection`.
+        objective: objective of the discriminator, as in `ReplacedTokenDetection`.
     """
 
     x: dict[str, np.ndarray]
@@ -45,13 +45,13 @@ class Row:
 
     @classmethod
     def of_batch(cls, batch: tuple, row: int, **options) -> "Row":
-        """A row of a batch (x, y, weights)."""
+        """Extracts a row from a batch (x, y, weights)."""
         parts = ({k: v[row] for k, v in part.items()} if isinstance(part, dict) else part[row] for part in batch)
         return cls(*parts, **options)
 
     @property
     def real(self) -> np.ndarray:
-        """Columns of the tokens that are not padding."""
+        """The columns of tokens that are not padding."""
         keys = ("lengths", "padding_mask", "sequence_ids")
         if not any(key in self.x for key in keys):
             return np.arange(len(self.x["token_ids"]))
@@ -68,11 +68,11 @@ class Row:
 
     @property
     def targets(self) -> np.ndarray:
-        """The original tokens at the slots."""
+        """The original tokens at the masked positions."""
         return self.y["tokens"] if isinstance(self.y, dict) else self.y
 
     def line(self, label: str, ids, kinds=None, **under) -> Line:
-        """A line of tokens; special tokens are of that kind unless another is given."""
+        """Creates a line of tokens. By default, special tokens have the kind "special"."""
         kinds = ["text"] * len(ids) if kinds is None else list(kinds)
         kinds = [
             ("sentinel" if self.names.is_sentinel(i) else "special")
@@ -85,7 +85,7 @@ class Row:
 
 
 def lines_of(row: Row) -> list[Line]:
-    """The lines of a row."""
+    """Returns the lines of a row."""
     for key, lines in LINES.items():
         if key in row.x:
             return lines(row)
@@ -96,7 +96,7 @@ def lines_of(row: Row) -> list[Line]:
 
 
 def slot_kinds(row: Row) -> dict[int, str]:
-    """Column of each slot -> whether its token is masked, kept or replaced at random."""
+    """Returns {column of a masked position: whether its token is masked, kept, or replaced at random}."""
     kinds = {}
     for column, target in zip(row.x["masked_positions"].tolist(), row.targets.tolist(), strict=True):
         if column >= 0:
@@ -124,7 +124,7 @@ def _masked(row: Row) -> list[Line]:
 
 
 def _boundaries(row: Row) -> list[Line]:
-    """The terms of the boundary objective: each token of a span from the tokens beside the span and its place in it."""
+    """Lists the predictions of the boundary objective: a token of a span, the tokens beside the span, its position."""
     x, originals = row.x, row.originals
     used = np.flatnonzero(x["span_left"] >= 0)
     if not len(used):
@@ -158,7 +158,7 @@ def _replaced(row: Row) -> list[Line]:
 
 
 def _permuted(row: Row) -> list[Line]:
-    """The order of the targets, and for each of them the tokens that its prediction can see."""
+    """Shows the order of the targets, and for each target, the tokens that it can be predicted from."""
     x, names = row.x, row.names
     columns = np.arange(row.first_part or len(x["token_ids"]))
     queries, keys = x["query_ranks"][columns], x["key_ranks"][columns]
@@ -203,7 +203,7 @@ def _two_sided(row: Row) -> list[Line]:
 
 
 def _nearby(row: Row) -> list[Line]:
-    """A word with a nearby word and random words."""
+    """Shows a word with a nearby word and random words."""
     kinds = ["noise", *["random"] * (len(row.y) - 1)]
     labels = ["" if not weight else "1" if y else "0" for y, weight in zip(row.y, row.weights, strict=True)]
     return [row.line(row.names(int(row.x["token_ids"][0])), row.x["context_ids"], kinds, target=labels)]
@@ -213,7 +213,7 @@ def _nearby(row: Row) -> list[Line]:
 
 
 def denoising_lines(row: Row, text: np.ndarray, noise: Denoising) -> list[Line]:
-    """The text with its noise, the inputs and the targets of a row for an encoder-decoder.
+    """Shows the text with its noise, and the inputs and targets of a row for an encoder-decoder.
 
     Args:
         row: a row of `DenoisingBatches`.
@@ -242,8 +242,8 @@ def denoising_lines(row: Row, text: np.ndarray, noise: Denoising) -> list[Line]:
 
 
 def _interleaved(text: list[int], kept: list[int], removed: list[int]) -> list[bool]:
-    """Which tokens of a text are removed, if those kept and those removed are known in their order."""
-    paths = {0: []}  # number of kept tokens so far -> what was removed until then
+    """Infers which tokens of a text are removed, given the sequence of kept and the sequence of removed tokens."""
+    paths = {0: []}  # {number of kept tokens so far: whether each token so far was removed}
     for place, token in enumerate(text):
         following = {}
         for count, path in paths.items():
@@ -257,7 +257,7 @@ def _interleaved(text: list[int], kept: list[int], removed: list[int]) -> list[b
     return paths[len(kept)]
 
 
-# A key that only one kind of batch has -> its lines; in this order.
+# {key that only one kind of batch has: function that creates its lines}. The first key in a batch is used.
 LINES = {
     "context_ids": _nearby,
     "decoder_token_ids": _two_sided,

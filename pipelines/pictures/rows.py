@@ -1,4 +1,4 @@
-"""What a picture of token rows consists of, and how it is drawn in a terminal and in HTML."""
+"""Pictures of token rows, and how they are drawn in a terminal and in HTML."""
 
 import dataclasses
 import html
@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-# Kind of a token -> (what the legend says, style in the terminal, declarations in CSS). The kinds differ in their
-# borders, too, so that they can be told apart without colours. Colours are those of Okabe and Ito, darkened where white
-# text is on them.
+# {kind of a token: (text in the legend, style in the terminal, CSS declarations)}. The kinds also differ in their
+# borders, so that they can be distinguished without colours. Colours are from the palette of Okabe and Ito, darkened
+# behind white text.
 KINDS = {
     "text": ("", "", ""),
     "special": ("special token", "dim", "color: var(--muted)"),
@@ -40,13 +40,13 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row of tokens, each with values under it.
+    """A row of tokens, with values under each token.
 
     Args:
-        label: what the row is, such as "inputs".
+        label: name of the row, such as "inputs".
         tokens: texts of the tokens.
         kinds: the kind of each token, from `KINDS`. Default: all "text".
-        under: label -> one value for each token; "" for none.
+        under: {label: list with one value for each token, or "" for none}.
     """
 
     label: str
@@ -64,17 +64,17 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The tokens, separated by blanks."""
+        """The tokens, separated by spaces."""
         return " ".join(self.tokens)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A picture of rows.
+    """A picture that consists of rows.
 
     Args:
-        title: its heading.
-        about: a sentence or two on what is shown.
+        title: heading of the picture.
+        about: description in one or two sentences.
         lines: the rows.
         notes: sentences below the rows.
     """
@@ -85,12 +85,12 @@ class Rows:
     notes: tuple[str, ...] = ()
 
     def line(self, label: str) -> Line:
-        """The first row with a label."""
+        """Returns the first row with a label."""
         return next(line for line in self.lines if line.label == label)
 
 
 def legend(pictures: Iterable[Rows]) -> list[str]:
-    """The kinds of tokens that occur in pictures and need an explanation."""
+    """Returns the kinds of tokens in the pictures that need an explanation."""
     used = {kind for rows in pictures for line in rows.lines for kind in line.kinds}
     return [kind for kind in KINDS if kind in used and KINDS[kind][0]]
 
@@ -99,7 +99,7 @@ def legend(pictures: Iterable[Rows]) -> list[str]:
 
 
 def print_rows(pictures: list[Rows], console: Console) -> None:
-    """Prints pictures, coloured if the console is a terminal."""
+    """Prints pictures, in colour if the console is a terminal."""
     for rows in pictures:
         console.print(Text(rows.title, style="bold"))
         if rows.about:
@@ -119,7 +119,7 @@ def print_rows(pictures: list[Rows], console: Console) -> None:
 
 
 def _wrapped(line: Line, label_width: int, width: int) -> list[Text]:
-    """The lines of text of one row: blocks of columns that fit into the width, each with the values under it."""
+    """Wraps a row into lines of text: blocks of columns that fit into the width, with values under the tokens."""
     columns = list(zip(line.tokens, line.kinds, *line.under.values(), strict=True))
     sizes = [max(cell_len(text) for text in (token, *under)) + 1 for token, _, *under in columns]
     texts, start = [], 0
@@ -161,7 +161,7 @@ STYLE = """
 
 
 def rows_as_html(pictures: list[Rows]) -> str:
-    """Pictures as sections of a page with `STYLE`."""
+    """Converts pictures to HTML sections, for a page that uses `STYLE`."""
     parts = []
     if legend(pictures):
         shown = (

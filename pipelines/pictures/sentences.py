@@ -1,4 +1,4 @@
-"""A sentence as the text of a run: the documents, and the settings that rows of a recipe need for so little text."""
+"""Uses a sentence as the text of a run: documents for a corpus, and recipe settings for so little text."""
 
 import dataclasses
 
@@ -9,21 +9,21 @@ from kerasbert.data import Batches, Corpus, Tokenizer
 from ..building import make_batches
 from ..recipes.recipe import Recipe
 
-# What follows the sentence, and other text, for rows of pairs and for rows that must be full.
+# Text that follows the sentence, and other text, for rows of pairs and for rows that must be full.
 NEXT = "We will bring a cake."
 OTHER = "The ship left the harbour at noon.\nNobody saw it again."
-STEPS = 200  # steps of a run; the sentence is in one of their rows
-SHOWN_PAIRS = 6  # pairs of a word with a nearby word in a picture
+STEPS = 200  # number of steps of a run that are searched for the sentence
+SHOWN_PAIRS = 6  # number of word pairs that a picture of skip-gram shows
 
 
 def documents_for(recipe: Recipe, sentence: str, following: str = NEXT, translation: str = "") -> list[str]:
-    """The documents of a corpus with the sentence, one line for each sentence.
+    """Creates documents for a corpus with the sentence, with one sentence per line.
 
     Args:
-        recipe: what it reads decides whether the sentence needs a companion.
-        sentence: the text; line breaks separate sentences.
+        recipe: the recipe, which determines whether further sentences are needed.
+        sentence: the text. Line breaks separate sentences.
         following: the sentence that follows, for pairs of segments, if there is only one sentence.
-        translation: for recipes with pairs of languages.
+        translation: translation of the sentence, for recipes with pairs of languages.
 
     Raises:
         ValueError: if the recipe needs a translation and there is none.
@@ -41,11 +41,11 @@ def documents_for(recipe: Recipe, sentence: str, following: str = NEXT, translat
 
 
 def batches_for(recipe: Recipe, documents: list[str], tokenizer: Tokenizer, seed: int) -> Batches:
-    """The batches of a recipe on documents, one row per step.
+    """Creates the batches of a recipe for documents, with one row per step.
 
-    Settings of the recipe are kept, apart from the length of the run. Two kinds of rows need others: those of
-    permutations have no padding, so that the first part gets the length of the first document; and of so few words
-    none may be dropped from the pairs of nearby words.
+    The settings of the recipe are used, except for the length of the run. Two kinds of rows need other settings. Rows
+    for permutations have no padding, so the first part gets the length of the first document. For skip-gram, no words
+    are dropped, because there are so few.
     """
     changes = dict(batch_size=1, steps=STEPS, accumulation=1, seed=seed, small_batches=(), small_steps=0)
     changes |= dict(long_length=0, long_steps=0, average=0)
@@ -63,7 +63,7 @@ def batches_for(recipe: Recipe, documents: list[str], tokenizer: Tokenizer, seed
 
 
 def _corpus_name(recipe: Recipe) -> str:
-    """The name that the corpus needs, which says what its languages are."""
+    """Returns the name that the corpus needs for this recipe. It determines the languages."""
     if recipe.unlabelled:
         return recipe.unlabelled
     if not recipe.languages:
@@ -76,8 +76,8 @@ def _corpus_name(recipe: Recipe) -> str:
 
 
 def shows(ids: np.ndarray, sentence: np.ndarray, length: int) -> bool:
-    """Whether a row of token ids shows a sentence: all of it, or a part if it is too long for rows of this length."""
+    """Whether a row of token ids contains a sentence, or a part of it if it is too long for rows of this length."""
     size = len(sentence)
-    if size > length // 4:  # pairs of segments lose tokens at either end
+    if size > length // 4:  # segments of pairs may be truncated at both ends
         return np.isin(sentence, ids).sum() >= length // 4
     return any(np.array_equal(ids[start : start + size], sentence) for start in range(len(ids) - size + 1))

@@ -1,4 +1,4 @@
-"""Tokens as the papers print them: a vocabulary of whole words made from a text, and the names of tokens."""
+"""Tokens as printed in the papers: a tokenizer whose tokens are the words of a text, and names of tokens."""
 
 import functools
 import json
@@ -13,24 +13,25 @@ from kerasbert.data.tokenizers.families import FAMILIES, Family, mark_special
 from ..lexicon import CLASSES, OBJECTS
 from ..recipes.recipe import Recipe
 
-# Families without a tokenizer of a paper: words, padding, and an end token.
+# For families without a tokenizer from a paper: words, padding, and an end token.
 _PLAIN = Family({"pad": "<pad>", "eos": "</s>", "unk": "<unk>"})
-_SAME_TOKENS = {"ib-bert": "bert"}  # model type -> the family whose special tokens it has
+_SAME_TOKENS = {"ib-bert": "bert"}  # {model type: family with the same special tokens}
 _SENTINELS = {f"<extra_id_{number}>": f"<{letter}>" for number, letter in enumerate("XYZ")}
 
 
 def word_tokenizer(
     texts: Iterable[str], model_type: str, pieces: int = 0, further: Iterable[str] | None = None
 ) -> Tokenizer:
-    """A tokenizer with the special tokens and the row layout of a family, whose other tokens are whole words.
+    """Creates a tokenizer with whole words as tokens, and the special tokens and row layout of a family.
 
     Args:
         texts: texts whose words must be in the vocabulary.
-        model_type: the family, such as "bert" or "t5"; other names get padding, an end token and no row layout.
-        pieces: cut words into pieces of at most this many letters, of which all but the first begin with "##". 0 leaves
-            words whole.
-        further: words that noise can draw as random tokens, besides those of the texts. Default: a few hundred common
-            words.
+        model_type: the family, such as "bert" or "t5". For other names, there are padding and end tokens, but no row
+            layout.
+        pieces: maximum number of letters in a piece of a word. All pieces but the first begin with "##". With 0, words
+            are not split.
+        further: words that noise can draw as random tokens, in addition to the words of the texts. Default: a few
+            hundred common words.
     """
     family = FAMILIES.get(_SAME_TOKENS.get(model_type, model_type), _PLAIN)
     further = common_words() if further is None else further
@@ -38,7 +39,8 @@ def word_tokenizer(
     special = dict.fromkeys([*roles.values(), *(token for token in family.special if token not in family.behind)])
     split = pre_tokenizers.BertPreTokenizer()
     words = dict.fromkeys(word for text in texts for word, _ in split.pre_tokenize_str(text))
-    # A further word longer than a piece could be the beginning of a word of the texts, which would change its pieces.
+    # A further word that is longer than a piece could be a prefix of a word of the texts, which would change its
+    # pieces.
     further = [word for word in further if not pieces or len(word) <= pieces]
     known = dict.fromkeys([piece for word in words for piece in cut(word, pieces)] + further)
     tokens = [*special, *(token for token in known if token not in special)]
@@ -54,7 +56,7 @@ def word_tokenizer(
 
 
 def cut(word: str, pieces: int) -> list[str]:
-    """The pieces of a word.
+    """Splits a word into pieces of at most `pieces` letters.
 
     "inviting", 4 -> "invi", "##ting"; "inviting", 0 -> "inviting"
     """
@@ -65,22 +67,22 @@ def cut(word: str, pieces: int) -> list[str]:
 
 @functools.cache
 def common_words() -> tuple[str, ...]:
-    """The words of the lexicon of minimal pairs."""
+    """Returns the words of the lexicon of minimal pairs."""
     entries = " ".join([*CLASSES.values(), *OBJECTS.values()]).split()
     forms = (form for entry in entries for form in entry.split("/"))
     return tuple(dict.fromkeys(word for form in forms for word in form.split("_")))
 
 
 def model_type_of(recipe: Recipe) -> str:
-    """The model type of a recipe's backbone, such as "bert"."""
+    """Returns the model type of a recipe's backbone, such as "bert"."""
     return recipe.backbone_config().model_type
 
 
 class TokenNames:
-    """The texts that stand for tokens in a picture.
+    """Names of tokens in a picture.
 
-    Byte-level tokens are decoded, with "▁" for a blank, and the first three sentinels are <X>, <Y> and <Z>, as in T5's
-    paper. Other tokens are shown as they are in the vocabulary.
+    Byte-level tokens are decoded, with "▁" for a space. The first three sentinels are named <X>, <Y> and <Z>, as in
+    T5's paper. Other tokens are shown as in the vocabulary.
     """
 
     def __init__(self, tokenizer: Tokenizer):

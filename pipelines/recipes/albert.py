@@ -49,12 +49,12 @@ def xxlarge() -> Recipe:
 
 
 def base_nsp() -> Recipe:
-    """Table 5 with next-sentence prediction instead of sentence order: average 79.2, SOP accuracy 52.0."""
+    """Table 5: next-sentence prediction instead of sentence order prediction: average 79.2, SOP accuracy 52.0."""
     return _paper("albert.base_nsp", "albert_base_v1", data=dict(_DATA, rows="segment_pairs"))
 
 
 def base_mlm() -> Recipe:
-    """Table 5 without a sentence loss: average 79.0."""
+    """Table 5: no sentence-pair loss: average 79.0."""
     return _paper("albert.base_mlm", "albert_base_v1", data=dict(_DATA, rows="chunks"), objective_options={})
 
 

@@ -1,6 +1,6 @@
 """BERT's runs (Devlin et al. 2018, arXiv 1810.04805, appendix A.2, and the official code).
 
-Sizes from tiny to medium are those of Turc et al. 2019 (arXiv 1908.08962), pretrained like base.
+The sizes from tiny to medium are from Turc et al. 2019 (arXiv 1908.08962), and are pretrained like base.
 """
 
 from .recipe import NO_DROPOUT, TINY_ADAM, Recipe
@@ -15,7 +15,8 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         # "We then train the rest 10% of the steps of sequence of 512 to learn the positional embeddings."
         long_length=512,
         long_steps=100_000,
-        # As in the code, Adam has no bias correction, and the decay of the learning rate counts from the first step.
+        # As in the code, Adam has no bias correction, and the decay of the learning rate is counted from the first
+        # step.
         schedule=dict(peak=1e-4, warmup=10_000, decay_from="start"),
         optimizer=dict(
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
@@ -44,22 +45,22 @@ def large_whole_words() -> Recipe:
 
 
 def medium() -> Recipe:
-    """8 layers, 512 wide."""
+    """BERT-medium: 8 layers of width 512."""
     return _paper("bert.medium", "bert_medium")
 
 
 def small() -> Recipe:
-    """4 layers, 512 wide."""
+    """BERT-small: 4 layers of width 512."""
     return _paper("bert.small", "bert_small")
 
 
 def mini() -> Recipe:
-    """4 layers, 256 wide."""
+    """BERT-mini: 4 layers of width 256."""
     return _paper("bert.mini", "bert_mini")
 
 
 def tiny() -> Recipe:
-    """A small version of base for a laptop: 2 layers, 128 wide, rows of 64 tokens, a higher learning rate."""
+    """A small version of base for a laptop: 2 layers of width 128, rows of 64 tokens, a higher learning rate."""
     return _paper(
         "bert.tiny",
         "bert_tiny",
@@ -68,7 +69,7 @@ def tiny() -> Recipe:
         steps=4_000,
         long_length=0,
         long_steps=0,
-        # 0.02 suits a width of 768; here the loss would stay on a plateau for thousands of steps.
+        # 0.02 is suitable for a width of 768. With this width, the loss would stay on a plateau for thousands of steps.
         config=dict(NO_DROPOUT, initializer_range=0.08),
         schedule=dict(peak=2e-3, warmup=200, decay_from="start"),
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0),
@@ -76,7 +77,7 @@ def tiny() -> Recipe:
 
 
 def _mini_en(name: str, **changes) -> Recipe:
-    """A run on single sentences without unmasked targets, as in BabyBERTa (Huebner et al. 2021)."""
+    """A run on single sentences in which all targets are masked, as in BabyBERTa (Huebner et al. 2021)."""
     numbers = dict(
         batch_size=8,
         length=128,
@@ -92,11 +93,11 @@ def _mini_en(name: str, **changes) -> Recipe:
 
 
 def mini_en() -> Recipe:
-    """The first stage of `saved_models/bert_mini_en`: 4 layers, 256 wide, at a constant learning rate.
+    """The first stage of `saved_models/bert_mini_en`: 4 layers of width 256, with a constant learning rate.
 
-    The corpus has one sentence in each document; several are packed into a row of 128 tokens.
+    Each document of the corpus is one sentence. Several sentences are packed into a row of 128 tokens.
     """
-    # Without local attention at the start, the loss stays near that of token frequencies for thousands of updates.
+    # Without local attention at the start, the loss stays near the unigram entropy for thousands of updates.
     start = dict(num_blocks=2, deviation=0.06)
     schedule = dict(peak=1e-3, warmup=500, final=1e-3)
     return _mini_en("bert.mini_en", steps=13_000, schedule=schedule, local_start=start)

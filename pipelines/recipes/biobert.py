@@ -1,6 +1,6 @@
-"""BioBERT (Lee et al. 2019, arXiv 1901.08746): BERT's pretraining continues on other text with its vocabulary.
+"""BioBERT (Lee et al. 2019, arXiv 1901.08746): BERT's pretraining, continued on other text with the same vocabulary.
 
-Only the weights are loaded; optimizer and schedule start anew. The corpus must have the tokenizer of the model.
+Only the weights are loaded. Optimizer and schedule start anew. The corpus must have the tokenizer of the model.
 """
 
 from . import bert

@@ -14,7 +14,7 @@ def _masked(name: str, size: str, **changes) -> Recipe:
             weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0
         ),
         config=dict(mask_decoder=True),
-        # As in the code, the ends of long rows are never masked; "deberta_anywhere" masks them, too.
+        # As in the code, the ends of long rows are never masked. "deberta_anywhere" masks them, too.
         data=dict(rule="deberta", ngrams=3, mask_rate=0.15, max_predictions=80),
     )
     return Recipe(name=name, **{**numbers, **changes})
@@ -50,7 +50,7 @@ def v1_large() -> Recipe:
 
 
 def v2_xxlarge() -> Recipe:
-    """DeBERTa with 1.5B parameters, 160 GB of text: the first model above human performance on SuperGLUE."""
+    """DeBERTa with 1.5B parameters, 160 GB of text: the first single model above human performance on SuperGLUE."""
     schedule = dict(peak=1.5e-4, warmup=10_000, decay_from="start")
     return _masked("deberta.v2_xxlarge", "deberta_v2_xxlarge", schedule=schedule)
 

@@ -29,5 +29,5 @@ def tiny() -> Recipe:
     """A small version of base for two CPU cores: one block of bert.tiny (trained first, or given as teacher=)."""
     config = dict(NO_DROPOUT, num_layers=1, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
     run = dict(TINY_RUN, steps=1_000, config=config, schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM)
-    data = dict(rare_exponent=0.7, mask_rate=0.15)  # small text: all chunks
+    data = dict(rare_exponent=0.7, mask_rate=0.15)  # the text is small, so all chunks are used
     return _paper("distilbert.tiny", teacher="bert.tiny", data=data, **run)

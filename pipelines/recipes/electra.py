@@ -71,7 +71,7 @@ def all_tokens_mlm() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """A small version of small for two CPU cores: a generator of half the width, full rows with one segment."""
+    """A small version of small for two CPU cores: a generator of half the width, full rows with a single segment."""
     generator = dict(TINY, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256)
     config, data = dict(TINY, embedding_dim=128), dict(mask_rate=0.15, mask_share=0.85)
     run = dict(TINY_RUN, steps=4_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data=data)

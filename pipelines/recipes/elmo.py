@@ -1,6 +1,6 @@
 """ELMo's run (Peters et al. 2018, arXiv 1802.05365, section 3.4, and the code, bilm-tf).
 
-Words are those of the corpus's tokenizer. Each row begins with a zero state; bilm-tf carries states from row to row.
+Words are the tokens of the corpus. Each row begins with a zero state, whereas bilm-tf carries states from row to row.
 """
 
 from .recipe import TINY_ADAM, TINY_RUN, Recipe
@@ -14,10 +14,10 @@ def _paper(name: str, **changes) -> Recipe:
         # 10 passes over the 768,648,884 words of the 1B Word Benchmark.
         steps=1_000_840,
         schedule=dict(peak=0.2, warmup=0, final=0.2),
-        # The code minimises 20 times the mean loss (20 words per row), clips its gradients at 10, and has accumulators
-        # that start at 1. The gradient of the mean is g = G / 20, so the clip norm is 10 / 20. Adagrad's update is
-        # rate * G / sqrt(1 + sum G^2) = rate * g / sqrt(1 / 20^2 + sum g^2), so accumulators start at 1 / 400. If they
-        # started at 1, small gradients would have a twentieth of these updates.
+        # The code minimises 20 times the mean loss (20 words per row), clips its gradients G at norm 10, and
+        # initialises Adagrad's accumulators with 1. The gradient of the mean is g = G / 20, so the clip norm is 10 /
+        # 20. Adagrad's update is rate * G / sqrt(1 + sum G^2) = rate * g / sqrt(1 / 20^2 + sum g^2), so accumulators
+        # start at 1 / 400. If they started at 1, the updates for small gradients would be 20 times smaller.
         optimizer_class="Adagrad",
         optimizer=dict(initial_accumulator_value=1 / 400, global_clipnorm=0.5, epsilon=0.0),
         objective="BidirectionalLM",
@@ -33,7 +33,7 @@ def base() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """A small version of base for two CPU cores, with AdamW: few filters, 64 wide."""
+    """A small version of base for two CPU cores, with AdamW: few filters, width 64."""
     filters = ((1, 16), (2, 16), (3, 32), (4, 64))
     config = dict(filters=filters, num_highways=1, hidden_dim=64, cell_dim=256, dropout=0.0)
     run = dict(TINY_RUN, length=32, steps=1_500, config=config, optimizer=TINY_ADAM)

@@ -1,7 +1,7 @@
 """GPT-2's runs (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2).
 
-The paper has batches of 512 rows of 1,024 tokens and learning rates tuned on held-out text. Steps, learning rates and
-decay here are those of GPT-3 models of the same sizes (Brown et al. 2020, arXiv 2005.14165, table 2.1).
+The paper uses batches of 512 rows of 1,024 tokens, and learning rates tuned on held-out text. Steps, learning rates and
+decay here are taken from GPT-3 models of similar size (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
 from .recipe import TINY, TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe

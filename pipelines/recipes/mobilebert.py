@@ -30,7 +30,7 @@ def teacher() -> Recipe:
 
 
 def transfer() -> Recipe:
-    """The first stage: feature maps and attention, block by block, 10,000 steps each at a constant learning rate."""
+    """The first stage: transfers feature maps and attention block by block, 10,000 steps each, at a constant rate."""
     return _paper(
         "mobilebert.transfer",
         steps=240_000,

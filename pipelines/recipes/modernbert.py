@@ -1,6 +1,6 @@
 """ModernBERT's three stages (Warner et al. 2024, arXiv 2412.13663, table 3 and the published configurations).
 
-The paper counts tokens; here they are converted to steps, assuming full rows.
+The paper counts tokens. They are converted to steps here, assuming full rows.
 """
 
 from .recipe import TINY_RUN, TINY_SIZE, Recipe
@@ -21,8 +21,9 @@ def _paper(name: str, size: str, **changes) -> Recipe:
 
 
 def base() -> Recipe:
-    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024, a constant learning rate, growing batches."""
-    # From 768 to 4,608 rows within 50 billion tokens, with as many updates of each size; a warm-up of 3 billion tokens.
+    """Stage 1 of base: 1.719 trillion tokens in rows of 1,024, with a constant learning rate and growing batches."""
+    # Batches grow from 768 to 4,608 rows within 50 billion tokens, with the same number of updates for each size. The
+    # warm-up takes 3 billion tokens.
     numbers = dict(batch_size=4_608, length=1_024, steps=375_240, config=dict(global_rope_theta=10_000.0))
     numbers |= dict(small_batches=tuple(768 * size for size in range(1, 6)), small_steps=4_240)
     return _paper("modernbert.base", "modernbert_base", schedule=dict(peak=8e-4, warmup=3_815, final=8e-4), **numbers)
@@ -43,23 +44,23 @@ def base_decay() -> Recipe:
 
 
 def large() -> Recipe:
-    """Stage 1 of large, its first 900 billion tokens."""
-    # From 448 to 4,928 rows within 10 billion tokens; a warm-up of 2 billion tokens. The paper starts from the weights
-    # of base, tiled to the larger shapes.
+    """Stage 1 of large: the first 900 billion tokens."""
+    # Batches grow from 448 to 4,928 rows within 10 billion tokens. The warm-up takes 2 billion tokens. The paper starts
+    # from the weights of base, tiled to the larger shapes.
     numbers = dict(batch_size=4_928, length=1_024, steps=180_180, config=dict(global_rope_theta=10_000.0))
     numbers |= dict(small_batches=tuple(448 * size for size in range(1, 11)), small_steps=396)
     return _paper("modernbert.large", "modernbert_large", schedule=dict(peak=5e-4, warmup=1_663, final=5e-4), **numbers)
 
 
 def _later_large(name: str, init_from: str, **numbers) -> Recipe:
-    """After the first 900 billion tokens: a tenth of the learning rate and of the weight decay."""
+    """Settings after the first 900 billion tokens: a tenth of the learning rate and of the weight decay."""
     schedule, optimizer = dict(peak=5e-5, warmup=0, final=5e-5), dict(_ADAM, weight_decay=1e-6)
     numbers = dict(schedule=schedule, optimizer=optimizer, init_from=init_from) | numbers
     return _paper(name, "modernbert_large", **numbers)
 
 
 def large_restart() -> Recipe:
-    """Stage 1 of large, its last 800 billion tokens, after its loss stopped falling at the higher learning rate."""
+    """Stage 1 of large: the last 800 billion tokens, after the loss stopped falling at the higher learning rate."""
     numbers = dict(batch_size=4_928, length=1_024, steps=158_500, config=dict(global_rope_theta=10_000.0))
     return _later_large("modernbert.large_restart", "modernbert.large", **numbers)
 
@@ -72,7 +73,7 @@ def large_long() -> Recipe:
 
 def large_decay() -> Recipe:
     """Stage 3 of large, 50 billion tokens, a learning rate that falls as 1 - sqrt: GLUE 90.4, BEIR 44.0."""
-    # The paper takes the best of the last checkpoints, not their mean.
+    # The paper uses the best of the last checkpoints, not their mean.
     numbers = dict(batch_size=624, length=8_192, steps=9_780)
     numbers |= dict(schedule=dict(peak=5e-5, warmup=0, final=5e-8, shape="sqrt"))
     return _later_large("modernbert.large_decay", "modernbert.large_long", **numbers)

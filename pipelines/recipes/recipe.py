@@ -1,4 +1,4 @@
-"""A recipe: all settings of a pretraining run, and `name=value` overrides of them."""
+"""Recipes, which hold all settings of a pretraining run, and `name=value` overrides of these settings."""
 
 import ast
 import copy
@@ -27,7 +27,7 @@ from .. import pairs
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The settings of one run. Each dict is a group: the arguments of the class that its comment names."""
+    """The settings of one run. Each dict is a group of arguments, for the class that its comment names."""
 
     name: str
     backbone: str  # name of a size, such as bert_base
@@ -53,13 +53,15 @@ class Recipe:
     seed: int = 0
     average: int = 0  # the final model is the mean of this many last checkpoints
 
-    # For several corpora: sampling rates are proportional to tokens ** sampling_exponent.
+    # If there are several corpora, sampling rates are proportional to tokens ** sampling_exponent.
     sampling_exponent: float = 1.0
-    sampling_limit: float | None = None  # cap on the size of a corpus; for T5 (K), in examples
-    unlabelled: str = ""  # with tasks as corpora (read with `pair_data`): the corpus of plain text, read with `data`
-    unlabelled_examples: int = 0  # the number of examples that it counts as
-    mixed_by: str = "rows"  # or "batches": every update is from one corpus
-    languages: tuple[str, ...] = ()  # names of the corpora; rows get the index of their language
+    sampling_limit: float | None = None  # maximum size of a corpus in this formula; for T5 (K), in examples
+    unlabelled: str = (
+        ""  # if corpora are tasks (read with `pair_data`): name of the corpus of plain text, which is read with `data`
+    )
+    unlabelled_examples: int = 0  # number of examples that this corpus counts as
+    mixed_by: str = "rows"  # or "batches": every update uses only one corpus
+    languages: tuple[str, ...] = ()  # names of the corpora; rows get the index of their language in this tuple
     pairs: str = ""  # a class of kerasbert.data for parallel corpora, which are named like "en-fr"
     pair_data: dict = dataclasses.field(default_factory=dict)  # arguments of `pairs`
 
@@ -80,7 +82,8 @@ class Recipe:
             )
         if (self.long_steps > 0) != (self.long_length > 0) or not 0 <= self.long_steps <= self.steps:
             raise ValueError(
-                "`long_steps` and `long_length` must be given together, and `long_steps` be at most `steps`. Received: "
+                "`long_steps` and `long_length` must be given together, and `long_steps` must be at most `steps`. "
+                f"Received: "
                 f"steps={self.steps}, long_steps={self.long_steps}, long_length={self.long_length}."
             )
         small = len(self.small_batches) * self.small_steps
@@ -90,7 +93,7 @@ class Recipe:
                 f"steps={self.steps}, small_batches={self.small_batches}, small_steps={self.small_steps}."
             )
         for name, kind in typing.get_type_hints(type(self)).items():
-            if kind is dict:  # recipes of a family share their defaults
+            if kind is dict:  # copied, because recipes of a family share their defaults
                 object.__setattr__(self, name, copy.deepcopy(getattr(self, name)))
         for field, wanted in (("generator", "ReplacedTokenDetection"), ("teacher", "Distillation, KnowledgeTransfer")):
             if bool(getattr(self, field)) != (self.objective in wanted.split(", ")):
@@ -119,7 +122,7 @@ class Recipe:
         return bool(self.data.get("sentence_pairs")) or self.data.get("rows") in LABELLED_ROWS
 
     def class_of(self, group: str) -> Callable:
-        """The class or function whose arguments a group holds."""
+        """Returns the class or function that a group of arguments is for."""
         if group in ("config", "generator_config"):
             return self._family_of((group == "generator_config" and self.generator) or self.backbone).family.config
         if group == "from_teacher":
@@ -145,7 +148,7 @@ class Recipe:
         return found
 
     def fields_of(self, group: str) -> dict[str, typing.Any]:
-        """Names and types of the values that a group may hold."""
+        """Returns the names and types of the arguments that a group may contain."""
         target = self.class_of(group)
         if dataclasses.is_dataclass(target):
             return typing.get_type_hints(target)
@@ -153,14 +156,14 @@ class Recipe:
         return {name: kind for name, kind in parameters(target).items() if name not in excluded}
 
     def backbone_config(self, size: str = "", **overrides):
-        """The config of the backbone or, if `size` is given, of the generator with that size."""
+        """Returns the config of the backbone or, if `size` is given, of a generator with that size."""
         fields, size = (self.generator_config, size) if size else (self.config, self.backbone)
         family = self._family_of(size)
         return family.family.config(**{**family.family.sizes[size], **fields, **overrides})
 
     @staticmethod
     def _family_of(size: str):
-        """The backbone class that has a size of this name."""
+        """Returns the backbone class that has a size with this name."""
         family = find_size(size)
         if family is not None:
             return family
@@ -168,10 +171,11 @@ class Recipe:
         raise ValueError(f"`backbone` must be a size of a paper: {', '.join(sizes)}. Received: {size!r}.")
 
     def with_settings(self, settings: list[str]) -> "Recipe":
-        """The recipe with `name=value` overrides, such as `steps=1000`, `config.num_layers=4`, `schedule.peak=1e-3`.
+        """Returns the recipe with `name=value` overrides, such as `steps=1000` or `config.num_layers=4`.
 
-        `learning_rate` sets the peak of the schedule, whatever the argument is called there. If an override changes a
-        class, or a size to that of another family, its group keeps only the values that the new one accepts.
+        `learning_rate` sets the peak of the schedule, whatever the name of the schedule's argument. If an override
+        changes a class, or the size to one of another family, its group keeps only the arguments that the new class
+        accepts.
         """
         changed = {field.name: copy.deepcopy(getattr(self, field.name)) for field in dataclasses.fields(self)}
         arguments = {name: kind for name, kind in typing.get_type_hints(Recipe).items() if kind is not dict}
@@ -198,7 +202,9 @@ class Recipe:
                     f"A recipe has {', '.join([*arguments, 'learning_rate', *options])}. Received: {setting!r}."
                     + did_you_mean(group, known)
                 )
-        classes = object.__new__(Recipe)  # unvalidated, with the new classes and sizes, to look up their arguments
+        classes = object.__new__(
+            Recipe
+        )  # an unvalidated recipe with the new classes and sizes, to look up their arguments
         classes.__dict__.update(changed)
         for setting in groups:
             name, _, text = setting.partition("=")
@@ -213,7 +219,7 @@ class Recipe:
                 kind = type(changed[group][inner])
             changed[group][inner] = _parsed(name, text, kind)
         for field, group in CLASSES.items():
-            if changed[field] != getattr(self, field):  # drop what only the previous class takes
+            if changed[field] != getattr(self, field):  # drop arguments that only the previous class accepts
                 known = classes.fields_of(group)
                 changed[group] = {inner: value for inner, value in changed[group].items() if inner in known}
         if rate is not None:
@@ -221,7 +227,7 @@ class Recipe:
         return Recipe(**changed)
 
 
-# (argument, group, group): arguments of two groups that must be equal.
+# (argument, group, group): arguments that must be equal in two groups.
 MUST_AGREE = (
     ("transfer_steps", "optimizer", "objective_options"),
     ("max_targets", "objective_options", "data"),
@@ -229,13 +235,13 @@ MUST_AGREE = (
     ("bidirectional_data", "config", "data"),
 )
 LABELLED_ROWS = ("segment_pairs", "sentence_pairs", "sentence_order")
-# Arguments that groups do not hold: they come from the recipe itself or from the command.
+# Arguments that are not part of groups, because they come from fields of the recipe or from the command.
 EXCLUDED = {
     *("self", "corpus", "batch_size", "length", "seed", "steps", "accumulation", "backbone", "tokenizer", "language"),
     *("languages", "student", "teacher", "generator", "discriminator", "learning_rate", "gradient_accumulation_steps"),
     *("peak", "name", "sources", "targets", "noise"),
 }
-# Field with a class -> the group of its arguments.
+# {field that names a class: group of the class's arguments}
 CLASSES = {
     "schedule_class": "schedule",
     "optimizer_class": "optimizer",
@@ -249,10 +255,10 @@ EXCLUDED_FROM = {"schedule": {"self", "steps"}, "held_out": EXCLUDED - {"batch_s
 
 
 def parameters(target: Callable) -> dict[str, typing.Any]:
-    """Argument names of a function or class with their types, by annotation or by default value.
+    """Returns {argument: type} for a function or class. Types are given by annotations or default values.
 
-    Arguments that a class passes on (`**options`) are looked up in its base classes. The settings that stand for
-    objects (see `SettingsBatches.arguments`) count as arguments of the class.
+    Arguments that a class passes on (`**options`) are looked up in its base classes. Settings in place of objects (see
+    `SettingsBatches.arguments`) count as arguments of the class.
     """
     kinds = parameters(target.arguments) if hasattr(target, "from_settings") else {}
     for source in target.__mro__ if inspect.isclass(target) else [target]:
@@ -298,7 +304,7 @@ def _parsed(name: str, text: str, kind) -> typing.Any:
 
 
 def _peak(rate: float, fields: dict, schedule: dict) -> dict:
-    """The arguments of a schedule that make `rate` its peak."""
+    """Returns the arguments of a schedule for which `rate` is the peak."""
     if not rate > 0:
         raise ValueError(f"`learning_rate` must be above 0. Received: {rate}.")
     for name in ("peak", "initial_learning_rate", "learning_rate"):
@@ -309,7 +315,7 @@ def _peak(rate: float, fields: dict, schedule: dict) -> dict:
 
 
 def all_recipes() -> dict[str, Callable[[], Recipe]]:
-    """All recipes by name, family.run."""
+    """Returns all recipes by name, such as "bert.base"."""
     folder = importlib.import_module(__package__)
     runs = {}
     for family in sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name != "recipe"):
@@ -320,7 +326,7 @@ def all_recipes() -> dict[str, Callable[[], Recipe]]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Returns the recipe `family.run`, such as "bert.base" (or "bert_base"), or that of a file; see `read_recipe`."""
+    """Returns a recipe by name, such as "bert.base" (or "bert_base"), or the recipe in a file; see `read_recipe`."""
     if name.endswith(".json"):
         return read_recipe(Path(name))
     runs = all_recipes()
@@ -331,7 +337,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Returns the recipe in a recipe.json, which `pretrain` writes into the folders of runs and models.
+    """Reads a recipe.json, which `pretrain` writes into the folders of runs and models.
 
     Raises:
         ValueError: the file is not such a recipe. For an unknown field, the message suggests a similar name.
@@ -348,15 +354,16 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def _with_tuples(value: typing.Any) -> typing.Any:
-    """A value of JSON with its lists converted to tuples, which recipes use."""
+    """Converts the lists in a JSON value to tuples, which recipes use."""
     if isinstance(value, dict):
         return {name: _with_tuples(inner) for name, inner in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
-# Shared settings of the tiny recipes, which run for minutes on two CPU cores. An initializer range of 0.02 suits a
-# width of 768; at 128 the loss stays on a plateau for thousands of steps, longest with masked tokens and learned
-# absolute positions, shortest with next-token prediction. So few passes over the text need no dropout.
+# Shared settings of the tiny recipes, which run for minutes on two CPU cores. An initializer range of 0.02 is suitable
+# for a width of 768. With a width of 128, the loss would stay on a plateau for thousands of steps, longest with masked
+# tokens and learned absolute positions, shortest with next-token prediction. Dropout is not needed for so few passes
+# over the text.
 TINY_SIZE = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, initializer_range=0.08)
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 TINY = dict(TINY_SIZE, **NO_DROPOUT)

@@ -10,7 +10,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         length=512,
         steps=500_000,
         schedule=dict(peak=6e-4, warmup=24_000),
-        # Weight decay of all variables, including biases and norms; no gradient clipping.
+        # Weight decay applies to all variables, including biases and norms. Gradients are not clipped.
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.98, epsilon=1e-6, no_decay=()),
         data=dict(rows="full_sentences", rule="roberta", mask_rate=0.15),
         dtype="mixed_bfloat16",
@@ -30,16 +30,17 @@ def large() -> Recipe:
 
 def base_books() -> Recipe:
     """Table 3, 16 GB of text in batches of 2,048: perplexity 3.68, MNLI 85.2, SST-2 92.9."""
-    # The table has the rate; the warm-up is that of fairseq's configuration, whose rate is 5e-4.
+    # The rate is from the table. The warm-up is from fairseq's configuration, which has a rate of 5e-4.
     schedule = dict(peak=7e-4, warmup=10_000)
     return _paper("roberta.base_books", "roberta_base", batch_size=2_048, steps=125_000, schedule=schedule)
 
 
 def _format(name: str, rows: str, **changes) -> Recipe:
-    """A row of table 2: the base model with the text and batches of BERT, 256 rows of up to 512 tokens.
+    """A row of table 2: the base model with BERT's text and batches of 256 rows of up to 512 tokens.
 
-    Where rows are shorter, the paper has more of them, for about as many tokens per update. It gives no numbers; those
-    here are estimates for Wikipedia and books. For other text: batch_size = 131,072 / mean tokens of a row.
+    If rows are shorter, the paper uses more of them, so that updates have about the same number of tokens. It does not
+    give their numbers. The numbers here are estimates for Wikipedia and books. For other text, use batch_size = 131,072
+    / mean number of tokens per row.
     """
     data = dict(rows=rows, rule="roberta", mask_rate=0.15)
     pairs = dict(sentence_pair=True) if rows.endswith("pairs") else {}
@@ -55,7 +56,7 @@ def segment_pairs() -> Recipe:
 
 def sentence_pairs() -> Recipe:
     """Table 2, SENTENCE-PAIR with NSP: SQuAD 88.7, MNLI 82.9, RACE 63.0."""
-    # Some 50 tokens per pair. Few pairs have more than 128: --set length=128 saves most of the padding.
+    # Pairs have about 50 tokens. Few have more than 128, so --set length=128 avoids most of the padding.
     return _format("roberta.sentence_pairs", "sentence_pairs", batch_size=2_560)
 
 
@@ -66,7 +67,7 @@ def full_sentences() -> Recipe:
 
 def doc_sentences() -> Recipe:
     """Table 2, DOC-SENTENCES: SQuAD 90.6, MNLI 84.7, RACE 65.6."""
-    # Some 370 tokens per row, because most articles are shorter than a row.
+    # Rows have about 370 tokens, because most articles are shorter than a row.
     return _format("roberta.doc_sentences", "doc_sentences", batch_size=352)
 
 

@@ -28,7 +28,7 @@ def attention() -> Recipe:
 
 
 def fixed_vector() -> Recipe:
-    """RNNencdec-50, the whole source in one vector: BLEU 17.82."""
+    """RNNencdec-50, which represents the whole source by one vector: BLEU 17.82."""
     return _paper("seq2seq_attention.fixed_vector", "rnnencdec")
 
 

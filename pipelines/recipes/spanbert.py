@@ -10,7 +10,7 @@ def _paper(name: str, size: str, **changes) -> Recipe:
         length=512,
         steps=2_400_000,
         schedule=dict(peak=1e-4, warmup=10_000, decay_from="start"),
-        # The text of the paper has a weight decay of 0.1; all variables are decayed.
+        # The weight decay of 0.1 is from the text of the paper. It applies to all variables.
         optimizer=dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-8, global_clipnorm=1.0, no_decay=()),
         objective="SpanBoundary",
         objective_options=dict(max_targets=15, boundary_weight=1.0),
@@ -31,23 +31,23 @@ def large() -> Recipe:
 
 
 def _scheme(name: str, scheme: str, **changes) -> Recipe:
-    """One masking scheme, single sequences, no boundary objective."""
+    """A run with a given masking scheme on single sequences, without the boundary objective."""
     data = dict(scheme=scheme, mask_rate=0.15, boundary=False)
     return _paper(name, "bert_large_cased", objective="MaskedLM", objective_options={}, data=data, **changes)
 
 
 def one_sequence() -> Recipe:
-    """The paper's BERT-1seq, masks of subword pieces: SQuAD 1.1 F1 93.3, GLUE 81.7."""
+    """The paper's BERT-1seq, which masks subword pieces: SQuAD 1.1 F1 93.3, GLUE 81.7."""
     return _scheme("spanbert.one_sequence", "pieces")
 
 
 def words() -> Recipe:
-    """Masks of whole words, as in table 6 but on single sequences."""
+    """Masks whole words, as in table 6, but on single sequences."""
     return _scheme("spanbert.words", "words")
 
 
 def spans() -> Recipe:
-    """Masks of spans without the boundary objective: SQuAD 2.0 F1 86.7 at 1.2M steps (table 7)."""
+    """Masks spans, without the boundary objective: SQuAD 2.0 F1 86.7 at 1.2M steps (table 7)."""
     return _scheme("spanbert.spans", "spans")
 
 

@@ -6,7 +6,7 @@ _ADAFACTOR = dict(beta_2_decay=-0.8, clip_threshold=1.0, epsilon_1=1e-30, epsilo
 
 
 def _paper(name: str, size: str = "t5_base", objective: str = "random_spans", **changes) -> Recipe:
-    """The baseline: 2^19 steps of 2^16 tokens, 1 / sqrt(max(n, 10,000)), spans of 3, 15% noise."""
+    """The baseline: 2^19 steps of 2^16 tokens, rate 1 / sqrt(max(n, 10,000)), spans of mean length 3, 15% noise."""
     noise = {"random_spans": dict(rate=0.15, mean_span=3.0), "prefix_lm": {}, "deshuffling": {}, "lm": {}}
     numbers = dict(
         backbone=size,
@@ -26,7 +26,7 @@ def _paper(name: str, size: str = "t5_base", objective: str = "random_spans", **
 
 
 def base() -> Recipe:
-    """The baseline with random spans of 3: GLUE 83.49, SQuAD EM 81.84, CNN/DM ROUGE-2 19.62."""
+    """The baseline with random spans of mean length 3: GLUE 83.49, SQuAD EM 81.84, CNN/DM ROUGE-2 19.62."""
     return _paper("t5.base")
 
 
@@ -90,10 +90,11 @@ def prefix_language_model() -> Recipe:
 
 
 def _multitask(name: str, target_length: int = 512, **changes) -> Recipe:
-    """A corpus named "text" and one corpus per task, whose documents have two lines, input and target.
+    """Multi-task training on a corpus named "text" and one corpus per task, whose documents are (input, target) lines.
 
-    `kerasbert.data.text_to_text` has the formats, and `parallel_documents` creates the documents. Targets have up to
-    512 tokens, as in the paper; those of text need 114 with random spans, but rows of one batch have one length.
+    `kerasbert.data.text_to_text` defines the formats, and `parallel_documents` creates the documents. Targets have up
+    to 512 tokens, as in the paper. With random spans, the targets of text need only 114, but all rows of a batch have
+    the same length.
     """
     recipe = _paper(name, **changes)
     data = {**recipe.data, "target_length": target_length}
@@ -103,22 +104,22 @@ def _multitask(name: str, target_length: int = 512, **changes) -> Recipe:
 
 
 def multitask() -> Recipe:
-    """Section 3.5.3, all tasks and text at once, sizes capped at 2^19: GLUE 81.42, and 83.11 after fine-tuning."""
+    """Section 3.5.3: all tasks and text together, sizes capped at 2^19: GLUE 81.42, and 83.11 after fine-tuning."""
     sizes = dict(sampling_limit=2.0**19, unlabelled_examples=2**19)  # text is larger than the cap
     return _multitask("t5.multitask", objective="replace_spans", **sizes)
 
 
 def multitask_temperature() -> Recipe:
-    """Section 3.5.2, temperature 2, sizes capped at 2^21: GLUE 81.90."""
+    """Section 3.5.2: mixing temperature 2, sizes capped at 2^21: GLUE 81.90."""
     sizes = dict(sampling_exponent=0.5, sampling_limit=2.0**21, unlabelled_examples=2**21)
     return _multitask("t5.multitask_temperature", objective="replace_spans", **sizes)
 
 
 def _mixture(size: str, examples: int) -> Recipe:
-    """A final model of section 3.7: random spans of text, which counts as `examples`, and all tasks, capped at 1M.
+    """A final model of section 3.7: all tasks, and text with random spans. Text counts as `examples` examples.
 
-    The cap is that of the English-French and English-German text; all other tasks are smaller. Scores are those of
-    the test sets after fine-tuning on each task.
+    Sizes are capped at 1M, which only concerns English-French and English-German text, because all other tasks are
+    smaller. Scores are test set scores after fine-tuning on each task.
     """
     numbers = dict(batch_size=2_048, steps=1_000_000, sampling_limit=1e6, unlabelled_examples=examples)
     return _multitask(f"t5.mixture_{size}", size=f"t5_{size}", **numbers)
@@ -172,7 +173,7 @@ _TINY = dict(
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )
-_WHOLE_TEXTS = dict(batch_size=16)  # for objectives whose targets are whole texts, which cost most
+_WHOLE_TEXTS = dict(batch_size=16)  # for objectives whose targets are whole texts, which are the most expensive
 _TINY_CONFIG = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
 
 
@@ -207,12 +208,12 @@ def tiny_deshuffling() -> Recipe:
 
 
 def tiny_replace_spans() -> Recipe:
-    """A small version of replace_spans for two CPU cores; single tokens between sentinels are learnt later."""
+    """A small version of replace_spans for two CPU cores. Single tokens between sentinels take longer to learn."""
     return _tiny("tiny_replace_spans", "replace_spans", steps=3_000)
 
 
 def tiny_drop_tokens() -> Recipe:
-    """A small version of drop_tokens for two CPU cores; as long as tiny_replace_spans."""
+    """A small version of drop_tokens for two CPU cores, with as many steps as tiny_replace_spans."""
     return _tiny("tiny_drop_tokens", "drop_tokens", steps=3_000)
 
 

@@ -9,7 +9,7 @@ from .recipe import TINY_RUN, Recipe
 def _paper(name: str, size: str, hidden_dim: int, **changes) -> Recipe:
     numbers = dict(
         backbone=size,
-        # The paper counts tokens, about 25,000 per side; here, pairs of about 30 tokens are counted.
+        # The paper counts tokens, about 25,000 per side and batch. The recipe counts pairs, which have about 30 tokens.
         batch_size=832,
         length=256,
         schedule_class="InverseSquareRoot",

@@ -1,12 +1,12 @@
 """Transformer-XL's runs (Dai et al. 2019, arXiv 1901.02860, and the official scripts).
 
-The results are those of models with a longer memory than in training, on shorter segments: see `EVALUATION`.
+The results were measured with a longer memory than in training, and with shorter segments; see `EVALUATION`.
 """
 
 from .recipe import TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
 
-# For each recipe: tokens per segment of the test text, and fields of the config with which the trained model is loaded,
-# as in kerasbert.load(folder, **fields).
+# {recipe: (tokens per segment of the test text, config fields for loading the trained model)}, as in
+# kerasbert.load(folder, **fields).
 EVALUATION = {
     "wikitext103": (64, dict(memory_length=640, clamp_length=400, same_length=True)),
     "wikitext103_large": (128, dict(memory_length=1_600, clamp_length=1_000, same_length=True)),

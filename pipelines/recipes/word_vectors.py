@@ -6,7 +6,7 @@ from .recipe import Recipe
 def _paper(name: str, **changes) -> Recipe:
     numbers = dict(
         backbone="google_news",
-        # The tool uses 0.025 for one pair at a time; the mean over many pairs needs a higher learning rate.
+        # The tool uses 0.025 for one pair at a time. The mean over many pairs needs a higher learning rate.
         batch_size=1_024,
         length=1,
         steps=10_000_000,
@@ -20,7 +20,7 @@ def _paper(name: str, **changes) -> Recipe:
 
 
 def google_news() -> Recipe:
-    """300 dimensions, 100 billion words: 72% of the phrase analogies with 1,000 dimensions and 33 billion."""
+    """300 dimensions, 100 billion words. With 1,000 dimensions and 33 billion words: 72% of the phrase analogies."""
     return _paper("word_vectors.google_news")
 
 

@@ -35,7 +35,7 @@ def large() -> Recipe:
 
 
 def base() -> Recipe:
-    """XLNet-base on BERT's text in BERT's batches, K = 6: RACE 66.66, SQuAD 2.0 F1 80.98, MNLI 85.63."""
+    """XLNet-base on BERT's text with BERT's batch size, K = 6: RACE 66.66, SQuAD 2.0 F1 80.98, MNLI 85.63."""
     schedule = dict(peak=1e-4, warmup=10_000, final=1e-7)
     return _paper("xlnet.base", "xlnet_base", batch_size=256, steps=1_000_000, schedule=schedule)
 

@@ -54,7 +54,7 @@ def test_masked_scores(tmp_path, within_words):
         assert answer["perplexity"] == pytest.approx(np.exp(-np.mean(expected)), rel=1e-4)
     assert pieces == (3 if within_words else 0)
     assert model.score(TEXTS[1], within_words)["score"] == pytest.approx(found[1]["score"], abs=1e-4)
-    with pytest.raises(ValueError, match="must fit into the model, 40 tokens.*Received: text 1 of 62"):
+    with pytest.raises(ValueError, match="must have at most 40 tokens.*Received: text 1 of 62"):
         model.score(["cat", "the " * 60])
 
 

@@ -20,7 +20,7 @@ def question(**changes):
 
 LINES = {
     "classes": [
-        ("text,foo,bar\na,b,c\n", "Which column of .*file.csv holds the label.*--columns.label"),
+        ("text,foo,bar\na,b,c\n", "The column of .*file.csv that holds the label cannot.*--columns.label"),
         ("text,label\nx,1\n  ,1\n", "file.csv row 2 without 'text'"),
         ("text,text,label\nx,y,1\n", "file.csv must have different names. Received: 'text' twice"),
         ("text,label\ncafé,1\n".encode() + "naïve,0\n".encode("latin-1"), "csv is not valid utf-8: line 3, byte 21"),
@@ -58,7 +58,7 @@ LINES = {
         (squad({"question": "who", "answers": []}), "a unique id. Received: .*no id in"),
         (json.dumps({"data": [{"title": "x"}]}), "list of paragraphs. Received: .*file.json article 0"),
         (json.dumps({"data": [{"paragraphs": [{"context": "x"}]}]}), "list of questions, qas. Received: .*article 0"),
-        ('{"question": "q", "answers": ["a"]}', "Which column of .*file.jsonl holds the contexts"),
+        ('{"question": "q", "answers": ["a"]}', "The column of .*file.jsonl that holds the contexts"),
         ('{"question": "q", "context": null, "answer": "a"}', "needs a context in 'context'.*row 1 without it"),
         ('{"question": "q", "context": "a", "answers": {"answer_start": [0]}}', "texts of answers.*row 1"),
         ('{"question": "q", "context": "a", "answers": {"text": ["a"], "answer_start": [0, 1]}}', "must have a start"),
@@ -71,7 +71,7 @@ LINES = {
         ('{"question": null, "choices": ["a", "b"], "label": 0}', "be texts. Received: .*file.jsonl row 1 with None"),
         ('{"question": "q", "choices": ["a", "b"], "label": NaN}', "a number from 0.*row 1: 'nan'"),
         ('{"article": "p", "question": "q", "options": "a, b", "answer": "A"}', "must be a list. .*row 1 with 'a"),
-        ('{"ending0": "x", "ending1": "y", "label": 0}', "Which column of .* holds the contexts.* in row 1: end"),
+        ('{"ending0": "x", "ending1": "y", "label": 0}', "The column of .* that holds the contexts.* in row 1: end"),
         ('{"question": "q", "choices": ["a", "b"]}', "holds the right choices.*--columns.label"),
         ('{"question": "q", "choices": ["a", "b"], "label": 0}\n{"question": "q", "label": 0}', "form of SWAG.* row 2"),
         ('{"question": "q", "choices": {"text": ["a", "b"], "label": ["A"]}, "label": "A"}', "have a label.*row 1"),

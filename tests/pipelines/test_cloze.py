@@ -61,7 +61,7 @@ def test_the_draw_depends_on_the_seed_and_little_on_the_tokenizer(text, tokenize
 def test_too_short_a_text(text, tokenizer):
     with pytest.raises(ValueError, match="must have 41 sentences of 8 to 40 words.*Received: 40 sentences, 40 of"):
         draw_clozes(text, tokenizer, 41)
-    with pytest.raises(ValueError, match="0 of which fit"):
+    with pytest.raises(ValueError, match="0 of which qualify"):
         draw_clozes(text, tokenizer, 1, max_length=8)
 
 

@@ -60,9 +60,9 @@ def test_settings_of_a_recipe_are_added_to_those_of_the_file(parsed):
 @pytest.mark.parametrize(
     "yaml, message",
     [
-        ("modle: x\n", r"config.yaml must have options only: model, data, .*'modle'. Did you mean model\?"),
+        ("modle: x\n", r"config.yaml must contain only options .*: model, data, .*'modle'. Did you mean model\?"),
         ("columns: {txet: x}\n", r"'columns.txet'. Did you mean columns.text\?"),
-        ("config: x.yaml\n", "must have options only: .* Received: 'config'."),
+        ("config: x.yaml\n", "must contain only options of the command: .* Received: 'config'."),
         ("model: a\nmodel: b\n", "must have each option once. Received: 'model' twice."),
         ("held-out: a\nheld_out: b\n", "must have each option once. Received: 'held_out' twice."),
         ("model\n", "must have one `option: value` per line. Received: 'model'."),

@@ -82,4 +82,4 @@ def test_the_commands(folder, labelled_file, tmp_path, capsys):
     predict(str(folder), tmp_path / "texts.txt", tmp_path / "answers.jsonl")
     answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert [token["token"] for token in answers[0]["tokens"]] == ["the", "cat", "s", "##at"]
-    assert f"{folder}/generator fills masks" in capsys.readouterr().err
+    assert f"to fill masks, use {folder}/generator" in capsys.readouterr().err

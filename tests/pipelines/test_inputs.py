@@ -175,7 +175,7 @@ def test_columns_are_named_or_told(tmp_path):
     assert read(tmp_path, "a.tsv", "a\tb\n", "pairs", Columns("1"))[0].x == "b"
     assert read(tmp_path, "a.conll", "1 Ann\n2 ran\n", "words", Columns("1"))[0].x == ["Ann", "ran"]
     for content, columns, message in (
-        ("x,y\na,b\n", None, "Which column of .*a.csv row 1 holds the text .*Received: x, y. Pass --columns.text"),
+        ("x,y\na,b\n", None, "The column of .*a.csv row 1 that holds the text .*Received: x, y. Pass --columns.text"),
         ("x,y\na,b\n", Columns("z"), "a.csv row 1 has no column 'z'. It has: x, y"),
         ("text\na\nb,c\n", None, "a.csv row 2 has 2 cells"),
     ):

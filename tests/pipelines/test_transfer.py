@@ -106,7 +106,7 @@ def test_balance_gives_every_class_the_same_weight(folder):
     (batch,) = batches_of(model, "classes", examples, balanced=True, batch_size=8)
     _, y, weights = batch
     assert weights[y == 0].sum() == pytest.approx(4.0) and weights[y == 1].sum() == pytest.approx(4.0)
-    with pytest.raises(ValueError, match="Classes are balanced"):
+    with pytest.raises(ValueError, match="`balanced` is only for tasks of kind classes"):
         batches_of(model, "score", examples, balanced=True)
 
 
@@ -237,7 +237,7 @@ def test_scores_of_what_is_written():
     assert answers == ["Ann's", "(Tom)"] and scores == {"exact_match": 100.0, "f1": 100.0}
     with pytest.raises(ValueError, match="that of a pair, as in STS-B. Received: one text, 'alone'"):
         Wording("score", TASKS["score"])(Examples(["alone"], ["1"]))
-    with pytest.raises(ValueError, match="Only tasks of classes, score, questions have a form in text.*of tags"):
+    with pytest.raises(ValueError, match="classes, score, questions have a text-to-text form.*of tags"):
         Wording("ner", TASKS["ner"])
 
 

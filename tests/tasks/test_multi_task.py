@@ -169,7 +169,7 @@ def test_ranking():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.fit({"place": DATA["place"]}), "Every task needs data"),
+        (lambda m: m.fit({"place": DATA["place"]}), "must have data for every task"),
         (lambda m: m.fit({**DATA, "other": DATA["place"]}), "a dict whose keys are in .*'other'"),
         (lambda m: m.fit({**DATA, "place": (PLACES, ["paris"] * 4)}), "Labels must be in.*'paris'"),
         (lambda m: m.fit(PLACES, [0] * 4), "must be passed together with their texts"),

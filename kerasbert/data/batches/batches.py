@@ -96,7 +96,7 @@ class Batches:
         return rest
 
     def accumulated(self, count: int) -> "Batches":
-        """The same run with every update split into `count` items, whose gradients the optimizer accumulates."""
+        """The same run with every update split into `count` steps, whose gradients the optimizer accumulates."""
         if count < 1 or self.batch_size % count or self.accumulation > 1:
             raise ValueError(
                 f"`accumulation` must divide `batch_size`. Received: accumulation={count}, batch_size={self.batch_size}"

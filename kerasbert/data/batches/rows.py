@@ -296,12 +296,12 @@ class PackedRows(ChunkRows):
 def two_plans(
     corpus: Corpus, name: str, settings: dict, build: Callable[[Block], tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, Callable[[], Iterator[np.ndarray]]]:
-    """A plan of pieces, and the function that builds the plan of the rows, which refer to those pieces.
+    """Builds a plan of pieces. Returns it with a function that builds the plan of rows, which refer to the pieces.
 
     Args:
-        name, settings: those of the plan of pieces; see `Corpus.plan`.
-        build: returns the pieces and the rows of a block. The first column of the rows is the number of a piece in the
-            block; the plan has its number in the corpus.
+        name, settings: arguments of `Corpus.plan` for the plan of pieces.
+        build: function that returns the pieces and the rows of a block. The first column of the rows is the index of a
+            piece in the block. In the plan, it becomes the index in the corpus.
     """
     latest: dict = {}  # the block that was built last: both plans of a corpus of one block need it
 

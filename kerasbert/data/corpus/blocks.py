@@ -1,4 +1,4 @@
-"""Blocks: the consecutive documents for which a plan is built at once, in memory that does not depend on the corpus."""
+"""Blocks of consecutive documents. Plans are built block by block, so that memory does not depend on the corpus."""
 
 import dataclasses
 
@@ -9,12 +9,12 @@ _PASS_BITS = 40  # the number of a pass is stored above the number of a block
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Consecutive documents of a corpus.
+    """A block of consecutive documents of a corpus.
 
     Attributes:
         number: number of the block in the corpus.
-        sentences: int64 (sentences + 1,): where each begins in `corpus.tokens`, followed by the end of the block.
-        documents: int64 (documents + 1,): where each begins in `sentences`, followed by the end.
+        sentences: int64 (sentences + 1,), start of each sentence in `corpus.tokens`, followed by the end of the block.
+        documents: int64 (documents + 1,), start of each document in `sentences`, followed by the number of sentences.
     """
 
     number: int
@@ -23,16 +23,16 @@ class Block:
 
     @property
     def document_tokens(self) -> np.ndarray:
-        """Where each document begins in `corpus.tokens`, followed by the end of the block."""
+        """Start of each document in `corpus.tokens`, followed by the end of the block."""
         return self.sentences[self.documents]
 
     def stream(self, number: int = 0) -> int:
-        """Which random numbers the block uses in a pass: those of step `stream` of a seed; see `sampling`."""
+        """The step of the random numbers that the block uses in a pass; see `sampling`."""
         return (number << _PASS_BITS) + self.number
 
 
 def num_blocks(documents: int, size: int) -> int:
-    """Number of blocks of `size` documents; the last one takes the documents that remain.
+    """Number of blocks of `size` documents. The last block also contains the remaining documents.
 
     7 documents, size 3 -> 2
     """
@@ -40,7 +40,7 @@ def num_blocks(documents: int, size: int) -> int:
 
 
 def block_range(number: int, documents: int, size: int) -> tuple[int, int]:
-    """First and last (exclusive) document of a block of a corpus.
+    """Returns the range [first, last) of the documents of a block.
 
     block 1 of 7 documents, size 3 -> (3, 7)
     """

@@ -212,9 +212,9 @@ class Corpus:
     def blocks(self) -> Iterator[Block]:
         """The blocks of consecutive documents for which plans are built.
 
-        A corpus in shards has blocks of `block_documents` documents; the last one takes the documents that remain, up
-        to twice as many. They depend neither on the number of shards nor on where these begin. Any other corpus is one
-        block.
+        A corpus in shards has blocks of `block_documents` documents. The last block also contains the remaining
+        documents, so it may be almost twice as large. Blocks do not depend on the number or the boundaries of shards.
+        Any other corpus is a single block.
         """
         size = self.block_documents or self.num_documents
         for number in range(num_blocks(self.num_documents, size)):

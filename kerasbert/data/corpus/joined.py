@@ -1,4 +1,4 @@
-"""Arrays that are read from several memory-mapped files as if they were one, without a copy in memory."""
+"""Arrays in several memory-mapped files that are read as one array, without a copy in memory."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Shifted:
-    """An array whose elements are divided by a constant, and shifted by another, when they are read.
+    """An array whose elements are divided by one constant, and increased by another, when they are read.
 
     array [0 4 10], divisor 2, shift 7 -> [7 9 12]
     """
@@ -27,7 +27,7 @@ class Shifted:
 
 
 class Joined:
-    """One-dimensional arrays that are read as one; indices are integers, slices or arrays of integers.
+    """Several one-dimensional arrays that are read as one. Indices are integers, slices or arrays of integers.
 
     [5 6] and [7 8 9] -> joined[1:4] = [6 7 8], joined[[0, 4]] = [5 9]
 

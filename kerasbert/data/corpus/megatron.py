@@ -25,7 +25,7 @@ _CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items()}
 
 @dataclasses.dataclass(frozen=True)
 class EncodedDocuments:
-    """The token ids of consecutive documents, without empty lines and documents.
+    """The token ids of consecutive documents. Empty lines and documents are left out.
 
     Attributes:
         tokens: all token ids, int (tokens,).
@@ -168,7 +168,7 @@ class MegatronPair:
             self.check_index()
 
     def check_index(self, block: int = 1 << 20) -> None:
-        """Checks the whole index in blocks of that many sequences. Raises a ValueError if it is damaged."""
+        """Checks the whole index block by block. Raises a ValueError if it is damaged."""
         problems = {}
         position = 0
         for start in range(0, len(self.lengths), block):
@@ -186,14 +186,14 @@ class MegatronPair:
         self._raise_first(problems)
 
     def check_ends(self, vocabulary_size: int, size: int) -> None:
-        """Checks that the first and the last tokens, in `size` bytes together, are in the vocabulary."""
+        """Checks that the first and the last tokens, `size` bytes in total, are in the vocabulary."""
         count = max(1, size // 2 // self.tokens.itemsize)
         check_ids(self.binary, self.tokens[:count], 0, vocabulary_size)
         last = max(0, len(self.tokens) - count)
         check_ids(self.binary, self.tokens[last:], last, vocabulary_size)
 
     def in_memory(self) -> "MegatronPair":
-        """The same pair, with its arrays in memory."""
+        """Returns the same pair with its arrays in memory."""
         pair = copy.copy(self)
         pair.tokens, pair.lengths = np.array(self.tokens), np.array(self.lengths)
         pair.document_starts, pair._offsets = np.array(self.document_starts), np.array(self._offsets)
@@ -207,11 +207,11 @@ class MegatronPair:
 
 
 class Pairs:
-    """Pairs of Megatron files that are read as one.
+    """Several pairs of Megatron files that are read as one.
 
     Attributes:
-        tokens, lengths, sequence_starts, document_starts: those of `MegatronPair`, of all pairs together. Those of
-            several pairs are a `Joined` or `Shifted`.
+        tokens, lengths, sequence_starts, document_starts: as in `MegatronPair`, but for all pairs together. If there
+            are several pairs, the arrays are `Joined` or `Shifted`.
     """
 
     def __init__(self, pairs: Sequence[MegatronPair]):
@@ -242,22 +242,22 @@ class Pairs:
         )
 
     def token_blocks(self) -> Iterator[np.ndarray]:
-        """All tokens, in arrays of up to 4 million."""
+        """Yields all tokens in arrays of up to 4 million."""
         return (self.tokens[start : start + _CHUNK] for start in range(0, self.num_tokens, _CHUNK))
 
     def token_starts(self, sequences: np.ndarray) -> np.ndarray:
-        """Where sequences begin in `tokens`; the number of all sequences stands for the end."""
+        """Start of the given sequences in `tokens`. For the number of sequences, it is the end of the tokens."""
         starts = self.sequence_starts[np.minimum(sequences, self.num_sequences - 1)]
         return np.where(sequences < self.num_sequences, starts, self.num_tokens)
 
     def documents(self, first: int, last: int) -> EncodedDocuments:
-        """Documents [first, last)."""
+        """Returns the documents [first, last)."""
         starts = np.asarray(self.document_starts[first : last + 1])
         begin, end = self.token_starts(starts[[0, -1]]).tolist()
         return EncodedDocuments(self.tokens[begin:end], self.lengths[starts[0] : starts[-1]], np.diff(starts))
 
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, EncodedDocuments]]:
-        """Documents [first, last) in chunks of up to 4 million tokens, or one document, each with its first number."""
+        """Yields (first index, documents) for chunks of [first, last) with up to 4 million tokens, or one document."""
         while first < last:
             starts = np.asarray(self.document_starts[first : min(last, first + 4096) + 1])
             positions = self.token_starts(starts)

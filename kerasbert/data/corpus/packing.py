@@ -76,7 +76,8 @@ def whole_sentences(sentence_starts: np.ndarray, document_starts: np.ndarray, ma
     Args:
         sentence_starts: int64 (sentences + 1,), start of each sentence in tokens, followed by the number of tokens.
         document_starts: int64 (documents + 1,), start of each document in sentences, followed by the number of
-        sentences. max_tokens: maximum number of tokens per row.
+            sentences.
+        max_tokens: maximum number of tokens per row.
 
     Returns: int64 (rows, 2), start and length of each row in tokens.
     """

@@ -1,10 +1,10 @@
-"""Parts: the encoded documents of a corpus that is being prepared, in order, and the corpus that is made of them.
+"""Parts, which hold the encoded documents of a corpus in preparation, and the corpus that is assembled from them.
 
 part-00000.bin, part-00000.idx    encoded documents, in Megatron's files
 part-00000.json                   how many documents were read, and what filters dropped; written last
 
-A preparation that was interrupted continues after the last part that is complete. Only at the end is it known how many
-documents there are, so only then are they divided into shards and into training and held-out documents.
+An interrupted preparation continues after the last complete part. The number of documents is known only at the end, so
+they are divided into shards, and into training and held-out documents, at the end.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from .writing import encode_documents, token_dtype, write_record, write_tokenize
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What becomes of consecutive documents.
+    """The result of filtering and encoding consecutive documents.
 
     Attributes:
         encoded: the documents that are kept.
@@ -43,7 +43,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class BatchEncoder:
-    """A call filters and tokenizes a list of documents: list of str -> `Batch`. It can be sent to other processes."""
+    """A callable that filters and tokenizes documents: list of str -> `Batch`. It can be sent to other processes."""
 
     tokenizer: Tokenizer
     filters: tuple[Filter, ...] = ()
@@ -59,8 +59,8 @@ class Parts:
 
     Args:
         folder: the folder. Parts in it that were made with other settings are removed.
-        settings: everything that determines the parts, as a dict that JSON can represent. Default: those that the
-            folder has.
+        settings: everything that determines the parts, as a dict that JSON can represent. Default: the settings that
+            are stored in the folder.
     """
 
     def __init__(self, folder: Path, settings: dict | None = None):
@@ -80,12 +80,12 @@ class Parts:
             partial.unlink()
 
     def record(self, number: int) -> dict | None:
-        """What the file of a complete part says, or None."""
+        """Returns the record of a part, or None if it is not complete."""
         path = self._prefix(number).with_suffix(".json")
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def complete(self) -> list[dict]:
-        """The records of the complete parts, up to the first one that is missing."""
+        """The records of the complete parts, up to the first missing part."""
         records = []
         while (record := self.record(len(records))) is not None:
             records.append(record)
@@ -104,7 +104,7 @@ class Parts:
         return record
 
     def prefixes(self, count: int) -> list[Path]:
-        """The paths of those of `count` parts that have documents."""
+        """Returns the paths of the parts, out of `count`, that contain documents."""
         return [self._prefix(number) for number in range(count) if self.record(number)["documents"]]
 
     def _prefix(self, number: int) -> Path:
@@ -113,7 +113,7 @@ class Parts:
 
 @dataclasses.dataclass(frozen=True)
 class Assembly:
-    """A corpus that is made of documents of parts. Its pieces may be written by different processes.
+    """A corpus that is assembled from the documents of parts. Its pieces can be written by different processes.
 
     Args:
         folder: the folder of the corpus.
@@ -152,7 +152,7 @@ class Assembly:
 
         Args:
             counts: how often each token occurs in all pieces.
-            sources: what corpus.json records as the source of the text.
+            sources: names of the sources of the text, which corpus.json records.
         """
         if self.shards is None:
             pairs = [MegatronPair(self.folder / "corpus")]
@@ -172,5 +172,5 @@ class Assembly:
 
 
 def num_documents(parts: Iterable[Path]) -> int:
-    """Number of documents in parts, given their paths."""
+    """Returns the number of documents in parts, given their paths."""
     return Pairs([MegatronPair(path) for path in parts]).num_documents

@@ -71,7 +71,7 @@ def _problem_of_shards(record: dict) -> str | None:
 
 
 def problem_of_shard(shard: object) -> str | None:
-    """What is wrong with the record of a shard, or None."""
+    """Describes what is wrong with the record of a shard. Returns None if it is valid."""
     if not isinstance(shard, dict) or not isinstance(shard.get("name"), str):
         return f"a shard must have a 'name'. Received: {shard!r:.80}"
     for name, least in (*((name, 1) for name in COUNTS), ("first_block", 0)):

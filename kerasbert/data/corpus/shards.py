@@ -1,11 +1,12 @@
-"""Corpora in shards: several pairs of Megatron files, which may be written by as many processes, with one manifest.
+"""Corpora in shards: several pairs of Megatron files, which different processes can write, and one manifest.
 
 shard-00000.bin, shard-00000.idx    the documents of the shard, which begins and ends at borders of blocks
 shard-00000.json                    the counts, digest and tokenizer of the shard; written last by its process
 corpus.json                         what a corpus.json of one file says, the size of blocks, and the list of the shards
 
-A block is a fixed number of consecutive documents. The digest of a shard is the sum of the sha256 of its blocks modulo
-2**256, and that of the corpus the sum over its shards, so that it does not depend on the number of shards.
+A block is a fixed number of consecutive documents. The digest of a shard is the sum of the SHA-256 hashes of its
+blocks, modulo 2**256. The digest of the corpus is the sum over its shards, so it does not depend on the number of
+shards.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ from .writing import token_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Every `every`-th document of a sequence of documents, or all others.
+    """Selects every `every`-th document of a sequence of documents, or all others.
 
     every 3, of 7 documents -> documents 2 and 5; the rest -> documents 0, 1, 3, 4 and 6
 
@@ -40,18 +41,18 @@ class Selection:
     rest: bool = True
 
     def count(self, documents: int) -> int:
-        """How many documents are selected of that many."""
+        """Number of selected documents in a sequence of `count` documents."""
         chosen = documents // self.every if self.every else 0
         return documents - chosen if self.rest else chosen
 
     def place(self, number: int) -> int:
-        """Which document of the sequence is the selected document `number`, counted from 0."""
+        """Index, in the whole sequence, of the selected document `number`, counted from 0."""
         if not self.rest:
             return (number + 1) * self.every - 1
         return number + number // (self.every - 1) if self.every else number
 
     def mask(self, first: int, count: int) -> np.ndarray:
-        """Which of the documents [first, first + count) are selected, bool (count,)."""
+        """bool (count,), True for the selected documents among [first, first + count)."""
         chosen = (
             np.zeros(count, dtype=bool) if not self.every else (np.arange(first, first + count) + 1) % self.every == 0
         )
@@ -74,7 +75,7 @@ def _masked(documents: EncodedDocuments, mask: np.ndarray) -> EncodedDocuments:
 
 
 def shard_blocks(number: int, shards: int, documents: int, block_documents: int) -> range:
-    """The blocks of shard `number` of a corpus. There are at most as many shards as blocks."""
+    """Returns the blocks of shard `number` of a corpus. There are at most as many shards as blocks."""
     blocks = num_blocks(documents, block_documents)
     shards = min(shards, blocks)
     return range(blocks * number // shards, blocks * (number + 1) // shards)
@@ -83,7 +84,7 @@ def shard_blocks(number: int, shards: int, documents: int, block_documents: int)
 def write_shard(
     prefix: Path, files: Pairs, selection: Selection, blocks: range, block_documents: int, tokenizer: Tokenizer
 ) -> np.ndarray:
-    """Writes one shard of a corpus, which need not be written by the same process as the others.
+    """Writes one shard of a corpus. Different processes may write different shards.
 
     Args:
         prefix: path of the files of the shard without their suffixes.
@@ -124,7 +125,7 @@ def shard_digest(files: Pairs, first_block: int, block_documents: int) -> str:
 
 
 def shard_table(folder: Path, shards: int, tokenizer_hash: str) -> dict:
-    """What corpus.json records of the shards: their list, and the digest of the corpus.
+    """Returns the entries of corpus.json about shards: their list, and the digest of the corpus.
 
     Raises:
         ValueError: shards are missing, or of another tokenizer.

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def count_tokens(blocks: Iterable[np.ndarray], size: int = 1) -> np.ndarray:
-    """How often each token id occurs in arrays of token ids: int64 (n,), with n the largest id + 1, or `size`."""
+    """Counts how often each token id occurs in arrays of ids: int64 (n,), with n the largest id + 1, or `size`."""
     counts = np.zeros(size, dtype=np.int64)
     for block in blocks:
         found = np.bincount(block)

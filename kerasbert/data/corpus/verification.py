@@ -1,4 +1,4 @@
-"""Checks a whole corpus: reads all its files and compares them with what corpus.json says."""
+"""Checks a whole corpus: reads all of its files and compares them with corpus.json."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def verify(folder: Path, files: Pairs, record: dict, info: dict | None, tokenize
         files: the opened files.
         record: the content of corpus.json, or {}.
         info: properties of the tokenizer, or None.
-        tokenizer: loads the tokenizer.
+        tokenizer: function that loads the tokenizer.
     """
     for pair in files.pairs:
         pair.check_index()
@@ -59,7 +59,7 @@ def verify(folder: Path, files: Pairs, record: dict, info: dict | None, tokenize
 
 
 def tokens_digest(files: Pairs) -> str:
-    """sha256 of all tokens, 64 hexadecimal digits: the digest of a corpus that is not in shards."""
+    """SHA-256 hash of all tokens, as 64 hexadecimal digits: the digest of a corpus that is not in shards."""
     digest = hashlib.sha256()
     for block in files.token_blocks():
         digest.update(np.ascontiguousarray(block))

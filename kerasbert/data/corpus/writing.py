@@ -53,7 +53,7 @@ def check_is_free(folder: Path, tokenizer: Tokenizer) -> None:
 
 
 def token_dtype(tokenizer: Tokenizer) -> np.dtype:
-    """The dtype in which a corpus stores token ids.
+    """Returns the dtype in which a corpus stores token ids.
 
     Megatron uses uint16 for vocabularies below 65,500 rather than 2**16, which leaves space for the tokens it adds.
     """
@@ -72,7 +72,7 @@ def write_record(folder: Path, tokenizer: Tokenizer, counts: np.ndarray, size, s
     Args:
         counts: how often each token occurs.
         size: an object with `num_sequences` and `num_documents`.
-        **more: the digest, and what else the file records.
+        **more: the digest, and other entries of the file.
     """
     record = {
         "num_tokens": int(counts.sum()),
@@ -88,14 +88,14 @@ def write_record(folder: Path, tokenizer: Tokenizer, counts: np.ndarray, size, s
 
 
 def encoded_batches(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[EncodedDocuments]:
-    """Yields the token ids of documents; several documents are tokenized at once."""
+    """Yields the token ids of documents. Several documents are tokenized at once."""
     return (encode_documents(batch, tokenizer) for batch in document_batches(documents))
 
 
 def document_batches(documents: Iterable[str]) -> Iterator[list[str]]:
-    """Yields lists of consecutive documents that have a million characters or more together, except for the last.
+    """Yields lists of consecutive documents, each except the last with at least a million characters in total.
 
-    How the documents are divided does not depend on anything else, so that a run that is resumed gives the same lists.
+    The lists depend only on the documents, so that a resumed run gets the same lists.
     """
     batch: list[str] = []
     size = 0
@@ -110,7 +110,7 @@ def document_batches(documents: Iterable[str]) -> Iterator[list[str]]:
 
 
 def encode_documents(documents: list[str], tokenizer: Tokenizer) -> EncodedDocuments:
-    """The token ids of documents. Every non-empty line is a sequence, without special tokens."""
+    """Encodes documents. Every non-empty line becomes a sequence without special tokens."""
     lines, numbers = [], []  # the lines, and the index of the document of each
     for number, document in enumerate(documents):
         found = list(lines_of(document))

@@ -157,10 +157,10 @@ def is_hub(source: str | os.PathLike) -> bool:
 
 
 def files_of(source: str | os.PathLike) -> list[Path | str]:
-    """The files of a source that can be read, in sorted order: a file, or those in a folder, on this machine or not.
+    """Returns the readable files of a source in sorted order. The source is a file or a folder, local or remote.
 
     Raises:
-        FileNotFoundError: there is nothing.
+        FileNotFoundError: the source does not exist.
         ValueError: a folder without files that can be read, or an empty file.
     """
     found = find_files(source)

@@ -1,6 +1,6 @@
-"""Filters that drop documents, one at a time, with a report of what each of them dropped.
+"""Filters that drop documents, and a report of what each filter dropped.
 
-C4's pipeline, see `cleaning`, is the page cleaner, deduplication, a language filter and a bad-word filter.
+C4's pipeline (see `cleaning`) consists of the page cleaner, deduplication, a language filter and a bad-word filter.
 """
 
 import json
@@ -15,7 +15,7 @@ _SAMPLE_CHARACTERS = 200
 
 
 class PageCleaner:
-    """C4's page cleaner: cleans a document, or drops it."""
+    """C4's page cleaner, which cleans a document or drops it."""
 
     name = "page cleaner"
 
@@ -23,7 +23,7 @@ class PageCleaner:
         self.rules = rules
 
     def __call__(self, document: str) -> tuple[str | None, str]:
-        """The cleaned document and "", or None and the reason."""
+        """Returns the cleaned document and "", or None and the reason for dropping it."""
         page = self.rules.without_deduplication(document)
         return page, "" if page is not None else self._reason(document)
 
@@ -52,7 +52,7 @@ class LanguageFilter:
 
 
 class BadWordFilter:
-    """Drops documents with one of the bad words of C4's rules."""
+    """Drops documents that contain a bad word, by C4's rules."""
 
     name = "bad-word filter"
 
@@ -67,7 +67,7 @@ Filter = Callable[[str], tuple[str | None, str]]
 
 
 class DropReport:
-    """How many documents each filter dropped, and why, with samples.
+    """A report of how many documents each filter dropped, and why, with samples.
 
     Attributes:
         entries: {(filter, reason): {"documents": number, "characters": number, "samples": beginnings of documents}}
@@ -106,7 +106,7 @@ class DropReport:
 
 
 def filtered(documents: Iterable[str], filters: Iterable[Filter], report: DropReport) -> Iterator[str]:
-    """Yields what the filters, one after another, keep of the documents."""
+    """Applies filters one after another, and yields the documents that they keep."""
     for document in documents:
         kept = document
         for keep in filters:
@@ -120,9 +120,9 @@ def filtered(documents: Iterable[str], filters: Iterable[Filter], report: DropRe
 
 
 def deduplicated(documents: Iterable[str], kind: str, rules: C4Rules | None, report: DropReport) -> Iterator[str]:
-    """Yields documents without what occurred before; see `cleaning.DEDUPLICATIONS`.
+    """Yields documents without the text that has occurred before; see `cleaning.DEDUPLICATIONS`.
 
-    The result depends on all documents before, so this cannot be divided among processes.
+    The result depends on all previous documents, so the work cannot be divided among processes.
     """
     waiting: list[str] = []
 

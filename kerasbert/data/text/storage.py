@@ -1,4 +1,4 @@
-"""Files on this machine, and those of object stores, by URLs such as s3://bucket/name, through the package fsspec."""
+"""Reads local files, and files in object stores by URLs such as s3://bucket/name, with the package fsspec."""
 
 import io
 import os
@@ -14,12 +14,12 @@ def is_url(source: str | os.PathLike) -> bool:
 
 
 def local_path(source: str | os.PathLike) -> Path | str:
-    """A source as the kind of path under which its files are named: a `Path`, or a URL."""
+    """Converts a source to a `Path`, unless it is a URL."""
     return source if is_url(source) else Path(source)
 
 
 def opened(path: str | os.PathLike) -> BinaryIO:
-    """Opens a file, on this machine or not, for reading bytes."""
+    """Opens a local or remote file for reading bytes."""
     if not is_url(path):
         return open(path, "rb")
     file_system, name = _file_system(path)
@@ -27,9 +27,9 @@ def opened(path: str | os.PathLike) -> BinaryIO:
 
 
 def find_files(source: str | os.PathLike) -> dict[Path | str, int]:
-    """The size in bytes of a file, or of all files in a folder except hidden ones, by path in sorted order.
+    """Returns {path: size in bytes} for a file, or for all files in a folder except hidden ones, in sorted order.
 
-    It is empty if there is nothing.
+    The dict is empty if the path does not exist.
     """
     if is_url(source):
         file_system, root = _file_system(source)

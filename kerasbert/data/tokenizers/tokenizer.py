@@ -221,7 +221,7 @@ class Tokenizer:
         return self._pieces(encodings)
 
     def encode_joined(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The token ids of plain texts in one array, int32 (tokens,), and how many each text has, int32 (texts,)."""
+        """Encodes plain texts into one array, int32 (tokens,). Also returns their lengths, int32 (texts,)."""
         with rust_errors(NOT_ENCODED):
             texts = self._prepared(texts, True) if self.preparation else texts
             encodings = self._plain_backend.encode_batch_fast(texts, add_special_tokens=False)

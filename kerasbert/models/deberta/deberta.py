@@ -107,7 +107,7 @@ class DisentangledAttention(Layer):
         super().__init__(**kwargs)
         self.num_heads = config.num_heads
         terms = config.position_terms
-        # Each term of the scores is a dot product, whose variance adds to that of the other terms.
+        # Each term of the scores is a dot product, and the variances of the terms add up.
         self.scale = (config.hidden_dim // config.num_heads * (1 + len(terms))) ** -0.5
         terms = terms if config.relative_attention else ()
         width, dense = config.hidden_dim, dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)
@@ -150,7 +150,7 @@ class DisentangledAttention(Layer):
         return y, Extras(weights if return_weights else None)
 
     def _talk(self, query, key, value, bias, attention_mask, dropout):
-        """Returns (output, attention probabilities); scores and probabilities are mixed across heads."""
+        """Computes (output, attention probabilities), and mixes scores and probabilities across heads."""
         scores = ops.einsum("bqhd,bkhd->bqkh", query * self.scale, key)
         scores = scores + ops.transpose(bias, (0, 2, 3, 1))
         scores = ops.cast(ops.transpose(self.mix_scores(scores), (0, 3, 1, 2)), "float32")
@@ -170,8 +170,8 @@ class DebertaBlock(Composite):
 
     Call:
         x: float (b, s, m).
-        query: float (b, s, m), only in the mask decoder: hidden states that attend to `x`, and to which the output of
-            attention is added.
+        query: float (b, s, m), used only in the mask decoder: hidden states that attend to `x`. The output of attention
+            is added to them.
         distances, attention_mask, return_weights: arguments of the attention layer.
 
     Returns: float (b, s, m), and `Extras` with the attention probabilities (b, h, s, s) if requested.

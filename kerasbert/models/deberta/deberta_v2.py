@@ -125,13 +125,13 @@ SIZES = {
 
 # === Block ===
 
-# The block is that of version 1 with a different attention layer.
+# The block is the same as in version 1, but with a different attention layer.
 
 
 class BucketedAttention(Composite):
-    """Disentangled attention, which projects distances with the layers of the content or with separate layers.
+    """Disentangled attention that projects distances with the layers of the content or with separate layers.
 
-    Inputs and outputs are those of `DisentangledAttention`.
+    Inputs and outputs are the same as in `DisentangledAttention`.
 
     Args:
         config: a `DebertaV2Config`.
@@ -140,7 +140,7 @@ class BucketedAttention(Composite):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.num_heads, terms = config.num_heads, config.position_terms
-        # Each term of the scores is a dot product, whose variance adds to that of the other terms.
+        # Each term of the scores is a dot product, and the variances of the terms add up.
         self.scale = (config.head_dim * (1 + len(terms))) ** -0.5
         width = config.num_heads * config.head_dim
         dense = dict(kernel_initializer=config.kernel_initializer(), dtype=self.dtype_policy)

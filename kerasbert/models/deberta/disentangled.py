@@ -243,7 +243,7 @@ NAMES = {
     "choice/project": "classifier",
 }
 
-# Files may lack the position embeddings of the mask decoder, which transformers ignores.
+# The position embeddings of the mask decoder may be missing from files, because transformers ignores them.
 OPTIONAL = {"mask_decoder"}
 
 # {name in files with a "legacy" config: name in other files}, for the masked LM head.
@@ -263,5 +263,5 @@ TIED = {
 
 
 def legacy_spelling(config):
-    """Returns {name in `NAMES`: name in files} for the tensors that have other names in files with this config."""
+    """Returns {name in `NAMES`: name in files} for tensors that have a different name in files with this config."""
     return {new: old for old, new in _LEGACY.items()} if config.legacy_head else {}

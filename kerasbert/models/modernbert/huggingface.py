@@ -1,4 +1,4 @@
-"""Conversion of those fields of ModernBERT's config.json that do not correspond to a single field here."""
+"""Converts the fields of ModernBERT's config.json that do not correspond to a single field here."""
 
 
 def layer_types(config):
@@ -7,7 +7,7 @@ def layer_types(config):
 
 
 def global_layers(stored):
-    """Returns which layers attend to the whole sequence, according to a config.json.
+    """Determines from a config.json which layers attend to the whole sequence.
 
     Returns: (period, None) if the layers are periodic, otherwise (default period, tuple of their indices).
     """

@@ -306,7 +306,7 @@ HUGGINGFACE_CONFIG = {
     ),
     "embedding_dropout": "embedding_dropout",
     "attention_dropout": "attention_dropout",
-    # transformers has one rate for both kinds of attention dropout; kerasbert also writes a separate field.
+    # transformers has one rate for both kinds of attention dropout, so kerasbert writes an additional field.
     "attention_output_dropout": Field(
         "attention_output_dropout",
         load=lambda stored: stored[

@@ -243,8 +243,8 @@ class PlainDecoder(Layer):
 class AdditiveDecoder(PlainDecoder):
     """The decoder of Bahdanau et al. with additive attention.
 
-    In each step, the previous state is the query of attention. The attended context and the input give the next state.
-    The output is a maxout layer over the next state, the input and the context.
+    In each step, the previous state is the query of attention. The next state is computed from the attended context and
+    the input. The output is a maxout layer over the next state, the input and the context.
     """
 
     def __init__(self, config, **kwargs):
@@ -288,8 +288,8 @@ class AdditiveDecoder(PlainDecoder):
 class MultiplicativeDecoder(PlainDecoder):
     """The decoder of Luong et al. with multiplicative attention or one of its variants.
 
-    In each step, the input gives the next state, which is the query of attention. The output is tanh(W [c, s]) for the
-    attended context c and the state s. With `input_feeding`, this output is also an input of the next step.
+    In each step, the next state s is computed from the input, and is the query of attention. The output is tanh(W [c,
+    s]) for the attended context c. With `input_feeding`, this output is also an input of the next step.
     """
 
     def __init__(self, config, **kwargs):
@@ -362,7 +362,7 @@ DECODERS = {"additive": AdditiveDecoder, **dict.fromkeys(LUONG, MultiplicativeDe
 
 
 def attention_context(score, states, real):
-    """Returns a dict of what attention reads from the source.
+    """Returns a dict of the arrays that attention reads from the source.
 
     Args:
         score: the layer that computes attention scores.
@@ -389,5 +389,5 @@ def attention_weights(scores, allowed):
 
 
 def attended(weights, values):
-    """Returns the weighted sum of `values` (b, s, m) with `weights` (b, s), float (b, m)."""
+    """Computes the sum of `values` (b, s, m), weighted by `weights` (b, s): float (b, m)."""
     return ops.einsum("bs,bsm->bm", ops.cast(weights, values.dtype), values)

@@ -113,7 +113,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
             self.readers.append(Reader(config, reverse=True, name="backward_reader", **common))
         self.decoder = DECODERS[config.attention](config, name="decoder", **common)
         with keras.name_scope(self.name):
-            self.decoder.build()  # its initial state is computed before its first call
+            self.decoder.build()  # built now, because its initial state is computed before its first call
         self.build_now()
 
     def call(self, inputs, hidden_states=False, attention_weights=False, cache=None):
@@ -171,7 +171,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         return self._encode(inputs)[1]
 
     def start_cache(self, context, batch_size, length):
-        """Returns a cache for generation: the decoder's initial state, and what its attention reads from the source.
+        """Returns a cache for generation: the decoder's initial state, and the arrays that its attention reads.
 
         Args:
             context: the inputs of the encoder, a batch.

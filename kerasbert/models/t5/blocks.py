@@ -21,8 +21,8 @@ from ...layers.relative_attention import BucketedBias
 class T5Attention(MultiHeadAttention):
     """Attention with heads of any size, without biases and without scaling of the scores.
 
-    Instead of the scaling, the initial weights of the queries are smaller. Dropout of the attention probabilities drops
-    a key for all queries of a row at once, as in the paper's code.
+    The initial weights of the queries are smaller instead. Dropout of the attention probabilities drops a key for all
+    queries of a row at once, as in the paper's code.
 
     Args:
         config: a `T5Config`.
@@ -49,8 +49,8 @@ class T5Attention(MultiHeadAttention):
 class T5Block(Composite):
     """Self-attention, optional cross-attention and feed-forward, each with a normalised input (pre-norm).
 
-    The residual stream is float32 for every dtype policy. In float16, the feed-forward layer is float32 too. With
-    trained weights, both exceed the range of float16.
+    The residual stream is float32 with every dtype policy. With float16, the feed-forward layer is float32, too,
+    because both exceed the range of float16 with trained weights.
 
     Args:
         config: a `T5Config`.
@@ -198,7 +198,7 @@ class T5Stack(Composite):
 def side_by_side(encoder, decoder):
     """Returns the list [(encoder block, decoder block), ...].
 
-    If one of the two stacks is None or has fewer blocks, or both are the same stack, tuples hold only one block.
+    Tuples have only one block where one of the two stacks is None or has fewer blocks, or if both are the same stack.
     """
     stacks = [encoder, decoder] if encoder is not decoder else [decoder]
     pairs = itertools.zip_longest(*(stack.blocks for stack in stacks if stack is not None))
@@ -206,7 +206,7 @@ def side_by_side(encoder, decoder):
 
 
 def shifted_right(inputs, start_id):
-    """Returns the decoder inputs for a batch without any: its tokens, shifted right by one.
+    """Returns the decoder inputs for a batch that has none: the tokens of the encoder, shifted right by one.
 
     Each sequence begins with the start token.
 
@@ -254,7 +254,7 @@ def end_tokens(x, inputs, end_id):
 class T5LanguageModelHead(Composite):
     """Logits over the vocabulary: the product with the token embeddings, or the output of a separate dense layer.
 
-    Inputs and outputs are those of `TokenTableHead`.
+    Inputs and outputs are the same as in `TokenTableHead`.
 
     Args:
         config: a `T5Config`.

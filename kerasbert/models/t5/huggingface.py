@@ -11,7 +11,7 @@ def load_gated(stored):
 
 
 def load_activation(stored):
-    """Returns the name of the activation function, according to a config.json."""
+    """Determines the name of the activation function from a config.json."""
     name = stored["feed_forward_proj"].removeprefix("gated-")
     return "gelu_new" if stored["feed_forward_proj"] == "gated-gelu" else name
 
@@ -34,7 +34,7 @@ def save_feed_forward(config):
 
 
 def load_architecture(stored):
-    """Returns the architecture, one of `ARCHITECTURES`, according to a config.json."""
+    """Determines the architecture, one of `ARCHITECTURES`, from a config.json."""
     encoder = not stored["is_encoder_decoder"] or (stored.get("architectures") or [""])[0].endswith("EncoderModel")
     return stored.get("architecture") or ("encoder" if encoder else "encoder_decoder")
 
@@ -48,7 +48,7 @@ def save_model_type(config):
 
 
 def huggingface_fields(weights):
-    """Returns {"tied_output": whether the output layer equals the token embeddings}, inferred from the tensors.
+    """Infers from the tensors whether the output layer equals the token embeddings. Returns {"tied_output": bool}.
 
     The config.json cannot be trusted: transformers 5 writes that the output layer is tied even if it is not.
     """

@@ -1,4 +1,4 @@
-"""Conversion of those fields and tensors of XLNet that do not correspond to a single field or weight here."""
+"""Converts the fields and tensors of XLNet that do not correspond to a single field or weight here."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def load_causal(stored):
-    """Whether attention is causal, according to a config.json."""
+    """Determines from a config.json whether attention is causal."""
     kinds = {"bi": False, "uni": True}
     if stored["attn_type"] not in kinds:
         raise ValueError(f"`attn_type` must be one of {', '.join(kinds)}. Received: {stored['attn_type']!r}.")

@@ -1,9 +1,9 @@
 """XLNet: an encoder that is pretrained to predict the tokens of a text in random order.
 
 Yang, Dai, Yang, Carbonell, Salakhutdinov, Le 2019, arXiv 1906.08237. New in this paper: two streams of hidden states
-with shared weights, the content stream, which knows each token, and the query stream, which knows only the position of
-the token that it predicts. Attention scores depend on content, on distance and on whether query and key are in the same
-segment, so that nothing is added to the embeddings. The memory of previous segments is that of Transformer-XL.
+with shared weights. The content stream has access to each token, and the query stream only to the position of the token
+that it predicts. Attention scores depend on content, on distance and on whether query and key are in the same segment,
+so that nothing is added to the embeddings. The memory of previous segments works as in Transformer-XL.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ SIZES = {
 class XLNetBlock(Composite):
     """A post-norm block of attention and feed-forward, which is applied to each of the streams.
 
-    Inputs and outputs are those of `TwoStreamAttention`.
+    Inputs and outputs are the same as in `TwoStreamAttention`.
 
     Args:
         config: an `XLNetConfig`.
@@ -151,11 +151,11 @@ class XLNet(Backbone):
         attention_weights: whether to return the attention probabilities of each block in the content stream.
         cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. No row is `backward`.
 
-    Returns: a dict of `sequence_output` (b, s, m), the output of the content stream, `query_output` (b, p, m), that of
-        the query stream if it is computed, `last_output` (b, m), the output at the last token that is not padding, and
-        if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers
-        tensors (b, h, s, memory_length + s)). With a memory, also the next `memory` and `memory_mask`; with a cache,
-        the next `cache`. For packed rows, `last_output` is (b, n, m), or None without `first_positions`.
+    Returns: a dict of `sequence_output` (b, s, m), the output of the content stream, `query_output` (b, p, m), the
+        output of the query stream if it is computed, `last_output` (b, m), the output at the last token that is not
+        padding, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights`
+        (num_layers tensors (b, h, s, memory_length + s)). With a memory, also the next `memory` and `memory_mask`; with
+        a cache, the next `cache`. For packed rows, `last_output` is (b, n, m), or None without `first_positions`.
     """
 
     learned_positions = False

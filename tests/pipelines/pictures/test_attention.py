@@ -74,7 +74,7 @@ def test_errors(bert):
     vectors = WordVectors(WordVectorsConfig(vocabulary_size=tokenizer.vocabulary_size, hidden_dim=4))
     with pytest.raises(ValueError, match="needs a model with attention. Received: WordVectors, which has none"):
         attention_of(vectors, tokenizer, TEXT)
-    with pytest.raises(ValueError, match="at most 4 tokens, or the picture cannot be read. Received: 8"):
+    with pytest.raises(ValueError, match="at most 4 tokens, or the picture is unreadable. Received: 8"):
         attention_of(*bert, TEXT, most=4)
 
 

@@ -53,7 +53,7 @@ def test_page_and_figure(pictures):
     assert page.count("<svg") == len(pictures) == 9 and "http" not in page
     seen = sum(int(mask.allowed.sum()) for mask in pictures.values())
     assert page.count('class="seen"') == seen
-    assert 'aria-label="Mask of GPT: A token sees itself and the tokens before it."' in page
+    assert 'aria-label="Mask of GPT: A token attends to itself and to the tokens before it."' in page
     figure = masks_figure(list(pictures.values()))
     assert [axes.get_title() for axes in figure.axes] == list(pictures)
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()][:3] == ["the", "cat", "sat"]

@@ -35,7 +35,7 @@ def test_nearest_in_the_table(vectors):
     bars = nearest_in_table(*vectors, "cat", 2)
     assert list(bars.names) == ["dog", "car"] and bars.values == pytest.approx([3**0.5 / 2, 0.0], abs=1e-6)
     assert bars.title == "cat in the table of WordVectors"
-    with pytest.raises(ValueError, match="vocabulary of the table must have the word. Received: 'horse'"):
+    with pytest.raises(ValueError, match="The word must be in the vocabulary of the table. Received: 'horse'"):
         nearest_in_table(*vectors, "horse", 2)
 
 
@@ -81,7 +81,7 @@ def test_a_word_in_pieces_has_their_mean():
 
 
 def test_another_table(bert, vectors):
-    with pytest.raises(ValueError, match="vocabulary of the table must have the word. Received: 'bank'"):
+    with pytest.raises(ValueError, match="The word must be in the vocabulary of the table. Received: 'bank'"):
         neighbours(*bert, "bank", table=vectors)
 
 
@@ -97,7 +97,7 @@ def test_terminal_and_page(bert):
 
 
 def test_errors(bert):
-    with pytest.raises(ValueError, match="A sentence must have the word 'cat'. Received: 6 sentences without it"):
+    with pytest.raises(ValueError, match="A sentence must contain the word 'cat'. Received: 6 sentences without it"):
         neighbours(*bert, "cat")
     with pytest.raises(ValueError, match="`layer` must be from 0 to 2, or -1 for the last. Received: 3"):
         neighbours(*bert, "bank", layer=3)
