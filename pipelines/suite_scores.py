@@ -45,7 +45,10 @@ class Start:
 
     @functools.cached_property
     def checksum(self) -> str:
-        """A checksum of the weights in the folder."""
+        """A checksum of the weights in the folder; of random weights, one of the architecture and the tokenizer."""
+        if not self.load_weights:
+            backbone, tokenizer = getattr(self.model, "backbone", self.model), self.model.tokenizer
+            return f"{zlib.crc32(f'{backbone.config} {tokenizer and tokenizer.hash}'.encode()):08x}"
         found = 0
         for weight in self.model.trainable_weights:
             found = zlib.crc32(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)), found)
