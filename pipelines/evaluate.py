@@ -26,7 +26,7 @@ from .finetune import check_labels, label_names, read, score
 from .labelled import GUESSED, Columns
 from .outputs import check_outputs, write_answers, write_json
 from .pretrain import open_corpora
-from .recipes.recipe import read_recipe
+from .recipes.recipe import Recipe, read_recipe
 from .scores import language_model_scores
 from .splits import named_sources
 from .suite import SuiteOptions, run_suite
@@ -115,7 +115,8 @@ def evaluate(
     check_outputs(outputs, {f"--data {name}".strip(): path for name, path in sources.items()})
     corpora = [str(corpus)] if isinstance(corpus, (str, Path)) else [str(folder) for folder in corpus]
     spec = task_of(task)
-    loaded = kerasbert.load(model)
+    recipe = _recipe_of(model) if corpora else None
+    loaded = kerasbert.load(model, **(recipe.evaluation_config if recipe else {}))
     kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
     if task is not None and kind not in (spec.kind, "sequences"):
         raise ValueError(
@@ -238,15 +239,28 @@ def _batches_of_recipe(
     folder: str, texts: dict[str, Corpus], batch_size: int | None, length: int | None, steps: int | None
 ) -> Batches | None:
     """Recreates the validation batches of the run that trained a model. Returns None if there is no recipe."""
-    found = find_folder(folder)
-    path = next((path for path in (found / "recipe.json", found.parent / "recipe.json") if path.is_file()), None)
-    if path is None:
+    recipe = _recipe_of(folder)
+    if recipe is None:
         return None
-    recipe = read_recipe(path)
     changes = {"batch_size": batch_size, "length": length}
-    held_out = {**recipe.held_out, **{name: value for name, value in changes.items() if value is not None}}
-    most = steps or json.loads(path.read_text(encoding="utf-8")).get("held_out_steps", 100)
+    held_out = {
+        **recipe.held_out,
+        **recipe.evaluation_data,
+        **{name: value for name, value in changes.items() if value is not None},
+    }
+    most = steps or json.loads(_recipe_path(folder).read_text(encoding="utf-8")).get("held_out_steps", 100)
     return evaluation_batches(replace(recipe, held_out=held_out), named(texts), most)
+
+
+def _recipe_path(folder: str) -> Path | None:
+    """The recipe.json in or next to the folder of a model."""
+    found = find_folder(folder)
+    return next((path for path in (found / "recipe.json", found.parent / "recipe.json") if path.is_file()), None)
+
+
+def _recipe_of(folder: str) -> Recipe | None:
+    path = _recipe_path(folder)
+    return None if path is None else read_recipe(path)
 
 
 def _batches_without_recipe(

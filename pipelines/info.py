@@ -40,7 +40,16 @@ PACKAGES = (
     "transformers",
     "gradio",
 )
-GROUPS = ("config", "generator_config", "data", "objective_options", "held_out", "pair_data")
+GROUPS = (
+    "config",
+    "generator_config",
+    "data",
+    "objective_options",
+    "held_out",
+    "pair_data",
+    "evaluation_data",
+    "evaluation_config",
+)
 
 
 def info(

@@ -139,7 +139,8 @@ def _run(run: dict) -> list[str]:
         "optimizer": _arguments(run["optimizer"]),
         "dtype": run["dtype"],
     }
-    others = ("data", "objective_options", "held_out", "pair_data", "generator", "teacher", "init_from")
+    others = ("data", "objective_options", "held_out", "evaluation_data", "evaluation_config", "pair_data")
+    others += ("generator", "teacher", "init_from")
     for name in others:
         if run.get(name):
             facts[name.replace("_", " ")] = _values(run[name]) if isinstance(run[name], dict) else run[name]

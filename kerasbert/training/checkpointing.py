@@ -371,7 +371,7 @@ class Checkpoints(RunCallback):
             )
         if self.recipe is None or record["recipe"] is None:
             return
-        if record["recipe"] in map(plain, self.earlier):
+        if not all(checkpoint_files.differing_fields(plain(one), record["recipe"]) for one in self.earlier):
             return
         differing = checkpoint_files.differing_fields(plain(self.recipe), record["recipe"])
         if differing:

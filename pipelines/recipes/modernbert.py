@@ -85,3 +85,18 @@ def tiny() -> Recipe:
     schedule = dict(peak=2e-3, warmup=200, decay_from=2_000, final=2e-6, shape="sqrt")
     run = dict(TINY_RUN, length=128, batch_size=16, config=config, schedule=schedule, dtype="float32")
     return _paper("modernbert.tiny", "modernbert_base", **run)
+
+
+def mini_en() -> Recipe:
+    """The run of `saved_models/modernbert_mini_en`: 6 layers, 256 wide, single sentences in packed rows of 128 tokens.
+
+    Its token embeddings and its head started as those of `saved_models/bert_mini_en`; see `benchmarks/warm_start.py`.
+    """
+    # All layers attend to whole sentences. The learning rate is constant up to update 1,041 and then decays linearly.
+    config = dict(num_layers=6, hidden_dim=256, num_heads=4, feed_forward_dim=384, max_length=128, global_every=1)
+    config |= dict(global_rope_theta=10_000.0, initializer_range=0.05, attention_output_dropout=0.0)
+    schedule = dict(peak=1e-3, warmup=300, decay_from=1_041)
+    data = dict(rows="packed", rule="modernbert", mask_rate=0.25, shares=(1.0, 0.0))
+    run = dict(TINY_RUN, batch_size=8, length=128, steps=2_000, config=config, schedule=schedule, data=data)
+    run |= dict(held_out=dict(mask_rate=0.2, shares=(1.0, 0.0)), dtype="float32")
+    return _paper("modernbert.mini_en", "modernbert_base", **run)

@@ -41,6 +41,9 @@ class Recipe:
     batches: str = "MaskedLMBatches"  # a class of kerasbert.data, or "PairBatches"
     data: dict = dataclasses.field(default_factory=dict)  # arguments of `batches`
     held_out: dict = dataclasses.field(default_factory=dict)  # overrides of `data` for evaluation
+    # For `pipelines.evaluate`, if the results of the paper are not those of the model as it is trained:
+    evaluation_config: dict = dataclasses.field(default_factory=dict)  # fields of the config of the trained model
+    evaluation_data: dict = dataclasses.field(default_factory=dict)  # overrides of `held_out`
     optimizer: dict = dataclasses.field(default_factory=dict)  # arguments of `optimizer_class`
     optimizer_class: str = "TransformerAdamW"  # a class of kerasbert.training or keras.optimizers
     schedule_class: str = "WarmupDecay"  # a class of kerasbert.training
@@ -123,7 +126,7 @@ class Recipe:
 
     def class_of(self, group: str) -> Callable:
         """Returns the class or function that a group of arguments is for."""
-        if group in ("config", "generator_config"):
+        if group in ("config", "generator_config", "evaluation_config"):
             return self._family_of((group == "generator_config" and self.generator) or self.backbone).family.config
         if group == "from_teacher":
             return kerasbert.objectives.start_from_teacher
@@ -134,6 +137,7 @@ class Recipe:
             "optimizer": self.optimizer_class,
             "data": self.batches,
             "held_out": self.batches,
+            "evaluation_data": self.batches,
             "pair_data": self.pairs or "TranslationLMBatches",
             "objective_options": self.objective,
         }[group]
@@ -252,6 +256,7 @@ CLASSES = {
     "generator": "generator_config",
 }
 EXCLUDED_FROM = {"schedule": {"self", "steps"}, "held_out": EXCLUDED - {"batch_size", "length"}}
+EXCLUDED_FROM["evaluation_data"] = EXCLUDED_FROM["held_out"]
 
 
 def parameters(target: Callable) -> dict[str, typing.Any]:

@@ -15,6 +15,7 @@ import pytest
 import kerasbert
 from kerasbert.data import Corpus, Tokenizer, parallel_documents
 from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer
+from pipelines.evaluate import evaluate
 from pipelines.pretrain import open_corpora, pretrain
 from pipelines.recipes.recipe import find_recipe
 from tests.pipelines.conftest import SETTINGS as BERT
@@ -224,16 +225,28 @@ def test_layers_are_transferred(corpora, tmp_path):
 
 def test_a_memory_is_part_of_a_resumed_run(texts, tmp_path):
     run, recipe = tmp_path / "run", "transformer_xl.tiny"
-    options = dict(held_out=texts / "held_out", held_out_steps=2, report_every=2, set=settings(recipe))
+    later = ("evaluation_data.length=8", "evaluation_config.memory_length=24", "evaluation_config.same_length=true")
+    changes = (*settings(recipe), *later)
+    options = dict(held_out=texts / "held_out", held_out_steps=2, report_every=2, set=changes)
     first = pretrain(texts / "en", run, recipe, **options)
     check(run, first)
     whole = weights_of(run / "model")
     for path in run.glob("checkpoints/step_00000004*"):
         path.unlink()
     shutil.rmtree(run / "model")
-    assert pretrain(texts / "en", run, recipe, **options)["val_loss"] == first["val_loss"]
+    last = pretrain(texts / "en", run, recipe, **options)
+    assert last["val_loss"] == first["val_loss"]
     for ours, theirs in zip(weights_of(run / "model"), whole, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    # The evaluation of the trained model has a longer memory and shorter segments.
+    found = evaluate(str(run / "model"), corpus=texts / "held_out")["loss"]
+    model = kerasbert.load(run / "model", memory_length=24, same_length=True)
+    rows = find_recipe(recipe).with_settings([*changes, "held_out.length=8"])
+    batches = evaluation_batches(rows, Corpus.open(texts / "held_out"), 2)
+    model.compile("sgd")
+    model.start_memory(rows.batch_size, False)
+    assert found == pytest.approx(model.evaluate(batches, verbose=0, return_dict=True)["loss"], rel=1e-6)
+    assert found != pytest.approx(last["val_loss"], rel=1e-6)
 
 
 def test_averages_of_weights_are_what_is_saved(finished_run, corpora, tmp_path):

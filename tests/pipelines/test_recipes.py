@@ -10,7 +10,6 @@ import pytest
 from kerasbert.training import WarmupDecay
 from pipelines.building import _task_rates
 from pipelines.pretrain import make_optimizer
-from pipelines.recipes import transformer_xl
 from pipelines.recipes.recipe import all_recipes, find_recipe
 
 pytestmark = pytest.mark.one_backend
@@ -36,7 +35,8 @@ def test_every_recipe_is_complete(name):
     recipe = find_recipe(name)
     assert recipe.name == name and recipe == find_recipe(name.replace(".", "_"))
     recipe.backbone_config()
-    groups = ["config", "schedule", "optimizer", "data", "held_out", "objective_options"]
+    groups = ["config", "evaluation_config", "schedule", "optimizer", "data", "held_out", "evaluation_data"]
+    groups += ["objective_options"]
     groups += ["generator_config"] if recipe.generator else []
     groups += ["pair_data"] if recipe.pairs else []
     for group in groups:
@@ -159,11 +159,11 @@ def test_evaluation_of_transformer_xl():
         "enwik8": (80, 2_100, 820),
         "enwik8_large": (128, 3_800, 1_000),
     }
-    assert transformer_xl.EVALUATION.keys() == numbers.keys()
-    for name, (length, fields) in transformer_xl.EVALUATION.items():
+    for name, numbers_of_run in numbers.items():
         recipe = find_recipe(f"transformer_xl.{name}")
-        config = recipe.backbone_config(**fields)
-        assert (length, config.memory_length, config.clamp_length) == numbers[name] and config.same_length
+        config = recipe.backbone_config(**recipe.evaluation_config)
+        assert (recipe.evaluation_data["length"], config.memory_length, config.clamp_length) == numbers_of_run
+        assert config.same_length
         assert recipe.backbone_config().memory_length == recipe.length
         assert recipe.held_out == dict(batch_size=10)
 

@@ -62,10 +62,15 @@ class Batches:
         latest = self._latest  # read only once, because other threads may set it
         if latest[0] != update:  # the items of an update are consecutive
             latest = self._latest = (update, self._rows(update, 0, self.batch_size))
-        x, y, weight = latest[1]
-        normalizer = _map(lambda w: np.full(self.rows, w.sum(dtype=np.float64) / self.batch_size, np.float32), weight)
-        x, y, weight = (_map(lambda value: value[first : first + self.rows], part) for part in (x, y, weight))
+        total = latest[1][2]
+        normalizer = _map(lambda w: np.full(self.rows, w.sum(dtype=np.float64) / self.batch_size, np.float32), total)
+        x, y, weight = self._part_of_update(latest[1], first, first + self.rows)
         return {**x, "loss_normalizer": normalizer}, y, weight
+
+    @staticmethod
+    def _part_of_update(update: tuple, first: int, last: int) -> tuple:
+        """The rows [first, last) of (x, y, weights)."""
+        return tuple(_map(lambda value: value[first:last], part) for part in update)
 
     def _counted(self, step: int) -> int:
         """The index of a step in this run, at least 0. Negative indices count from the end, as in a list."""

@@ -168,6 +168,8 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
         return {**found, **self.settings, **resolved, "rows": rows}
 
     def _rows(self, update: int, first: int, last: int) -> tuple:
+        if self.noise.whole_batch and (first, last) != (0, self.batch_size):
+            return self._part_of_update(self._rows(update, 0, self.batch_size), first, last)
         lines, passes = self._places(update, first, last)
         x = self._layout.fill(lines)
         num_draws = self.noise.num_draws(self.length, self.max_predictions)

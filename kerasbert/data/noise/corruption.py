@@ -68,16 +68,37 @@ def choose_by_weight(
         draws: uint32 (b, at least s).
         candidates, counts, slots: as in `choose_tokens`.
     """
-    length = candidates.shape[1]
-    candidates = candidates & (weights > 0)
-    # Taking the smallest exponential random times, with the weights as rates, gives such a sample (Efraimidis &
-    # Spirakis 2006).
-    times = -np.log((draws[:, :length] + 0.5) * 2.0**-32)
-    times = np.where(candidates, times / np.where(candidates, weights, 1), np.inf)
+    times = _exponential_times(candidates, weights, draws)
     order = np.argsort(times, axis=1)[:, :slots]
     chosen = np.zeros(candidates.shape, dtype=bool)
     np.put_along_axis(chosen, order, np.arange(order.shape[1]) < counts[:, None], axis=1)
-    return positions_of(chosen & candidates, slots)
+    return positions_of(chosen & (times < np.inf), slots)
+
+
+def choose_from_batch(
+    candidates: np.ndarray, weights: np.ndarray, count: int, slots: int, draws: np.ndarray
+) -> np.ndarray:
+    """Samples `count` candidates of all rows together, otherwise like `choose_by_weight`.
+
+    A candidate in whose row `slots` were sampled before is passed over.
+    """
+    times = _exponential_times(candidates, weights, draws)
+    places = np.argsort(np.argsort(times, axis=1), axis=1)  # 0 for the first candidate of a row
+    times = np.where(places < slots, times, np.inf)
+    first = np.argsort(times, axis=None)[:count]
+    chosen = np.zeros(candidates.size, dtype=bool)
+    chosen[first] = True
+    return positions_of(chosen.reshape(candidates.shape) & (times < np.inf), slots)
+
+
+def _exponential_times(candidates: np.ndarray, weights: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Exponential random times with rates `weights`, and infinity elsewhere.
+
+    The candidates with the smallest times are a weighted sample without replacement (Efraimidis & Spirakis 2006).
+    """
+    candidates = candidates & (weights > 0)
+    times = -np.log((draws[:, : candidates.shape[1]] + 0.5) * 2.0**-32)
+    return np.where(candidates, times / np.where(candidates, weights, 1), np.inf)
 
 
 def positions_of(chosen: np.ndarray, slots: int) -> np.ndarray:

@@ -194,15 +194,16 @@ class WindowNGrams(NGrams):
 class RareTokens(Tokens):
     """Samples tokens with probability proportional to count ** -exponent, where count is the token's corpus frequency.
 
-    Each row is sampled separately. The official implementations of XLM and DistilBERT sample among all tokens of a
-    batch.
-
     Args:
         rate, shares, max_predictions, mask_special, skip_first, random_from: as in `Tokens`.
         exponent: 0.5 in XLM's paper, 0.7 in DistilBERT's code.
+        whole_batch: whether to sample among all tokens of an update, as in the official implementations of XLM and
+            DistilBERT, so that rows with many rare tokens have more predictions. Otherwise, each row is sampled
+            separately. A row has at most `max_predictions` of them; by default, three times its share.
     """
 
     exponent: float = 0.5
+    whole_batch: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -210,13 +211,16 @@ class RareTokens(Tokens):
             raise ValueError(f"`exponent` must be a finite number. Received: {self.exponent}.")
 
     def _most(self, length: int) -> int:
-        return math.ceil(length * self.rate)
+        return min(length, math.ceil(length * self.rate * (3 if self.whole_batch else 1)))
 
     def choice_draws(self, length: int, num_slots: int) -> int:
         return length
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
         weights = rows.vocabulary.rare_first_weights(self.exponent)[rows.token_ids]
+        if self.whole_batch:
+            count = math.ceil(rows.lengths.sum() * self.rate)
+            return corruption.choose_from_batch(self.candidates(rows), weights, count, rows.num_slots, draws)
         counts = np.minimum(np.ceil(rows.lengths * self.rate), rows.num_slots)
         return corruption.choose_by_weight(self.candidates(rows), weights, counts, rows.num_slots, draws)
 

@@ -106,6 +106,7 @@ class Noise:
 
     shares: tuple[float, float] = (0.8, 0.1)
     random_from: int = 0
+    whole_batch = False  # whether a row depends on the other rows of its update
 
     def for_corpus(self, corpus) -> "Noise":
         """Returns the rule to use with a corpus. Rules whose arguments depend on the corpus override this method."""

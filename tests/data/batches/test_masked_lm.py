@@ -1,10 +1,11 @@
+import math
 import time
 
 import numpy as np
 import pytest
 
-from kerasbert.data import Corpus, MaskedLMBatches, Tokenizer
-from kerasbert.data.noise.corruption import num_to_predict
+from kerasbert.data import Corpus, MaskedLMBatches, RareTokens, Tokenizer
+from kerasbert.data.noise.corruption import choose_from_batch, num_to_predict
 
 from .test_batches import same, sliced
 
@@ -293,6 +294,35 @@ def test_the_unknown_token_is_no_rare_token(documents, wordpiece, tmp_path):
     assert 0 < corpus.counts()[wordpiece.unk_id] < 5
     batches = MaskedLMBatches.from_settings(corpus, 8, 32, rare_exponent=0.7)
     assert not any((y[weight > 0] == wordpiece.unk_id).any() for _, y, weight in batches)
+
+
+def test_rare_tokens_of_a_whole_batch(corpus):
+    noise = RareTokens(0.15, exponent=0.7, whole_batch=True)
+    batches = MaskedLMBatches(corpus, 8, 32, noise=noise)
+    x, y, weight = batches[0]
+    total = int(x["lengths"].sum())
+    per_row = weight.sum(axis=1)
+    assert weight.sum() == math.ceil(0.15 * total) and len(set(per_row.tolist())) > 1
+    assert per_row.max() <= batches.max_predictions == 15
+    # They are rarer than those of a sample with the same share of every row.
+    counts = corpus.counts()
+    _, others, used = MaskedLMBatches(corpus, 8, 32, noise=RareTokens(0.15, exponent=0.7))[0]
+    assert np.log(counts[y[weight > 0]]).mean() < np.log(counts[others[used > 0]]).mean()
+    # A host has its part of the same rows.
+    for host in range(2):
+        part = batches.shard(host, 2)[0]
+        for name, value in part[0].items():
+            np.testing.assert_array_equal(value, x[name][4 * host : 4 * host + 4])
+        np.testing.assert_array_equal(part[1], y[4 * host : 4 * host + 4])
+
+
+def test_a_full_row_of_a_whole_batch_is_passed_over():
+    candidates = np.ones((2, 4), bool)
+    weights = np.array([[9.0, 9.0, 9.0, 9.0], [1.0, 1.0, 0.0, 1.0]])
+    draws = np.full((2, 4), 2**31, dtype=np.uint32)  # equal draws: the largest weights come first
+    found = choose_from_batch(candidates, weights, 5, 2, draws)
+    np.testing.assert_array_equal(found, [[0, 1], [0, 1]])
+    np.testing.assert_array_equal(choose_from_batch(candidates, weights, 3, 2, draws), [[0, 1], [0, -1]])
 
 
 def test_packed_rows_spare_the_first_token_of_every_sequence(corpus):
