@@ -17,9 +17,9 @@ TEXT = "The cat sat on the mat. A dog met the cat."
 
 
 def test_what_is_known_about_tokens_is_copied(tmp_path):
-    tokenizer = Tokenizer.train("wordpiece", [TEXT] * 20, 60, lowercase=True)
+    tokenizer = Tokenizer.train("wordpiece", [TEXT] * 20, 39, lowercase=True)
     size = dict(num_layers=1, num_heads=4, hidden_dim=256, feed_forward_dim=12, max_length=32)
-    bert = MaskedLM(Bert(BertConfig(**size, vocabulary_size=tokenizer.vocabulary_size), pooler=False), tokenizer)
+    bert = MaskedLM(Bert(BertConfig(**size, vocabulary_size=tokenizer.vocabulary_size), pooler=False), tokenizer=tokenizer)
     draw = np.random.default_rng(0)
     for weight in bert.trainable_weights:
         weight.assign(draw.normal(size=weight.shape))

@@ -318,7 +318,7 @@ def test_rare_tokens_of_a_whole_batch(corpus):
 
 def test_a_full_row_of_a_whole_batch_is_passed_over():
     candidates = np.ones((2, 4), bool)
-    weights = np.array([[9.0, 9.0, 9.0, 9.0], [1.0, 1.0, 0.0, 1.0]])
+    weights = np.array([[9.0, 8.0, 7.0, 6.0], [1.0, 0.9, 0.0, 0.8]])
     draws = np.full((2, 4), 2**31, dtype=np.uint32)  # equal draws: the largest weights come first
     found = choose_from_batch(candidates, weights, 5, 2, draws)
     np.testing.assert_array_equal(found, [[0, 1], [0, 1]])
