@@ -19,15 +19,16 @@ TEXT = "The cat sat on the mat. A dog met the cat."
 def test_what_is_known_about_tokens_is_copied(tmp_path):
     tokenizer = Tokenizer.train("wordpiece", [TEXT] * 20, 39, lowercase=True)
     size = dict(num_layers=1, num_heads=4, hidden_dim=256, feed_forward_dim=12, max_length=32)
-    bert = MaskedLM(Bert(BertConfig(**size, vocabulary_size=tokenizer.vocabulary_size), pooler=False), tokenizer=tokenizer)
+    config = BertConfig(**size, vocabulary_size=tokenizer.vocabulary_size)
+    bert = MaskedLM(Bert(config, pooler=False), tokenizer=tokenizer)
     draw = np.random.default_rng(0)
     for weight in bert.trainable_weights:
         weight.assign(draw.normal(size=weight.shape))
     bert.save_to_preset(tmp_path / "bert")
     main(tmp_path / "bert", tmp_path / "start")
     model = kerasbert.load(tmp_path / "start")
-    config = find_recipe("modernbert.mini_en").config
-    assert {name: getattr(model.backbone.config, name) for name in config} == config
+    fields = find_recipe("modernbert.mini_en").config
+    assert {name: getattr(model.backbone.config, name) for name in fields} == fields
     assert model.backbone.config.sep_id == tokenizer.sep_id and model.tokenizer.hash == tokenizer.hash
     # Of the same normalized vector, both heads give the same logits up to BERT's biases.
     old, new = bert.masked_lm, model.masked_lm
