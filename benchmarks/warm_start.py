@@ -4,7 +4,7 @@
     python -m pipelines.pretrain modernbert.mini_en --corpus corpora/s --run runs/mini --set init_from=runs/warm_start
 
 The token embeddings, the norm after them and the head that predicts tokens are copied; the blocks are random. The
-models must have the same tokenizer, width and kind of embedding. This is how `saved_models/modernbert_mini_en` began.
+models must have the same tokenizer and width. README.md has the result of one run.
 """
 
 import sys
