@@ -5,10 +5,12 @@
 # make test-install the wheel in a fresh environment outside the repository: train, save, load, predict; every command
 # make docs         the pages in build/docs/html, their snippets and notebooks executed, their links checked
 # make lint         ruff: lint and format check
+# make types        pyright on the code of README.md and tests/extending, as users run it on their own code
 # make bench        the benchmarks that take minutes; PEER_PYTHON is a Python with keras-hub installed
 # README.md lists the corresponding commands without make.
 
 VENV ?= .venv
+PYRIGHT ?= npx --yes pyright
 WORKERS ?= 2
 BACKEND := $(or $(KERAS_BACKEND),jax)
 # The tests compute little with many shapes, so without compilation, as on PyTorch, they take a third of the time.
@@ -28,7 +30,7 @@ endif
 PACKAGE_jax := jax
 PACKAGE_torch := torch
 
-.PHONY: quickstart test test-all test-data test-install docs lint format bench clean
+.PHONY: quickstart test test-all test-data test-install docs lint format types bench clean
 .SECONDARY:
 
 quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
@@ -57,6 +59,12 @@ lint: $(VENV)/has-dev
 format: $(VENV)/has-dev
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
+
+# The last line that pyright prints is the number of errors.
+types: $(VENV)/has-dev
+	mkdir -p build/types
+	sed -n '/^```python$$/,/^```$$/{/^```/d;p;}' README.md > build/types/readme.py
+	$(PYRIGHT) --pythonpath $(PYTHON) build/types/readme.py tests/extending/*.py
 
 # Benchmarks that take ten minutes in total; the others in the folder are studies that take hours.
 BENCHMARKS := masking t5_spans mlm_step encoding embeddings fit_overhead generation memory transformer_xl_evaluation \

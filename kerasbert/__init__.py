@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .core.registration import register_with_keras
 
@@ -71,6 +72,21 @@ def _pick_backend():
 
 _pick_backend()
 register_with_keras()
+
+
+if TYPE_CHECKING:  # type checkers and editors cannot follow `__getattr__`
+    from . import backend as backend
+    from . import checkpoints as checkpoints
+    from . import core as core
+    from . import data as data
+    from . import generation as generation
+    from . import layers as layers
+    from . import metrics as metrics
+    from . import models as models
+    from . import objectives as objectives
+    from . import tasks as tasks
+    from . import training as training
+    from .checkpoints.presets import load as load
 
 
 def __getattr__(name):

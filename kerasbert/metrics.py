@@ -10,6 +10,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def accuracy(labels: Sequence, predictions: Sequence) -> float:
     return float(np.mean(labels == predictions))
 
 
-def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive=None) -> float:
+def f1(labels: Sequence, predictions: Sequence, average: str = "macro", positive: str | int | None = None) -> float:
     """F1 score, computed by scikit-learn: "macro", "micro", "weighted", or "binary" for the class `positive`.
 
     For multi-label classification, labels and predictions are arrays (n, labels) of 0 and 1.
@@ -307,7 +308,7 @@ def _best_threshold(values: dict, predictions: Mapping, odds: Mapping, answerabl
 # === Text ===
 
 
-def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], **options) -> float:
+def bleu(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequence[str], **options: Any) -> float:
     """Corpus BLEU by sacreBLEU, as a percentage. Papers: Papineni et al. 2002; Post 2018 (arXiv 1804.08771).
 
     Args:

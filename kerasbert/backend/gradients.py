@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from typing import Any
 
 import keras
 
@@ -36,7 +37,7 @@ def on_cpu():
     return not torch.cuda.is_available()
 
 
-def cross_entropy(logits, labels):
+def cross_entropy(logits: Any, labels: Any) -> Any:
     """Returns the cross-entropy -log softmax(logits)[labels].
 
     On JAX, half-precision logits are not copied to float32.

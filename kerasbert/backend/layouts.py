@@ -1,6 +1,7 @@
 """Layouts, which divide the variables of a model among devices. They are derived from shapes and names of variables."""
 
 import math
+from typing import Any
 
 import keras
 
@@ -16,7 +17,7 @@ INPUTS = ("query", "key", "value", "inner", "gate", "distance", "relative_key", 
 TABLES = ("token_embedding",)
 
 
-def parallel(layout, mesh=None):
+def parallel(layout: str, mesh: Any = None):
     """Returns a Keras distribution for several devices, on one or more hosts. JAX only.
 
     Pass it to `keras.distribution.set_distribution` before models are created. All layouts divide the rows of a batch,

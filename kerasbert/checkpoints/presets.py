@@ -6,7 +6,9 @@ tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
 
 import contextlib
 import inspect
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -191,7 +193,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     return model
 
 
-def load(path, **arguments):
+def load(path: str | PathLike, **arguments: Any) -> Any:
     """Loads the model in a folder. Its files determine the class of the model.
 
     The class is named in `kerasbert.json`, or else by `architectures` in `config.json`. A folder with `modules.json` is

@@ -1,6 +1,9 @@
 """Base class of all backbones: a frozen config, weights created on construction, input checks, presets."""
 
 import dataclasses
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -10,6 +13,7 @@ from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets
 from ..layers.embeddings import float_table, gather_positions
+from .family import Family
 from .inputs import (
     check_arrays,
     check_keys,
@@ -40,7 +44,8 @@ class Backbone(Shared, Quantizable, keras.Model):
         **kwargs: `name` and `dtype`, as for a `keras.Model`.
     """
 
-    family = None  # the `Family` record, set by `register_family`
+    config: Any  # the config of the family, such as a `BertConfig`
+    family: ClassVar[Family] = None  # set by `register_family`
     blocks = None  # the blocks in order, each a layer or a tuple of layers of the same depth
     AFTER_BLOCKS = ("pooler", "final_norm", "mask_decoder")  # layers applied after the blocks; all others come before
     prediction_arguments = {}  # extra arguments of `call` when a masked LM head reads the `sequence_output`
@@ -48,7 +53,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: Any, **kwargs: Any):
         super().__init__(**kwargs)
         if self.family is not None and not isinstance(config, self.family.config):
             wanted = self.family.config.__name__
@@ -106,7 +111,7 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     # === Calls ===
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         everywhere = [name for name in ("hidden_states", "attention_weights") if kwargs.get(name)]
         if everywhere and kwargs.get("output_positions") is not None:
             raise ValueError(
@@ -172,7 +177,7 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     # === Parts that objectives and tasks use ===
 
-    def make_head(self, kind, dropout=None, **arguments):
+    def make_head(self, kind: str, dropout: float | None = None, **arguments: Any) -> keras.Layer:
         """Creates the family's head of a given kind.
 
         Args:
@@ -195,7 +200,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         """The key of the family's `HuggingFaceLayout.classes` under which this backbone is saved."""
         return "Backbone"
 
-    def rematerialize(self):
+    def rematerialize(self) -> None:
         """Enables rematerialization, which saves memory but makes training about a third slower.
 
         Blocks keep only their inputs for the backward pass, which recomputes all other activations.
@@ -238,7 +243,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         """The token embeddings, float (vocabulary, embedding dimension), for output layers that share them."""
         return float_table(self.token_embedding)
 
-    def summary(self, *args, **kwargs):
+    def summary(self, *args: Any, **kwargs: Any) -> None:
         """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
@@ -267,7 +272,13 @@ class Backbone(Shared, Quantizable, keras.Model):
     # === Presets ===
 
     @classmethod
-    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+    def from_preset(
+        cls,
+        path: str | PathLike,
+        load_weights: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+        **overrides: Any,
+    ) -> Self:
         """Creates a backbone from a folder, from the Hugging Face Hub, or in a size of the paper.
 
         Args:
@@ -279,7 +290,7 @@ class Backbone(Shared, Quantizable, keras.Model):
         """
         return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
-    def save_to_preset(self, path, **options):
+    def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
         """Writes `config.json` and `model.safetensors` in the Hugging Face layout of the family.
 
         If several processes train together, all must call it, and the first one writes.

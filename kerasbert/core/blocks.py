@@ -1,6 +1,8 @@
 """Runs a stack of blocks and collects the output of each block."""
 
 import typing
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class BlockOutputs(typing.NamedTuple):
@@ -30,7 +32,14 @@ class BlockOutputs(typing.NamedTuple):
         return {**found, "attention_weights": self.weights} if attention_weights else found
 
 
-def run_blocks(blocks, x, last=None, of_block=None, after=None, **arguments):
+def run_blocks(
+    blocks: Sequence,
+    x: Any,
+    last: dict[str, Any] | None = None,
+    of_block: Callable[[int], dict[str, Any]] | None = None,
+    after: Callable | None = None,
+    **arguments: Any,
+) -> BlockOutputs:
     """Calls the blocks in order, each as `block(x, **arguments)` on the output of the previous block.
 
     Args:

@@ -1,5 +1,8 @@
 """Base class of encoder-decoder backbones, whose batches hold encoder and decoder inputs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from ..layers.masks import AttentionMask
@@ -17,7 +20,7 @@ class EncoderDecoderBackbone(Backbone):
     def example_inputs(self):
         return {"token_ids": np.zeros((1, 2), "int32"), "decoder_token_ids": np.zeros((1, 2), "int32")}
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         if kwargs.get("cache") is None or inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
         rows = tuple(inputs["decoder_token_ids"].shape[:1]) if "decoder_token_ids" in inputs else (1,)

@@ -54,7 +54,7 @@ class HuggingFaceLayout:
     unused: Callable | None = None
     spelling: Callable | None = None
 
-    def of_type(self, table, model_type):
+    def of_type(self, table: str, model_type: str) -> Mapping:
         """Returns `classes` or `defaults` for a model type.
 
         Args:
@@ -89,7 +89,7 @@ class Family:
     needed_fields: Mapping[str, dict] = dataclasses.field(default_factory=dict)
 
 
-def transformers_classes(name):
+def transformers_classes(name: str) -> dict[str, str]:
     """Returns {our class: architecture} for a family whose classes in transformers have the usual names.
 
     For "Bert", the result is {"Backbone": "BertModel", "MaskedLM": "BertForMaskedLM", ...}.
@@ -109,7 +109,7 @@ _USUAL_CLASSES = {
 FAMILIES = {}
 
 
-def register_family(backbone, family):
+def register_family(backbone: type, family: Family) -> None:
     """Attaches a `Family` record to a backbone class.
 
     `from_preset` and `kerasbert.load` can then load the model types and sizes of the family.

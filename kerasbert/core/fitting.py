@@ -1,6 +1,8 @@
 """Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
 import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -26,6 +28,7 @@ from .feeding import (
     report_interval,
     single,
     split_last,
+    without_scale,
 )
 from .inputs import check_arrays, check_keys, checked_inputs
 from .keras_adapter import TrainingMode, is_validation
@@ -44,7 +47,9 @@ class Fitting(TrainingMode):
     needs_targets = False  # whether training and evaluation on texts and arrays require a y
     _is_automatic = False  # whether `fit` or `evaluate` has compiled the model
 
-    def compile(self, optimizer="rmsprop", jit_compile="auto", **kwargs):
+    def compile(
+        self, optimizer: str | keras.optimizers.Optimizer = "rmsprop", jit_compile: bool | str = "auto", **kwargs: Any
+    ) -> None:
         """Configures the model for training, as Keras's `compile` does, with two differences.
 
         For mixed_float16, the optimizer is wrapped in a `LossScale`, which detects every overflow. On TensorFlow,
@@ -106,18 +111,18 @@ class Fitting(TrainingMode):
         if not self.compiled:
             self._compile_automatically(steps, accumulation)
         elif self._is_automatic and steps:
-            given = _without_scale(self.optimizer)
+            given = without_scale(self.optimizer)
             if given.built and given.schedule is None and given.iterations > 0:
                 return  # the user has set `optimizer.learning_rate` since the last run
             self._compile_automatically(steps, accumulation)
-        schedule = getattr(_without_scale(self.optimizer), "schedule", None)
+        schedule = getattr(without_scale(self.optimizer), "schedule", None)
         if schedule is not self.__dict__.get("_compiled_schedule", schedule):
             self.train_function = None  # the old function was compiled for another schedule
         self.__dict__["_compiled_schedule"] = schedule
 
     def _check_schedule(self, steps):
         """Warns if the learning rate is 0 during all of the next `steps` updates."""
-        optimizer = _without_scale(self.optimizer)
+        optimizer = without_scale(self.optimizer)
         schedule = getattr(optimizer, "schedule", None)
         first = int(keras.ops.convert_to_numpy(optimizer.iterations))
         if schedule is None or not first or steps < 1:
@@ -133,21 +138,21 @@ class Fitting(TrainingMode):
 
     def fit(
         self,
-        x=None,
-        y=None,
-        batch_size=32,
-        epochs=1,
-        verbose="auto",
-        callbacks=None,
-        validation_split=0.0,
-        validation_data=None,
-        class_weight=None,
-        sample_weight=None,
-        steps_per_epoch=None,
-        shuffle=True,
-        seed=0,
-        **kwargs,
-    ):
+        x: Any = None,
+        y: Any = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Sequence[keras.callbacks.Callback] | None = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        class_weight: Mapping[int, float] | Mapping[str, float] | None = None,
+        sample_weight: Any = None,
+        steps_per_epoch: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
         """Trains on `Batches` (a whole run), on arrays, or on text.
 
         Args:
@@ -192,7 +197,7 @@ class Fitting(TrainingMode):
             source = readable(x, self._converted, endless=steps_per_epoch is not None)
             self._start_schedule(steps and steps * epochs)
             source = self.prepare(source, training=True)
-            accumulation = getattr(_without_scale(self.optimizer), "gradient_accumulation_steps", None) or 1
+            accumulation = getattr(without_scale(self.optimizer), "gradient_accumulation_steps", None) or 1
             self._check_schedule((steps or 1) * epochs // accumulation)
             validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
             with checked_inputs(), data_errors():
@@ -247,7 +252,7 @@ class Fitting(TrainingMode):
                 return history
             first = self._resume(callbacks)
 
-    def evaluate(self, x=None, y=None, batch_size=32, sample_weight=None, **kwargs):
+    def evaluate(self, x: Any = None, y: Any = None, batch_size: int = 32, sample_weight: Any = None, **kwargs: Any):
         """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts."""
         if is_validation(kwargs):
             return super().evaluate(x, **kwargs)
@@ -259,7 +264,7 @@ class Fitting(TrainingMode):
         with checked_inputs(), data_errors(), ending_together():
             return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
 
-    def predict(self, x, batch_size=32, **kwargs):
+    def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
         """Returns the outputs for `Batches`, arrays or texts as numpy arrays, in the order of the inputs.
 
         Texts are sorted into batches of a few fixed widths (numbers of tokens), so that texts of similar length are
@@ -393,8 +398,3 @@ class Fitting(TrainingMode):
             f"Data must be {KINDS}. Received: a "
             f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
         )
-
-
-def _without_scale(optimizer):
-    """Returns the inner optimizer of a loss-scaling optimizer (used for float16), and any other optimizer unchanged."""
-    return getattr(optimizer, "inner_optimizer", optimizer)

@@ -113,7 +113,7 @@ def initializer(cls, *arguments):
     return CountedZeros(budget, (cls.__name__, *arguments))
 
 
-def truncated_normal(stddev, cutoff=2.0):
+def truncated_normal(stddev: float, cutoff: float = 2.0):
     """Normal distribution, truncated at `cutoff` standard deviations; zeros inside `zero_weights`."""
     if cutoff == 2.0:
         return initializer(keras.initializers.TruncatedNormal, 0.0, stddev)

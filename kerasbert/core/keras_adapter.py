@@ -5,6 +5,7 @@ The optimizers of this package also override protected methods of Keras's optimi
 """
 
 import contextlib
+from typing import Any
 
 import keras
 
@@ -16,7 +17,7 @@ class TrainingMode(keras.Model):
     model, so dropout would be off during training.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self._call_has_training_arg = True  # for the trainer
 

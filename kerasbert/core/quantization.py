@@ -4,6 +4,8 @@ import gc
 import math
 import re
 import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -22,7 +24,9 @@ _SCHEMES = re.compile(r"int8|int8_weights|int4/(-1|[1-9]\d{0,5})|float8")
 class Quantizable:
     """Adds `quantize` to a Keras model. Must come before `keras.Model` among the base classes."""
 
-    def quantize(self, mode=None, config=None, filters=None):
+    def quantize(
+        self, mode: str | None = None, config: Any = None, filters: str | Sequence[str] | Callable | None = None
+    ) -> None:
         """Replaces kernels and embedding tables by integers and scales, in place.
 
         Keras quantises dense layers and embedding tables; all other weights keep their precision. Output layers that

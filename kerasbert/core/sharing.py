@@ -1,12 +1,21 @@
 """Methods for sharing models: uploads to the Hugging Face Hub, and adapters in the layout of PEFT."""
 
+from os import PathLike
+
 from ..checkpoints import adapters, hub, model_card
 
 
 class Shared:
     """Adds `push_to_hub`, `save_adapter` and `load_adapter` to a model."""
 
-    def push_to_hub(self, repository, card=None, private=None, token=None, revision=None):
+    def push_to_hub(
+        self,
+        repository: str,
+        card: str | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+    ) -> str:
         """Saves the model, with its tokenizer and a model card, to a repository on the Hugging Face Hub.
 
         Args:
@@ -23,7 +32,7 @@ class Shared:
             card = model_card.card(name, name.rpartition("/")[2], model_card.describe(self))
         return hub.upload(self, repository, card, private=private, token=token, revision=revision)
 
-    def save_adapter(self, folder, base=None):
+    def save_adapter(self, folder: str | PathLike, base: str | PathLike | None = None) -> None:
         """Writes the LoRA products and the trained head in the layout of PEFT; see `training.add_lora`.
 
         Args:
@@ -32,7 +41,7 @@ class Shared:
         """
         adapters.save_adapter(self, folder, base)
 
-    def load_adapter(self, folder, merge=False):
+    def load_adapter(self, folder: str | PathLike, merge: bool = False) -> None:
         """Adds the LoRA products of an adapter in the layout of PEFT, and loads the head that was trained with them.
 
         Nothing is changed if the adapter does not fit the model.

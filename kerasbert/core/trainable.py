@@ -1,6 +1,8 @@
 """Base class of objectives and tasks: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
 
 import os
+from os import PathLike
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -37,7 +39,7 @@ class Trainable(Shared, Quantizable, Fitting):
     example_call = ""  # line of code for model cards, which calls `model`; "{mask}" stands for the mask token
     needs_mask_decoder = False  # whether this model reads the output of the backbone's mask decoder, if it has one
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         if not isinstance(backbone, Backbone):
             raise ValueError(
                 f"`backbone` must be a Backbone, such as Bert(BertConfig(...)). Received: {type(backbone).__name__}."
@@ -65,7 +67,7 @@ class Trainable(Shared, Quantizable, Fitting):
         """A tiny batch, on which the model can be called to create its weights."""
         return self.backbone.example_inputs()
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if inputs_are_checked():
             return super().__call__(inputs, *args, **kwargs)
         self.check_batch(inputs)
@@ -209,7 +211,7 @@ class Trainable(Shared, Quantizable, Fitting):
         """Raises a ValueError for an invalid batch, for which compiled code would silently compute wrong results."""
         self.backbone.check_inputs(self.inputs_of_backbone(x))
 
-    def summary(self, *args, **kwargs):
+    def summary(self, *args: Any, **kwargs: Any) -> None:
         """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""
         with known_shapes(self):
             super().summary(*args, **kwargs)
@@ -250,7 +252,13 @@ class Trainable(Shared, Quantizable, Fitting):
                 self.tokenizer = Tokenizer.from_json(file.read())
 
     @classmethod
-    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+    def from_preset(
+        cls,
+        path: str | PathLike,
+        load_weights: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+        **overrides: Any,
+    ) -> Self:
         """Creates a model from a folder, from the Hugging Face Hub, or in a size of the paper.
 
         Heads that the folder does not contain are initialised randomly, with a warning.
@@ -263,7 +271,7 @@ class Trainable(Shared, Quantizable, Fitting):
         """
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 
-    def save_to_preset(self, path, **options):
+    def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
         """Writes weights, config and tokenizer in the Hugging Face layout of the family.
 
         Heads are included if the layout supports them. If several processes train together, all must call it, and the
@@ -276,7 +284,7 @@ class Trainable(Shared, Quantizable, Fitting):
         if gather_weights(self.weights):
             presets.save(self, path, **options)
 
-    def require_tokenizer(self):
+    def require_tokenizer(self) -> Tokenizer:
         """Returns the tokenizer. Raises a ValueError if there is none."""
         if self.tokenizer is None:
             raise ValueError(

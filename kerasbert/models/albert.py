@@ -6,6 +6,7 @@ share their parameters; sentence order prediction instead of next sentence predi
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -192,7 +193,7 @@ class Albert(Backbone):
     pair_rows = "sentence_order"
     has_output_positions = True
 
-    def __init__(self, config, pooler=True, **kwargs):
+    def __init__(self, config: AlbertConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         kernel = dict(kernel_initializer=config.kernel_initializer(), **common)

@@ -7,6 +7,7 @@ checkpoints of this model.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -140,7 +141,7 @@ class Bert(Backbone):
 
     has_output_positions = True
 
-    def __init__(self, config, pooler=True, **kwargs):
+    def __init__(self, config: BertConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         table = dict(output_dim=config.hidden_dim, embeddings_initializer=config.kernel_initializer(), **common)

@@ -6,6 +6,7 @@ segments, no pooler, and no dropout after attention.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -126,7 +127,7 @@ class DistilBert(Backbone):
 
     has_output_positions = True
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: DistilBertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()

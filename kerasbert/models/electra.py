@@ -7,6 +7,7 @@ than the hidden states. There is no pooler: the hidden state of the first token 
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -95,7 +96,7 @@ class Electra(Backbone):
 
     has_output_positions = True
 
-    def __init__(self, config, embeddings=None, **kwargs):
+    def __init__(self, config: ElectraConfig, embeddings: Any = None, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         embeddings = _new_embeddings(config, common) if embeddings is None else _checked(embeddings, config)

@@ -6,6 +6,7 @@ word senses. Words are read as characters, so that no word is unknown. The detai
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -178,7 +179,7 @@ class Elmo(Backbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: ElmoConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         if config.characters:

@@ -6,6 +6,7 @@ this paper: one pretrained network for all tasks, with each input expressed as o
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -69,7 +70,7 @@ class GPT(Backbone):
     block without normalisation.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: GPTConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         table = dict(embeddings_initializer=config.kernel_initializer(), **common)

@@ -6,6 +6,7 @@ deeper networks for layers that write into the residual stream; byte-level BPE; 
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -149,7 +150,7 @@ class GPT2(Backbone):
         `last_output` is (b, n, m), or None if the batch has no `first_positions`.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: GPT2Config, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(

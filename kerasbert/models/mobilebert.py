@@ -7,6 +7,7 @@ is the same network with inverted bottlenecks, which are wide inside the blocks 
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -261,7 +262,7 @@ class MobileBert(Backbone):
             True, the output of a dense layer with tanh on the first token.
     """
 
-    def __init__(self, config, pooler=True, **kwargs):
+    def __init__(self, config: MobileBertConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         table = dict(embeddings_initializer=config.kernel_initializer(), **common)
@@ -293,7 +294,6 @@ class MobileBert(Backbone):
         x = self.token_projection(self.token_embedding(token_ids), inputs.get("sequence_ids"))
         x = x + self.position_embedding(token_positions(inputs)) + self.segment_embedding(segment_ids)
         x = self.embedding_dropout(self.embedding_norm(x))
-
         mask = AttentionMask.from_inputs(inputs)
         blocks = run_blocks(self.blocks, x, attention_mask=mask, return_weights=attention_weights)
         x = blocks.states[-1]

@@ -8,6 +8,7 @@ arXiv 1911.02116), CamemBERT (Martin et al. 2019, arXiv 1911.03894) and DistilRo
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -103,7 +104,7 @@ class Roberta(Backbone):
 
     has_output_positions = True
 
-    def __init__(self, config, pooler=True, **kwargs):
+    def __init__(self, config: RobertaConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         initializer = config.kernel_initializer()

@@ -7,6 +7,7 @@ outputs of encoder and decoder.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -226,7 +227,7 @@ class Transformer(EncoderDecoderBackbone):
     AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(

@@ -7,6 +7,7 @@ stored hidden states can be reused. For large vocabularies, embedding and softma
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -208,7 +209,7 @@ class TransformerXL(Backbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerXLConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         block = PreNormTransformerXLBlock if config.pre_norm else TransformerXLBlock
@@ -233,7 +234,6 @@ class TransformerXL(Backbone):
             biases=self.biases,
             return_weights=attention_weights,
         )
-
         blocks = run_blocks(
             self.blocks, x, of_block=lambda i: {"memory": None if memory is None else memory[:, i]}, **options
         )

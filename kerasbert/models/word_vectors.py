@@ -6,6 +6,7 @@ relations between words correspond to differences between vectors.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -61,7 +62,7 @@ class WordVectors(Backbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: WordVectorsConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size,

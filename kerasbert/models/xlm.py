@@ -7,6 +7,7 @@ The output layer consists of the token embeddings and a bias.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -115,7 +116,7 @@ class XLM(Backbone):
         For packed rows, `first_output` is (b, n, m), or None if the batch has no `first_positions`.
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: XLMConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         m, table = config.hidden_dim, normal(config.embedding_initializer_range)

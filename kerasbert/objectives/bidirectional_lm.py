@@ -1,7 +1,11 @@
 """Bidirectional language modeling: predicts each token from the tokens before it, and from the tokens after it."""
 
+from typing import Any
+
 import keras
 
+from ..core.backbone import Backbone
+from ..data.tokenizers.tokenizer import Tokenizer
 from .objective import Objective, Perplexity, check_labels, cross_entropy, token_weights
 
 
@@ -25,7 +29,7 @@ class BidirectionalLM(Objective):
 
     default_learning_rate = 1e-3
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
         self.bidirectional_lm = backbone.make_head("bidirectional_lm")
         self.perplexity = Perplexity(name="perplexity")

@@ -1,12 +1,16 @@
 """Causal language modeling: predicts each token from the tokens before it."""
 
 import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..data import CausalLMBatches, StreamBatches
 from ..data.corpus.corpus import Corpus
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
 from .memory import StreamMemory, prepare_memory, run_backbone, start_memory
@@ -34,7 +38,7 @@ class CausalLM(NextToken):
         losses directly (`AdaptiveSoftmax`), {"hidden": the hidden states from which the head computes the losses}.
     """
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
         self.memory = None
         if hasattr(backbone, "empty_memory"):
@@ -51,7 +55,13 @@ class CausalLM(NextToken):
             return {"hidden": x}
         return self.causal_lm(x, self.backbone.token_table)
 
-    def compile(self, optimizer, loss=None, metrics=None, **kwargs):
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer,
+        loss: None = None,
+        metrics: Sequence | Mapping | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().compile(optimizer, loss, metrics, **kwargs)
         self.losses_alone = metrics is None and getattr(self.causal_lm, "takes_labels", False)
 
@@ -108,7 +118,15 @@ class CausalLM(NextToken):
 
     # === Text ===
 
-    def score(self, texts, contexts=None, batch_size=32):
+    @overload
+    def score(self, texts: str, contexts: str | None = ..., batch_size: int = ...) -> dict[str, Any]: ...
+
+    @overload
+    def score(
+        self, texts: Sequence[str], contexts: str | Sequence[str] | None = ..., batch_size: int = ...
+    ) -> list[dict[str, Any]]: ...
+
+    def score(self, texts: str | Sequence[str], contexts: str | Sequence[str] | None = None, batch_size: int = 32):
         """Computes log probabilities of texts. Each token is predicted from the tokens before it.
 
         Args:

@@ -1,11 +1,16 @@
 """The ELECTRA discriminator, which detects replaced tokens. After pretraining, it is fine-tuned on tasks."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts
 from ..data.tasks.examples import encode_texts
+from ..data.tokenizers.tokenizer import Tokenizer
 from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 
@@ -73,7 +78,7 @@ class Discriminator(Objective):
         1 for replaced tokens and 0 for others, or with `masked_lm` the original tokens.
     """
 
-    def __init__(self, backbone, masked_lm=False, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, masked_lm: bool = False, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
         self.replaced_token = backbone.make_head("replaced_token")
         self.masked_lm = backbone.make_head("masked_lm") if masked_lm else None
@@ -101,7 +106,13 @@ class Discriminator(Objective):
 
     # === Text ===
 
-    def score_tokens(self, texts):
+    @overload
+    def score_tokens(self, texts: str) -> list[dict[str, Any]]: ...
+
+    @overload
+    def score_tokens(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]: ...
+
+    def score_tokens(self, texts: str | Sequence[str]):
         """Computes, for each token of each text, the probability that it was replaced.
 
         Args:

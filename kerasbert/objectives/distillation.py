@@ -1,11 +1,16 @@
 """Distillation of masked language models: a student learns from the probabilities and hidden states of a teacher."""
 
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from ..backend.gradients import no_gradients
 from ..core.backbone import Backbone
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
 from .masked_lm import MaskedLM, masked_batches
 from .objective import (
@@ -29,7 +34,9 @@ def spread_layers(teacher_layers, student_layers):
     return np.rint(np.linspace(0, teacher_layers - 1, student_layers)).astype(int).tolist()
 
 
-def start_from_teacher(student, teacher, layers=None, transform=False):
+def start_from_teacher(
+    student: MaskedLM, teacher: MaskedLM, layers: Sequence[int] | None = None, transform: bool = False
+) -> list[str]:
     """Copies weights from a teacher to a student: embeddings, output bias, and some of the blocks.
 
     Outside the blocks, a weight is copied if the student has a weight with the same name and shape. Other weights of
@@ -135,7 +142,13 @@ class FromTeacher(PairObjective):
 
     PARTS = ("student", "teacher")
 
-    def __init__(self, student, teacher, tokenizer=None, **kwargs):
+    def __init__(
+        self,
+        student: MaskedLM | Backbone | str | PathLike,
+        teacher: MaskedLM | str | PathLike,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
+    ):
         if isinstance(teacher, Backbone):
             raise ValueError(
                 "A teacher needs a trained head. Received: only a backbone. Pass a MaskedLM, or a folder with one."
@@ -177,7 +190,7 @@ class FromTeacher(PairObjective):
         self.student.check_batch(x, y, sample_weight)
         self.teacher.backbone.check_inputs(x)
 
-    def save_to_preset(self, path, **options):
+    def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
         """Saves the student as a `MaskedLM`; see `Trainable.save_to_preset`."""
         self.student.save_to_preset(path, **options)
         if self.tokenizer is not None:
@@ -212,15 +225,15 @@ class Distillation(FromTeacher):
 
     def __init__(
         self,
-        student,
-        teacher,
-        temperature=2.0,
-        soft_weight=5.0,
-        mlm_weight=2.0,
-        cosine_weight=1.0,
-        slots_only=False,
-        tokenizer=None,
-        **kwargs,
+        student: MaskedLM | Backbone | str | PathLike,
+        teacher: MaskedLM | str | PathLike,
+        temperature: float = 2.0,
+        soft_weight: float = 5.0,
+        mlm_weight: float = 2.0,
+        cosine_weight: float = 1.0,
+        slots_only: bool = False,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
     ):
         super().__init__(student, teacher, tokenizer, **kwargs)
         widths = [half.backbone.config.hidden_dim for half in (self.student, self.teacher)]

@@ -1,10 +1,16 @@
 """Layer-wise knowledge transfer, as in MobileBERT, from a teacher with the same number of layers and hidden size."""
 
+from os import PathLike
+from typing import Any
+
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
 from .distillation import FromTeacher, soft_cross_entropy
+from .masked_lm import MaskedLM
 from .objective import WeightedMean, cross_entropy, predicted_correctly, slot_weights, token_weights
 
 STRATEGIES = ("auxiliary", "joint", "progressive")
@@ -64,17 +70,17 @@ class KnowledgeTransfer(FromTeacher):
 
     def __init__(
         self,
-        student,
-        teacher,
-        strategy="progressive",
-        transfer_steps=240_000,
-        feature_weight=100.0,
-        mean_weight=5_000.0,
-        variance_weight=5.0,
-        attention_weight=1.0,
-        hard_share=0.5,
-        tokenizer=None,
-        **kwargs,
+        student: MaskedLM | Backbone | str | PathLike,
+        teacher: MaskedLM | str | PathLike,
+        strategy: str = "progressive",
+        transfer_steps: int = 240_000,
+        feature_weight: float = 100.0,
+        mean_weight: float = 5_000.0,
+        variance_weight: float = 5.0,
+        attention_weight: float = 1.0,
+        hard_share: float = 0.5,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
     ):
         super().__init__(student, teacher, tokenizer, **kwargs)
         configs = [half.backbone.config for half in (self.student, self.teacher)]

@@ -1,10 +1,15 @@
 """Masked language modeling, optionally together with a sentence-pair target as in BERT."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..data import MaskedLMBatches
 from ..data.corpus.corpus import Corpus
+from ..data.tokenizers.tokenizer import Tokenizer
 from .mask_filling import fill_mask
 from .objective import (
     Objective,
@@ -61,7 +66,9 @@ class MaskedLM(Objective):
     example_call = 'model.fill_mask("The cat {mask} on the mat.")'
     needs_mask_decoder = True
 
-    def __init__(self, backbone, sentence_pair=False, tokenizer=None, **kwargs):
+    def __init__(
+        self, backbone: Backbone, sentence_pair: bool = False, tokenizer: Tokenizer | None = None, **kwargs: Any
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         self.masked_lm = backbone.make_head("masked_lm")
         self.sentence_pair = backbone.make_head("sentence_pair") if sentence_pair else None
@@ -105,7 +112,13 @@ class MaskedLM(Objective):
 
     # === Text ===
 
-    def fill_mask(self, texts, top_k=5):
+    @overload
+    def fill_mask(self, texts: str, top_k: int = ...) -> list[list[dict[str, Any]]]: ...
+
+    @overload
+    def fill_mask(self, texts: Sequence[str], top_k: int = ...) -> list[list[list[dict[str, Any]]]]: ...
+
+    def fill_mask(self, texts: str | Sequence[str], top_k: int = 5):
         """Predicts the most likely tokens for each mask token in each text.
 
         Args:
@@ -118,7 +131,13 @@ class MaskedLM(Objective):
         """
         return fill_mask(self, texts, top_k)
 
-    def score(self, texts, within_words=False, batch_size=32):
+    @overload
+    def score(self, texts: str, within_words: bool = ..., batch_size: int = ...) -> dict[str, Any]: ...
+
+    @overload
+    def score(self, texts: Sequence[str], within_words: bool = ..., batch_size: int = ...) -> list[dict[str, Any]]: ...
+
+    def score(self, texts: str | Sequence[str], within_words: bool = False, batch_size: int = 32):
         """Computes pseudo-log-likelihoods of texts (Salazar et al. 2020, arXiv 1910.14659).
 
         Each token in turn is masked, and its log probability is computed from all other tokens, so a text of n tokens

@@ -1,9 +1,14 @@
 """Base class of objectives that predict the next token at every position, and that can generate text."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..generation.decoding import generate
 from ..generation.search import Options
 from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predicted_correctly, slot_shape
@@ -20,7 +25,7 @@ class NextToken(Objective):
     example_call = 'model.generate("The cat", max_new_tokens=20)'
     continues = True  # whether the generated text includes the prompt
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
         self.accuracy = WeightedMean(name="accuracy")
         self.perplexity = Perplexity(name="perplexity")
@@ -73,22 +78,22 @@ class NextToken(Objective):
 
     def generate(
         self,
-        prompts,
-        max_new_tokens=None,
-        min_new_tokens=0,
-        num_beams=1,
-        length_penalty=1.0,
-        early_stopping=False,
-        sample=False,
-        temperature=1.0,
-        top_k=None,
-        top_p=None,
-        num_sequences=1,
-        stop_ids=None,
-        seed=0,
-        batch_size=32,
-        scores=False,
-    ):
+        prompts: str | Sequence[str] | np.ndarray | Sequence[Sequence[int]],
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        num_beams: int = 1,
+        length_penalty: float = 1.0,
+        early_stopping: bool = False,
+        sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        num_sequences: int = 1,
+        stop_ids: int | Sequence[int] | None = None,
+        seed: int = 0,
+        batch_size: int = 32,
+        scores: bool = False,
+    ) -> Any:
         """Generates text from prompts. Decoding is greedy unless beam search or sampling is requested.
 
         Args:

@@ -1,6 +1,8 @@
 """Base classes of pretraining objectives, and weighted means for their losses and metrics."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 from keras import ops
@@ -33,7 +35,7 @@ def predicted_correctly(logits, labels):
     return ops.cast(ops.all((logits < chosen) | ((logits == chosen) & at_or_after), axis=-1), "float32")
 
 
-def weighted_mean(values, weights, normalizer=None):
+def weighted_mean(values: Any, weights: Any, normalizer: Any = None) -> Any:
     """Returns sum(weights * values) / sum(weights), or 0 if all weights are 0.
 
     With a `normalizer`, the denominator is sum(normalizer) instead. The result is then the contribution of this
@@ -57,7 +59,7 @@ class WeightedMean(keras.metrics.Mean):
     `keras.metrics.Mean`, by contrast, first averages each row, so that values in short rows count more than others.
     """
 
-    def update_state(self, values, sample_weight=None):
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
         values = ops.convert_to_tensor(values)
         if sample_weight is not None:
             sample_weight = ops.reshape(ops.broadcast_to(sample_weight, ops.shape(values)), (-1,))
@@ -160,7 +162,13 @@ class Objective(Trainable):
 
     default_learning_rate = 1e-4
 
-    def compile(self, optimizer, loss=None, metrics=None, **kwargs):
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer,
+        loss: None = None,
+        metrics: Sequence | Mapping | None = None,
+        **kwargs: Any,
+    ) -> None:
         if loss is not None:
             raise ValueError(
                 f"{type(self).__name__} computes its own loss. Received: loss={loss!r}. Use compile(optimizer)."

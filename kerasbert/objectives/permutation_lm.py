@@ -1,11 +1,16 @@
 """Permutation language modeling: predicts the tokens of a text in random order."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..data import PermutationLMBatches
 from ..data.corpus.corpus import Corpus
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.memory import without_last
 from .mask_filling import fill_mask
 from .memory import StreamMemory, prepare_memory, run_backbone, start_memory
@@ -37,7 +42,7 @@ class PermutationLM(NextToken):
 
     needs_query_stream = True
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
         self.memory = None
         if backbone.config.memory_length:
@@ -106,7 +111,13 @@ class PermutationLM(NextToken):
 
     # === Text ===
 
-    def fill_mask(self, texts, top_k=5):
+    @overload
+    def fill_mask(self, texts: str, top_k: int = ...) -> list[list[dict[str, Any]]]: ...
+
+    @overload
+    def fill_mask(self, texts: Sequence[str], top_k: int = ...) -> list[list[list[dict[str, Any]]]]: ...
+
+    def fill_mask(self, texts: str | Sequence[str], top_k: int = 5):
         """Predicts the most likely tokens for each mask token in each text.
 
         Args:

@@ -1,7 +1,9 @@
 """Replaced token detection: trains ELECTRA's generator and discriminator together."""
 
 import json
+from os import PathLike
 from pathlib import Path
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -12,6 +14,7 @@ from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
 from ..core.backbone import Backbone
 from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import scatter_positions
 from .discriminator import (
     AUC,
@@ -81,15 +84,15 @@ class ReplacedTokenDetection(PairObjective):
 
     def __init__(
         self,
-        generator,
-        discriminator,
-        discriminator_weight=None,
-        embedding_sharing="shared",
-        objective="replaced_tokens",
-        temperature=1.0,
-        seed=0,
-        tokenizer=None,
-        **kwargs,
+        generator: MaskedLM | Backbone | str | PathLike,
+        discriminator: Discriminator | Backbone | str | PathLike,
+        discriminator_weight: float | None = None,
+        embedding_sharing: str = "shared",
+        objective: str = "replaced_tokens",
+        temperature: float = 1.0,
+        seed: int = 0,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
     ):
         if objective not in OBJECTIVES:
             raise ValueError(f"`objective` must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}.")
@@ -225,7 +228,13 @@ class ReplacedTokenDetection(PairObjective):
         return {name: getattr(self, name) for name in ARGUMENTS}
 
     @classmethod
-    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+    def from_preset(
+        cls,
+        path: str | PathLike,
+        load_weights: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+        **overrides: Any,
+    ) -> Self:
         """Loads both models from a folder with `generator/` and `discriminator/`, or creates models of a named size.
 
         Args:
@@ -252,7 +261,7 @@ class ReplacedTokenDetection(PairObjective):
         )
         return cls(*parts if load_weights else (part.backbone for part in parts), **settings)
 
-    def save_to_preset(self, path, **options):
+    def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
         """Writes two model folders, `generator/` and `discriminator/`, into a folder.
 
         `kerasbert.load` loads both models from the folder. transformers, backbones and tasks load the discriminator

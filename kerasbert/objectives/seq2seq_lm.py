@@ -1,11 +1,16 @@
 """Sequence-to-sequence language modeling: predicts a target text token by token from a source text."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..data import Seq2SeqBatches, Seq2SeqLayout
 from ..data.batches.seq2seq import source_ids
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from .next_token import NextToken
 from .scoring import answer_scores
@@ -35,7 +40,14 @@ class Seq2SeqLM(NextToken):
     example_call = 'model.generate(["A first text.", "A second text."], max_new_tokens=64)'
     continues = False
 
-    def __init__(self, backbone, tokenizer=None, label_smoothing=0.0, z_loss=0.0, **kwargs):
+    def __init__(
+        self,
+        backbone: Backbone,
+        tokenizer: Tokenizer | None = None,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        **kwargs: Any,
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         if not 0 <= label_smoothing < 1 or not z_loss >= 0:
             raise ValueError(
@@ -95,7 +107,15 @@ class Seq2SeqLM(NextToken):
 
     # === Text ===
 
-    def score(self, texts, contexts=None, batch_size=32):
+    @overload
+    def score(self, texts: str, contexts: str | None = ..., batch_size: int = ...) -> dict[str, Any]: ...
+
+    @overload
+    def score(
+        self, texts: Sequence[str], contexts: str | Sequence[str] | None = ..., batch_size: int = ...
+    ) -> list[dict[str, Any]]: ...
+
+    def score(self, texts: str | Sequence[str], contexts: str | Sequence[str] | None = None, batch_size: int = 32):
         """Computes log probabilities of targets. Each token is predicted from the source and the tokens before it.
 
         Args:

@@ -1,9 +1,13 @@
 """Skip-gram: learns word vectors by distinguishing the context words of a word from random words."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
+from ..data.tokenizers.tokenizer import Tokenizer
 from .objective import Objective, WeightedMean
 
 
@@ -29,7 +33,7 @@ class SkipGram(Objective):
 
     default_learning_rate = 1e-3
 
-    def __init__(self, backbone, tokenizer=None, **kwargs):
+    def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
         self.skip_gram = backbone.make_head("skip_gram")
         self.accuracy = WeightedMean(name="accuracy")

@@ -1,11 +1,15 @@
 """Span boundary objective: predicts the tokens of a masked span from the two tokens around the span."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from ..backend.compilation import concrete_array
+from ..core.backbone import Backbone
 from ..data import SpanMaskBatches
 from ..data.corpus.corpus import Corpus
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
 from .objective import (
     Objective,
@@ -41,7 +45,14 @@ class SpanBoundary(Objective):
         with such an array under each of these names.
     """
 
-    def __init__(self, backbone, max_targets=15, boundary_weight=1.0, tokenizer=None, **kwargs):
+    def __init__(
+        self,
+        backbone: Backbone,
+        max_targets: int = 15,
+        boundary_weight: float = 1.0,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         self.masked_lm = backbone.make_head("masked_lm")
         self.span_boundary = backbone.make_head("span_boundary", max_targets=max_targets)

@@ -1,5 +1,8 @@
 """In-context learning: a language model performs a task specified by a few examples in its prompt."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
 import numpy as np
 
 from ..core.trainable import Trainable
@@ -31,14 +34,14 @@ class FewShot:
 
     def __init__(
         self,
-        model,
-        examples=(),
-        template="{}\n{answer}",
-        labels=None,
-        instruction="",
-        separator="\n\n",
-        shots=None,
-        seed=0,
+        model: Trainable,
+        examples: Iterable[tuple[str | tuple[str, ...], str]] = (),
+        template: str = "{}\n{answer}",
+        labels: Sequence[str] | None = None,
+        instruction: str = "",
+        separator: str = "\n\n",
+        shots: int | None = None,
+        seed: int = 0,
     ):
         if not isinstance(model, Trainable) or not hasattr(model, "generate"):
             raise ValueError(
@@ -62,11 +65,26 @@ class FewShot:
         shown = [self._asked(text) + self._blank + answer for text, answer in examples]
         self._start = separator.join([*([instruction] if instruction else []), *shown, ""])
 
-    def prompt(self, text):
+    def prompt(self, text: str | tuple[str, ...]) -> str:
         """Returns the prompt for an input. It ends where the answer should begin."""
         return self._start + self._asked(text)
 
-    def classify(self, texts, normalize=True, batch_size=32):
+    @overload
+    def classify(
+        self, texts: str | tuple[str, ...], normalize: bool = ..., batch_size: int = ...
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def classify(
+        self, texts: Sequence[str] | Sequence[tuple[str, ...]], normalize: bool = ..., batch_size: int = ...
+    ) -> list[dict[str, Any]]: ...
+
+    def classify(
+        self,
+        texts: str | tuple[str, ...] | Sequence[str] | Sequence[tuple[str, ...]],
+        normalize: bool = True,
+        batch_size: int = 32,
+    ):
         """Selects the most likely label for each input.
 
         Args:
@@ -94,7 +112,13 @@ class FewShot:
             answers.append({"label": best, "score": named[best], "scores": named})
         return answers
 
-    def answer(self, texts, **options):
+    @overload
+    def answer(self, texts: str | tuple[str, ...], **options: Any) -> str: ...
+
+    @overload
+    def answer(self, texts: Sequence[str] | Sequence[tuple[str, ...]], **options: Any) -> list[str]: ...
+
+    def answer(self, texts: str | tuple[str, ...] | Sequence[str] | Sequence[tuple[str, ...]], **options: Any):
         """Generates the answer to each input, up to the separator.
 
         Args:

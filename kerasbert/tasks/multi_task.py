@@ -1,12 +1,17 @@
 """Multi-task training: several tasks that share one encoder."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..core.trainable import Trainable
 from ..data.batches.batches import Batches
 from ..data.batches.mixtures import mixing_rates
 from ..data.batches.tasks import TaskBatches
+from ..data.tokenizers.tokenizer import Tokenizer
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
 from .standard_losses import loss_on_logits
@@ -42,7 +47,9 @@ class MultiTask(Trainable):
 
     HEADS_UNDER = "tasks"  # prefix of the heads' weights in a saved folder
 
-    def __init__(self, backbone, tasks, tokenizer=None, **kwargs):
+    def __init__(
+        self, backbone: Backbone, tasks: Mapping[str, dict[str, Any]], tokenizer: Tokenizer | None = None, **kwargs: Any
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         if not tasks or any("/" in name or "." in name for name in tasks):
             raise ValueError(
@@ -72,7 +79,14 @@ class MultiTask(Trainable):
 
     # === Losses ===
 
-    def compile(self, optimizer="adamw", loss=None, loss_weights=None, metrics=None, **kwargs):
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "adamw",
+        loss: None = None,
+        loss_weights: Mapping[str, float] | None = None,
+        metrics: None = None,
+        **kwargs: Any,
+    ) -> None:
         """Like Keras's `compile`, but the losses and metrics of the tasks are used.
 
         Args:
@@ -116,7 +130,17 @@ class MultiTask(Trainable):
 
     # === Data ===
 
-    def fit(self, x=None, y=None, batch_size=32, epochs=1, exponent=1.0, limit=None, validation_data=None, **kwargs):
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        exponent: float = 1.0,
+        limit: int | None = None,
+        validation_data: Any = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
         """Trains all tasks together.
 
         Args:
@@ -147,16 +171,25 @@ class MultiTask(Trainable):
             validation_data = self.task_batches(validation_data, batch_size)
         return super().fit(x, validation_data=validation_data, **kwargs)
 
-    def evaluate(self, x=None, batch_size=32, **kwargs):
+    def evaluate(self, x: Any = None, batch_size: int = 32, **kwargs: Any) -> Any:
         """Like Keras's `evaluate`, with `x` in the format of `fit`."""
         return super().evaluate(self.task_batches(x, batch_size) if isinstance(x, dict) else x, **kwargs)
 
-    def predict(self, x, batch_size=32, **kwargs):
+    def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
         """Computes the outputs of tasks: {name: inputs of the task} -> {name: outputs of the task}."""
         self._check_names(x)
         return {name: self.tasks[name].predict(part, batch_size=batch_size, **kwargs) for name, part in x.items()}
 
-    def task_batches(self, data, batch_size=32, epochs=1, exponent=1.0, limit=None, seed=0, shuffle=False):
+    def task_batches(
+        self,
+        data: Mapping[str, Any],
+        batch_size: int = 32,
+        epochs: int = 1,
+        exponent: float = 1.0,
+        limit: int | None = None,
+        seed: int = 0,
+        shuffle: bool = False,
+    ) -> TaskBatches:
         """Returns the `TaskBatches` that `fit` creates from {name: (x, y)}."""
         self._check_names(data)
         parts = {}

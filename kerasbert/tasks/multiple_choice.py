@@ -1,12 +1,17 @@
 """Multiple choice: selects one of several continuations of a context."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.choices import encode_choices
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
 
@@ -34,7 +39,9 @@ class MultipleChoice(Task):
     hub_task = "multiple-choice"
     example_call = 'model.choose([("The cat", ["sat.", "barked."])])'
 
-    def __init__(self, backbone, max_length=None, tokenizer=None, **kwargs):
+    def __init__(
+        self, backbone: Backbone, max_length: int | None = None, tokenizer: Tokenizer | None = None, **kwargs: Any
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         self.max_length = max_length or self.longest_row()
         self.choice = backbone.make_head("choice")
@@ -89,7 +96,13 @@ class MultipleChoice(Task):
             raise ValueError(f"The correct choices must be integers, one per example. Received: {received}.")
         return labels.astype("int32")
 
-    def choose(self, examples, batch_size=32):
+    @overload
+    def choose(self, examples: tuple, batch_size: int = ...) -> dict[str, Any]: ...
+
+    @overload
+    def choose(self, examples: Sequence[tuple], batch_size: int = ...) -> list[dict[str, Any]]: ...
+
+    def choose(self, examples: tuple | Sequence[tuple], batch_size: int = 32):
         """Selects the best choice of each example.
 
         Args:

@@ -1,12 +1,16 @@
 """Extractive question answering: predicts where in a context the answer starts and ends."""
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.questions import QuestionRows
+from ..data.tokenizers.tokenizer import Tokenizer
 from .task import Task
 
 
@@ -37,13 +41,13 @@ class QuestionAnswerer(Task):
 
     def __init__(
         self,
-        backbone,
-        max_length=None,
-        stride=128,
-        max_question_length=64,
-        max_answer_length=30,
-        tokenizer=None,
-        **kwargs,
+        backbone: Backbone,
+        max_length: int | None = None,
+        stride: int = 128,
+        max_question_length: int = 64,
+        max_answer_length: int = 30,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
     ):
         super().__init__(backbone, tokenizer, **kwargs)
         self.max_length = max_length or min(self.longest_row(), 384)
@@ -57,7 +61,13 @@ class QuestionAnswerer(Task):
         logits = self.span(self.backbone(inputs))
         return {"start": logits[..., 0], "end": logits[..., 1]}
 
-    def compile(self, optimizer="adamw", loss=None, loss_weights=None, **kwargs):
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "adamw",
+        loss: str | Callable | Sequence | Mapping | None = None,
+        loss_weights: Sequence[float] | Mapping[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
         if loss is None and loss_weights is None:
             loss_weights = {"start": 0.5, "end": 0.5}
         super().compile(optimizer, loss=loss, loss_weights=loss_weights, **kwargs)
@@ -89,7 +99,13 @@ class QuestionAnswerer(Task):
         y = None if y is None else rows.targets(y)
         return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, limit=self.max_length)
 
-    def answer(self, questions, n_best=1, null_threshold=None, batch_size=32):
+    def answer(
+        self,
+        questions: tuple[str, str] | Sequence[tuple[str, str]],
+        n_best: int = 1,
+        null_threshold: float | None = None,
+        batch_size: int = 32,
+    ) -> Any:
         """Extracts answers from the contexts.
 
         Args:

@@ -1,6 +1,8 @@
 """Base class of fine-tuning tasks, with Keras losses and metrics that ignore padding rows."""
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,7 +20,14 @@ class Task(Trainable):
     A subclass implements `default_loss()` and, if it has metrics, `default_metrics()`.
     """
 
-    def compile(self, optimizer="adamw", loss=None, metrics=None, weighted_metrics=None, **kwargs):
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "adamw",
+        loss: str | Callable | Sequence | Mapping | None = None,
+        metrics: Sequence | Mapping | None = None,
+        weighted_metrics: Sequence | Mapping | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Like Keras's `compile`, but losses and metrics are means weighted by `sample_weight`.
 
         The weights are needed because the last batch of a pass is padded with rows of weight 0. Keras losses and

@@ -1,11 +1,16 @@
 """Classification, multi-label classification and regression for texts and pairs of texts."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 import numpy as np
 
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.examples import encode_texts
+from ..data.tokenizers.tokenizer import Tokenizer
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels, zipped_columns
@@ -48,15 +53,15 @@ class TextClassifier(Task):
 
     def __init__(
         self,
-        backbone,
-        labels=2,
-        problem="classes",
-        max_length=None,
-        answer_steps=None,
-        classifier_dropout=None,
-        features=None,
-        tokenizer=None,
-        **kwargs,
+        backbone: Backbone,
+        labels: int | Sequence[str] = 2,
+        problem: str = "classes",
+        max_length: int | None = None,
+        answer_steps: int | None = None,
+        classifier_dropout: float | None = None,
+        features: str | dict[str, Any] | None = None,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
     ):
         super().__init__(backbone, tokenizer, **kwargs)
         if problem not in _PROBLEMS:
@@ -201,7 +206,15 @@ class TextClassifier(Task):
             wrong = y.max() if y.max() > 1 else y.min()
             raise ValueError(f"Targets must lie between 0 and 1. Received: {wrong}.")
 
-    def classify(self, texts, batch_size=32):
+    @overload
+    def classify(self, texts: str | tuple[str, str], batch_size: int = ...) -> dict[str, Any]: ...
+
+    @overload
+    def classify(
+        self, texts: Sequence[str] | Sequence[tuple[str, str]], batch_size: int = ...
+    ) -> list[dict[str, Any]]: ...
+
+    def classify(self, texts: str | tuple[str, str] | Sequence[str] | Sequence[tuple[str, str]], batch_size: int = 32):
         """Predicts labels or scores.
 
         Args:

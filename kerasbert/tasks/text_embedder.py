@@ -2,6 +2,9 @@
 
 import json
 import warnings
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -9,12 +12,14 @@ from keras import ops
 
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import BucketedBatches, batches_by_length, resized, row_lengths
 from ..data.tasks.examples import encode_texts
 from ..data.text.files import write_text
 from ..data.text.json_files import inside, shortened
+from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings
@@ -78,16 +83,16 @@ class TextEmbedder(Task):
 
     def __init__(
         self,
-        backbone,
-        pooling="mean",
-        normalize=False,
-        max_length=None,
-        lowercase=False,
-        prompts=None,
-        default_prompt=None,
-        objective=None,
-        tokenizer=None,
-        **kwargs,
+        backbone: Backbone,
+        pooling: str | Sequence[str] = "mean",
+        normalize: bool = False,
+        max_length: int | None = None,
+        lowercase: bool = False,
+        prompts: dict[str, str] | None = None,
+        default_prompt: str | None = None,
+        objective: str | dict[str, Any] | None = None,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
     ):
         old = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
         if old:
@@ -117,7 +122,7 @@ class TextEmbedder(Task):
         self.build_now()
 
     @property
-    def embedding_dim(self):
+    def embedding_dim(self) -> int:
         """Number of components of a vector."""
         return len(self.poolings) * self._width
 
@@ -242,7 +247,7 @@ class TextEmbedder(Task):
             raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the maximum.")
         return scores
 
-    def embed(self, texts, batch_size=32, prompt=None):
+    def embed(self, texts: str | Sequence[str], batch_size: int = 32, prompt: str | None = None) -> np.ndarray:
         """Computes the vectors of texts. The order of the texts is kept.
 
         Internally, texts of similar length are put into the same batch, and batches are padded to a few fixed widths.
@@ -311,7 +316,13 @@ class TextEmbedder(Task):
         return with_grouped_options(saved)
 
     @classmethod
-    def from_preset(cls, path, load_weights=True, dtype=None, **overrides):
+    def from_preset(
+        cls,
+        path: str | PathLike,
+        load_weights: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+        **overrides: Any,
+    ) -> Self:
         old = [name for name in OPTIONS if name in overrides]
         if old:
             _warn_of_options(old)

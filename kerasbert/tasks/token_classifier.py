@@ -1,12 +1,17 @@
 """Token classification: predicts a label for every word, for example named entities or parts of speech."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import keras
 import numpy as np
 from keras import ops
 
+from ..core.backbone import Backbone
 from ..core.feeding import check_texts, class_numbers
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.tagging import TaggedRows, entities, tags_within
+from ..data.tokenizers.tokenizer import Tokenizer
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_ids, label_names, with_stored_labels
 
@@ -52,7 +57,15 @@ class TokenClassifier(Task):
     example_call = 'model.tag(["A first text.", "A second text."])'
     label_head = "tagger"
 
-    def __init__(self, backbone, labels=2, max_length=None, features=None, tokenizer=None, **kwargs):
+    def __init__(
+        self,
+        backbone: Backbone,
+        labels: int | Sequence[str] = 2,
+        max_length: int | None = None,
+        features: str | dict[str, Any] | None = None,
+        tokenizer: Tokenizer | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(backbone, tokenizer, **kwargs)
         self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
         self.max_length = max_length or self.longest_row()
@@ -120,7 +133,9 @@ class TokenClassifier(Task):
             return labels
         return [label_ids(self.labels, sentence) for sentence in labels]
 
-    def predict_words(self, sentences, batch_size=32):
+    def predict_words(
+        self, sentences: Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32
+    ) -> tuple[TaggedRows, list[np.ndarray]]:
         """Computes the logits of every word.
 
         Returns: (`TaggedRows`, list with a float64 array (words, labels) for each sentence). The logits of words
@@ -130,7 +145,15 @@ class TokenClassifier(Task):
         feed = BucketedBatches(rows.x, batch_size=batch_size, shuffle=False, limit=self.max_length)
         return rows, list(rows.read(self.predict(feed, verbose=0)))
 
-    def tag(self, sentences, batch_size=32):
+    @overload
+    def tag(self, sentences: str, batch_size: int = ...) -> dict[str, Any]: ...
+
+    @overload
+    def tag(
+        self, sentences: Sequence[str] | Sequence[Sequence[str]], batch_size: int = ...
+    ) -> list[dict[str, Any]]: ...
+
+    def tag(self, sentences: str | Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32):
         """Predicts a label for every word, and the entities that the labels form.
 
         Args:

@@ -13,6 +13,10 @@ import re
 import shutil
 import sys
 import warnings
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -53,7 +57,13 @@ class Checkpoints(RunCallback):
         saved_log: the `log.state()` of the restored checkpoint, or None.
     """
 
-    def __init__(self, folder, keep=3, recipe=None, earlier=()):
+    def __init__(
+        self,
+        folder: str | PathLike,
+        keep: int | None = 3,
+        recipe: dict[str, Any] | None = None,
+        earlier: Iterable[dict[str, Any]] = (),
+    ):
         super().__init__()
         if keep is not None and keep < 1:
             raise ValueError(f"`keep` must be at least 1, or None for all checkpoints. Received: keep={keep}.")
@@ -68,12 +78,12 @@ class Checkpoints(RunCallback):
         self.log = self.saved_log = None
 
     @property
-    def newest(self):
+    def newest(self) -> Path | None:
         """Path of the newest checkpoint that is complete and not known to be damaged, or None."""
         good = self._good_steps()
         return self._path(good[-1]) if good else None
 
-    def restore(self, model) -> int:
+    def restore(self, model: keras.Model) -> int:
         """Loads the newest intact checkpoint into `model` and its optimizer.
 
         Returns: the step of the checkpoint, or 0 if there is none.
@@ -101,7 +111,7 @@ class Checkpoints(RunCallback):
         self._resumable = True
         return step
 
-    def average(self, model, last=5):
+    def average(self, model: keras.Model, last: int = 5) -> list[int]:
         """Sets the weights of `model` to their mean over the newest checkpoints (Vaswani et al. 2017, section 6.1).
 
         A weight with the values 1, 2 and 6 in three checkpoints -> 3
@@ -201,7 +211,7 @@ class Checkpoints(RunCallback):
             self.step = max(self.step, self._epoch_start + batch)
         self.save(self.model, within_epoch=True)
 
-    def save(self, model, within_epoch=False):
+    def save(self, model: keras.Model, within_epoch: bool = False) -> None:
         """Writes a checkpoint of `self.step`, then deletes all but the newest `keep` checkpoints.
 
         If there are several processes, all must call it.

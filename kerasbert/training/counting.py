@@ -3,6 +3,8 @@
 import threading
 import time
 import weakref
+from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -22,7 +24,7 @@ class RunCallback(keras.callbacks.Callback):
     async_safe = True
     count_tokens = None  # (first, last) -> number of tokens in steps [first, last) of the run; set by `fit`
 
-    def __init__(self, tokens_per_step=None):
+    def __init__(self, tokens_per_step: int | None = None):
         super().__init__()
         self._given_tokens_per_step = tokens_per_step
         self._lock = threading.Lock()
@@ -61,10 +63,10 @@ class RunCallback(keras.callbacks.Callback):
             self._warm = True  # the first step is never timed, because it includes compilation
             self.on_steps(logs or {})
 
-    def on_report(self, batch, logs):
+    def on_report(self, batch: int, logs: dict[str, Any] | None) -> None:
         """Called for every finished batch of the epoch, in any order."""
 
-    def on_steps(self, logs):
+    def on_steps(self, logs: dict[str, Any] | None) -> None:
         """Called after `self.step` has increased."""
 
     @property
@@ -84,7 +86,7 @@ class RunCallback(keras.callbacks.Callback):
         tokens = self.tokens_between(self._epoch_start, self.step)
         return tokens / steps * speed if tokens and speed else None
 
-    def tokens_between(self, first, last):
+    def tokens_between(self, first: int, last: int) -> int:
         """Number of tokens in steps [first, last), counted or computed from `tokens_per_step`. None if unknown."""
         if self._given_tokens_per_step is None and self.count_tokens is not None:
             return self.count_tokens(first, last)
@@ -105,6 +107,6 @@ class TrainingDiverged(ArithmeticError):
         checkpoint: path of the newest complete and undamaged checkpoint, or None.
     """
 
-    def __init__(self, message, step=None, checkpoint=None):
+    def __init__(self, message: str, step: int | None = None, checkpoint: Path | None = None):
         super().__init__(message)
         self.step, self.checkpoint = step, checkpoint

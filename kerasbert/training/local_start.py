@@ -16,7 +16,7 @@ HIGHEST, LOWEST = 2.5, 2.5e-3
 
 
 def start_with_local_attention(
-    backbone,
+    backbone: keras.Model,
     num_blocks: int = 2,
     offsets: tuple[int, ...] = (-1, 1, -2, 2),
     strength: float = 1.2,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 
 import keras
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from ..core.keras_adapter import all_layers, base_kernel
 
 
-def add_lora(model, rank=8, targets=("query", "value"), alpha=None):
+def add_lora(
+    model: keras.Model, rank: int = 8, targets: Iterable[str] = ("query", "value"), alpha: float | None = None
+) -> int:
     """Freezes the backbone, and adds trainable products of two low-rank matrices to its dense layers in `targets`.
 
     It uses Keras's `Dense.enable_lora`. Heads stay trainable, as do poolers that the loaded file did not contain.

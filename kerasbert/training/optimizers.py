@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,22 +16,22 @@ NO_DECAY = (r"bias$", r"(^|/)(gamma|beta|scale)$")
 
 
 def adamw(
-    learning_rate,
-    warmup=0,
-    steps=None,
-    weight_decay=0.01,
-    clip_norm=1.0,
-    accumulation=1,
-    bias_correction=True,
-    beta_1=0.9,
-    beta_2=0.999,
-    epsilon=1e-6,
-    no_decay=NO_DECAY,
-    layer_decay=None,
-    unfreeze_every=None,
-    rate_factors=None,
-    **options,
-):
+    learning_rate: float | keras.optimizers.schedules.LearningRateSchedule,
+    warmup: int = 0,
+    steps: int | None = None,
+    weight_decay: float | None = 0.01,
+    clip_norm: float | None = 1.0,
+    accumulation: int = 1,
+    bias_correction: bool = True,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    no_decay: Iterable[str] = NO_DECAY,
+    layer_decay: float | None = None,
+    unfreeze_every: int | None = None,
+    rate_factors: Mapping[str, float] | None = None,
+    **options: Any,
+) -> "TransformerAdamW":
     """Creates AdamW with linear warm-up and decay, gradient clipping, and no weight decay of biases and norms.
 
     Args:
@@ -117,12 +119,12 @@ class LayerRates:
 
     def __init__(
         self,
-        learning_rate,
-        no_decay=NO_DECAY,
-        layer_decay=None,
-        unfreeze_every=None,
-        rate_factors=None,
-        **options,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule,
+        no_decay: Iterable[str] = NO_DECAY,
+        layer_decay: float | None = None,
+        unfreeze_every: int | None = None,
+        rate_factors: Mapping[str, float] | None = None,
+        **options: Any,
     ):
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: {layer_decay}.")
@@ -261,7 +263,12 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         bias_correction: whether to correct the bias of both moments.
     """
 
-    def __init__(self, learning_rate=0.001, bias_correction=True, **options):
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.001,
+        bias_correction: bool = True,
+        **options: Any,
+    ):
         if options.get("amsgrad"):
             raise ValueError("`amsgrad` is not part of this optimizer. Use `keras.optimizers.AdamW(amsgrad=True)`.")
         super().__init__(learning_rate, **options)

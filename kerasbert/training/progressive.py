@@ -1,5 +1,7 @@
 """Learning rates for progressive knowledge transfer, which trains one block after another."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -21,7 +23,12 @@ class Progressive:
         transfer_steps: number of updates of all phases together; a multiple of the number of blocks.
     """
 
-    def __init__(self, learning_rate=1.5e-3, transfer_steps=240_000, **options):
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 1.5e-3,
+        transfer_steps: int = 240_000,
+        **options: Any,
+    ):
         super().__init__(learning_rate, **options)
         self.transfer_steps = transfer_steps
 

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from os import PathLike
 from pathlib import Path
 
 import keras
@@ -29,7 +30,9 @@ class Progress(RunCallback):
         quiet: if True, nothing is shown. Of several processes, only the first one shows anything.
     """
 
-    def __init__(self, steps=None, tokens_per_step=None, interval=10.0, quiet=False):
+    def __init__(
+        self, steps: int | None = None, tokens_per_step: int | None = None, interval: float = 10.0, quiet: bool = False
+    ):
         super().__init__(tokens_per_step)
         self.steps, self.interval, self.quiet = steps, interval, quiet or not is_first_process()
         self._bar = None
@@ -111,7 +114,9 @@ class RunLog(RunCallback):
             for steps before its first step.
     """
 
-    def __init__(self, folder, tokens_per_step=None, checkpoints=None):
+    def __init__(
+        self, folder: str | PathLike, tokens_per_step: int | None = None, checkpoints: Checkpoints | None = None
+    ):
         super().__init__(tokens_per_step)
         self.folder, self.checkpoints = Path(folder), checkpoints
         self.rows = []
@@ -224,7 +229,7 @@ def connect(callbacks, count_tokens) -> None:
             callback.checkpoints = checkpoints
 
 
-def read_log(folder) -> list:
+def read_log(folder: str | PathLike) -> list:
     """Returns the rows of `log.jsonl` as dicts, or [] if there is no such file. A truncated last line is skipped."""
     path = Path(folder) / "log.jsonl"
     rows = []
@@ -236,7 +241,7 @@ def read_log(folder) -> list:
     return rows
 
 
-def plot_curves(folder) -> Path:
+def plot_curves(folder: str | PathLike) -> Path:
     """Draws `curves.png` from the log in `folder`: one panel for each metric and one for the learning rate."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -277,7 +282,7 @@ class TensorBoardLog(RunCallback):
         tokens_per_step: number of tokens per step. Default: the tokens that `fit` counts, or `model.tokens_per_step`.
     """
 
-    def __init__(self, folder, tokens_per_step=None):
+    def __init__(self, folder: str | PathLike, tokens_per_step: int | None = None):
         super().__init__(tokens_per_step)
         try:
             from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -327,7 +332,7 @@ class StopOnNaN(RunCallback):
             undamaged.
     """
 
-    def __init__(self, checkpoints=None):
+    def __init__(self, checkpoints: Checkpoints | None = None):
         super().__init__()
         self.checkpoints = checkpoints
 

@@ -5,6 +5,7 @@ Each schedule is a class that is registered with Keras, so that a saved optimize
 
 import math
 import operator
+from typing import Any
 
 import keras
 from keras import ops
@@ -34,7 +35,16 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             2024, arXiv 2412.13663).
     """
 
-    def __init__(self, peak, warmup, steps, power=1.0, decay_from: str | int = "warmup", final=0.0, shape="polynomial"):
+    def __init__(
+        self,
+        peak: float,
+        warmup: int,
+        steps: int,
+        power: float = 1.0,
+        decay_from: str | int = "warmup",
+        final: float = 0.0,
+        shape: str = "polynomial",
+    ):
         warmup, steps = _count("warmup", warmup), _count("steps", steps)
         if not peak > 0 or not power > 0 or final < 0:
             raise ValueError(
@@ -58,7 +68,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.peak, self.warmup, self.steps = float(peak), warmup, steps
         self.power, self.decay_from, self.final, self.shape = float(power), decay_from, float(final), shape
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32")
         begin = {"warmup": self.warmup, "start": 0, "throughout": 0}.get(self.decay_from, self.decay_from)
         remaining = ops.clip((self.steps - step) / max(self.steps - begin, 1), 0.0, 1.0)
@@ -92,7 +102,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         factor: constant by which the rate is multiplied.
     """
 
-    def __init__(self, hidden_dim, warmup=4_000, factor=1.0):
+    def __init__(self, hidden_dim: int, warmup: int = 4_000, factor: float = 1.0):
         hidden_dim, warmup = _count("hidden_dim", hidden_dim), _count("warmup", warmup)
         if hidden_dim < 1 or warmup < 1 or not factor > 0:
             raise ValueError(
@@ -101,7 +111,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
             )
         self.hidden_dim, self.warmup, self.factor = hidden_dim, warmup, float(factor)
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         update = ops.cast(step, "float32") + 1
         return self.factor * self.hidden_dim**-0.5 * ops.minimum(ops.rsqrt(update), update * self.warmup**-1.5)
 
@@ -122,13 +132,13 @@ class RootDecay(keras.optimizers.schedules.LearningRateSchedule):
         flat: whether the rate equals `peak` before it falls, instead of rising linearly from 0.
     """
 
-    def __init__(self, peak, warmup, flat=False):
+    def __init__(self, peak: float, warmup: int, flat: bool = False):
         warmup = _count("warmup", warmup)
         if warmup < 1 or not peak > 0:
             raise ValueError(f"`warmup` must be at least 1, `peak` above 0. Received: {warmup}, {peak}.")
         self.peak, self.warmup, self.flat = float(peak), warmup, bool(flat)
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32")
         decayed = self.peak * ops.sqrt(self.warmup / ops.maximum(step, self.warmup))
         return decayed if self.flat else decayed * ops.minimum(1.0, step / self.warmup)

@@ -6,8 +6,10 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterable
 
 from ..backend.hosts import LargestNumber
+from .checkpointing import Checkpoints
 from .counting import RunCallback
 
 TIME = "time"
@@ -23,7 +25,7 @@ class RunStopped(Exception):
 
     raised_by_all = True  # processes that train together stop at the same step
 
-    def __init__(self, reason, step):
+    def __init__(self, reason: str, step: int):
         super().__init__(f"The run was stopped after step {step:,} ({reason}).")
         self.reason, self.step = reason, step
 
@@ -47,7 +49,7 @@ class StopRequest:
         signals: names of signals. Default: SIGINT (Ctrl-C), and SIGTERM, which announces that the machine is needed.
     """
 
-    def __init__(self, minutes=None, signals=("SIGINT", "SIGTERM")):
+    def __init__(self, minutes: float | None = None, signals: Iterable[str] = ("SIGINT", "SIGTERM")):
         if minutes is not None and not minutes > 0:
             raise ValueError(f"`minutes` must be above 0. Received: {minutes}.")
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
@@ -55,7 +57,7 @@ class StopRequest:
         self._signal = None
 
     @property
-    def reason(self):
+    def reason(self) -> str | None:
         if self._signal is None and self._deadline is not None and time.monotonic() >= self._deadline:
             return TIME
         return self._signal
@@ -101,7 +103,7 @@ class StopOnRequest(RunCallback):
         checkpoints: the run's `Checkpoints`.
     """
 
-    def __init__(self, request, checkpoints):
+    def __init__(self, request: StopRequest, checkpoints: Checkpoints):
         super().__init__()
         self.request, self.checkpoints = request, checkpoints
         self._largest = LargestNumber()

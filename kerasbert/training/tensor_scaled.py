@@ -1,5 +1,7 @@
 """Optimizers that scale the update of every tensor by a norm: LAMB, Adafactor and StableAdamW."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -18,7 +20,14 @@ class TransformerLamb(LayerRates, keras.optimizers.Lamb):
         bias_correction: whether to correct the bias of both moments, as in the paper. False follows the official code.
     """
 
-    def __init__(self, learning_rate=0.001, bias_correction=False, weight_decay=0.01, epsilon=1e-6, **options):
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.001,
+        bias_correction: bool = False,
+        weight_decay: float | None = 0.01,
+        epsilon: float = 1e-6,
+        **options: Any,
+    ):
         super().__init__(learning_rate, weight_decay=weight_decay, epsilon=epsilon, **options)
         self.bias_correction = bias_correction
 
@@ -64,7 +73,13 @@ class TransformerAdafactor(LayerRates, keras.optimizers.Adafactor):
         relative_step: whether the rate is limited to t^-1/2 at step t.
     """
 
-    def __init__(self, learning_rate=0.01, min_factored=128, relative_step=False, **options):
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.01,
+        min_factored: int = 128,
+        relative_step: bool = False,
+        **options: Any,
+    ):
         super().__init__(learning_rate, relative_step=relative_step, **options)
         self.min_factored = min_factored
 
@@ -133,7 +148,15 @@ class StableAdamW(LayerRates, keras.optimizers.AdamW):
         peak: the rate at which the full decay applies. Default: `peak` of the schedule, or the constant rate.
     """
 
-    def __init__(self, learning_rate=0.001, peak=None, weight_decay=1e-5, beta_2=0.98, epsilon=1e-6, **options):
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.001,
+        peak: float | None = None,
+        weight_decay: float | None = 1e-5,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-6,
+        **options: Any,
+    ):
         super().__init__(learning_rate, weight_decay=weight_decay, beta_2=beta_2, epsilon=epsilon, **options)
         is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
         found = getattr(learning_rate, "peak", None) if is_schedule else learning_rate

@@ -82,8 +82,8 @@ class RoFormerBlock(Composite):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        shared = dict(dtype=self.dtype_policy)
-        norm = dict(epsilon=config.layer_norm_epsilon, **shared)
+        shared: dict = dict(dtype=self.dtype_policy)
+        norm: dict = dict(epsilon=config.layer_norm_epsilon, **shared)
         initializer = config.kernel_initializer()
         self.attention = MultiHeadAttention(
             config.hidden_dim, config.num_heads, config.attention_dropout, initializer, name="attention", **shared
@@ -111,8 +111,8 @@ class RoFormer(Backbone):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        shared = dict(dtype=self.dtype_policy)
-        table = dict(embeddings_initializer=config.kernel_initializer(), **shared)
+        shared: dict = dict(dtype=self.dtype_policy)
+        table: dict = dict(embeddings_initializer=config.kernel_initializer(), **shared)
         self.token_embedding = keras.layers.Embedding(
             config.vocabulary_size, config.embedding_dim, name="token_embedding", **table
         )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-SIZES = dict(
+SIZES: dict = dict(
     vocabulary_size=61, num_layers=2, num_heads=3, hidden_dim=24, feed_forward_dim=40, max_length=16, dropout=0.0
 )
 

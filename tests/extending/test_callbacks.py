@@ -21,7 +21,7 @@ def test_callbacks_of_keras(tmp_path):
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: 1e-2 if epoch < 2 else 1.0),
         keras.callbacks.CSVLogger(tmp_path / "log.csv"),
     ]
-    data = dict(validation_data=(x, y), batch_size=8, epochs=9, verbose=0)
+    data: dict = dict(validation_data=(x, y), batch_size=8, epochs=9, verbose=0)
     history = model.fit(x, y, callbacks=callbacks, **data).history
     rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
     assert len(rows) == len(history["loss"]) < 9  # a rate of 1.0 makes it worse, which stops it

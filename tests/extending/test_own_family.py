@@ -11,7 +11,7 @@ from kerasbert.models import FAMILIES
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
 
-SIZES = dict(vocab_size=61, num_hidden_layers=3, num_attention_heads=3, hidden_size=24, intermediate_size=40)
+SIZES: dict = dict(vocab_size=61, num_hidden_layers=3, num_attention_heads=3, hidden_size=24, intermediate_size=40)
 SIZES |= dict(embedding_size=20, max_position_embeddings=17)
 
 

@@ -1,6 +1,7 @@
 """Batches for bidirectional language models (ELMo), which predict the next and the previous token."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def character_ids(sentences: Sequence[Sequence[str]], length: int | None = None,
     return {"character_ids": ids, "lengths": np.array([min(len(row), length) for row in rows], dtype=np.int32)}
 
 
-def bidirectional_targets(token_ids, lengths):
+def bidirectional_targets(token_ids: np.ndarray, lengths: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Computes the targets of `BidirectionalLM`: the next token ("forward") and the previous token ("backward").
 
     row 5 6 7 -> forward 6 7 ., backward . 5 6
@@ -76,7 +77,7 @@ class BidirectionalLMBatches(CausalLMBatches):
         **options: arguments of `CausalLMBatches`: `seed`, `steps`, `lines`, `accumulation`.
     """
 
-    def __init__(self, corpus: Corpus, batch_size: int, length: int, characters: bool = False, **options):
+    def __init__(self, corpus: Corpus, batch_size: int, length: int, characters: bool = False, **options: Any):
         super().__init__(corpus, batch_size, length, **options)
         self.characters = characters
         if characters:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class DenoisingBatches(SettingsBatches, PassBatches):
         packed: bool = False,
         group: int | None = None,
         accumulation: int = 1,
-        **settings,
+        **settings: Any,
     ):
         if settings:
             settings = {"layout": layout, "objective": noise, **settings}

@@ -1,6 +1,7 @@
 """Batches for masked language modelling."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,7 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
         static_masks: int = 0,
         language: int | None = None,
         accumulation: int = 1,
-        **settings,
+        **settings: Any,
     ):
         if settings or static_masks is True:
             settings |= {"static_masks": static_masks, "noise": noise}

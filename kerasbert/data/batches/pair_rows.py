@@ -3,7 +3,7 @@
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class SegmentPairs:
                 f"{self.passes}, {self.short_sequence_rate}."
             )
 
-    def __call__(self, corpus: Corpus, length: int, seed: int, **options) -> PairRows:
+    def __call__(self, corpus: Corpus, length: int, seed: int, **options: Any) -> PairRows:
         return self.layout(corpus, length, seed, self.passes, self.short_sequence_rate, **options)
 
 

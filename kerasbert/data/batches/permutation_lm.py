@@ -1,5 +1,7 @@
 """Batches for permutation language modelling."""
 
+from typing import Any
+
 import numpy as np
 
 from ..corpus.corpus import Corpus
@@ -63,7 +65,7 @@ class PermutationLMBatches(SettingsBatches, Batches):
         noise: SpanTargets | None = None,
         permutation_size: int | None = None,
         accumulation: int = 1,
-        **settings,
+        **settings: Any,
     ):
         if settings:
             noise = self.replaced_settings(length, {**settings, "noise": noise})["noise"]

@@ -1,5 +1,7 @@
 """Batches for replaced token detection."""
 
+from typing import Any
+
 import numpy as np
 
 from ..noise.masking import Tokens, TokensWithReplacement, masking_rule
@@ -20,7 +22,7 @@ class ReplacedTokenBatches(MaskedLMBatches):
             `electra_noise(length)`.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if self.sentence_pairs:
             raise ValueError(

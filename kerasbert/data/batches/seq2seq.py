@@ -80,7 +80,7 @@ class Seq2SeqBatches(Batches):
         steps: int | None = None,
         seed: int | None = 0,
         accumulation: int = 1,
-        **settings,
+        **settings: Any,
     ):
         self.shuffle = seed is not None
         if settings:

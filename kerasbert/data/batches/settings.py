@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from typing import Any, Self
 
 
 class SettingsBatches:
@@ -14,7 +15,7 @@ class SettingsBatches:
     settings: dict | None = None  # the settings given to `from_settings`, completed by defaults
 
     @classmethod
-    def from_settings(cls, corpus, batch_size: int, length: int, **settings):
+    def from_settings(cls, corpus: Any, batch_size: int, length: int, **settings: Any) -> Self:
         """Makes batches from the settings of a recipe.
 
         Args:

@@ -1,6 +1,7 @@
 """Batches with masked spans, for the span boundary objective."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class SpanMaskBatches(MaskedLMBatches):
         boundary: bool = True,
         max_targets: int = 15,
         accumulation: int = 1,
-        **settings,
+        **settings: Any,
     ):
         if settings:
             rows, noise = self.replaced_settings(length, {**settings, "noise": noise}).values()

@@ -1,6 +1,7 @@
 """Batches for translation language modelling, and documents from parallel text."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,7 @@ class TranslationLMBatches(SettingsBatches, PassBatches):
         packed: bool = False,
         noise: Noise | None = None,
         accumulation: int = 1,
-        **settings,
+        **settings: Any,
     ):
         if settings:
             noise = self.replaced_settings(length, {**settings, "noise": noise})["noise"]

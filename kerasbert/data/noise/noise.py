@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -108,7 +109,7 @@ class Noise:
     random_from: int = 0
     whole_batch = False  # whether a row depends on the other rows of its update
 
-    def for_corpus(self, corpus) -> "Noise":
+    def for_corpus(self, corpus: Any) -> "Noise":
         """Returns the rule to use with a corpus. Rules whose arguments depend on the corpus override this method."""
         return self
 
@@ -148,7 +149,7 @@ class Noise:
         first = self.choice_draws(rows.token_ids.shape[1], rows.num_slots)
         return positions, self.replace(rows, positions, draws[:, first : first + rows.num_slots])
 
-    def replace(self, rows: MaskableRows, positions: np.ndarray, draws: np.ndarray, further=None) -> np.ndarray:
+    def replace(self, rows: MaskableRows, positions: np.ndarray, draws: np.ndarray, further: Any = None) -> np.ndarray:
         """Calls `replace_tokens` on `rows.token_ids`, with `further` as its `random_draws`, and returns its result."""
         vocabulary = rows.vocabulary
         kinds = vocabulary.mask_id, vocabulary.size, self.shares, self.random_from

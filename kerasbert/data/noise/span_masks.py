@@ -1,6 +1,7 @@
 """Span masking and span boundaries, as in SpanBERT (Joshi et al. 2019, arXiv 1907.10529)."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -166,7 +167,7 @@ class Spans(Noise):
             object.__setattr__(self, "phrases", _checked_phrases(self.phrases))
 
     @classmethod
-    def of_scheme(cls, scheme: str = "spans", geometric: float = 0.2, longest: int = 10, **settings) -> "Spans":
+    def of_scheme(cls, scheme: str = "spans", geometric: float = 0.2, longest: int = 10, **settings: Any) -> "Spans":
         """Builds one of the masking schemes of section 5.1: random "spans", single whole "words", or single "pieces".
 
         Args:
@@ -179,7 +180,7 @@ class Spans(Noise):
         words = scheme != "pieces"
         return cls(geometric=geometric, longest=longest if scheme == "spans" else 1, words=words, **settings)
 
-    def for_corpus(self, corpus) -> "Spans":
+    def for_corpus(self, corpus: Any) -> "Spans":
         if self.phrases is not None and self.phrases[-1, 1] > corpus.num_tokens:
             raise ValueError(
                 f"`phrases` must be within the corpus of {corpus.num_tokens} tokens. Received: "

@@ -54,6 +54,15 @@ class Tokenizer:
             number of tokens in the backend.
     """
 
+    # The id of each special token, or None if the tokenizer does not have it.
+    bos_id: int | None
+    eos_id: int | None
+    unk_id: int | None
+    sep_id: int | None
+    pad_id: int | None
+    cls_id: int | None
+    mask_id: int | None
+
     def __init__(
         self,
         backend: hf.Tokenizer,

@@ -6,6 +6,7 @@ adds absolute positions only in the last layers before the pretraining softmax (
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -231,7 +232,7 @@ class Deberta(Backbone):
         the batch has no `first_positions`.
     """
 
-    def __init__(self, config, embeddings=None, **kwargs):
+    def __init__(self, config: DebertaConfig, embeddings: Any = None, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.learned_positions = config.absolute_positions or config.mask_decoder

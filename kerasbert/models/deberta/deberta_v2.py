@@ -6,6 +6,7 @@ first block. Version 3 (He, Gao, Chen 2021, arXiv 2111.09543) pretrains the same
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -197,7 +198,7 @@ class DebertaV2(Backbone):
         at the first token of the sequence to which each token belongs.
     """
 
-    def __init__(self, config, embeddings=None, **kwargs):
+    def __init__(self, config: DebertaV2Config, embeddings: Any = None, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         norm = dict(epsilon=config.layer_norm_epsilon, **common)

@@ -6,7 +6,7 @@ differs.
 """
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 
@@ -104,7 +104,7 @@ class ModernBertDecoder(Backbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: ModernBertDecoderConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(

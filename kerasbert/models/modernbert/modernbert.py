@@ -6,7 +6,7 @@ pretraining objective is masked tokens.
 """
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 
@@ -202,7 +202,7 @@ class ModernBert(Backbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: ModernBertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(

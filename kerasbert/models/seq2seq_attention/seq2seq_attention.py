@@ -8,6 +8,7 @@ optionally with the source reversed (Sutskever, Vinyals, Le 2014, arXiv 1409.321
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -100,7 +101,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: Seq2SeqAttentionConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         table = dict(embeddings_initializer=config.kernel_initializer(), **common)

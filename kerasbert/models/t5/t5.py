@@ -9,6 +9,7 @@ separate output layer. In umT5, each block has a separate bias. In the other ver
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -159,7 +160,7 @@ class T5(EncoderDecoderBackbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: T5Config, **kwargs: Any):
         super().__init__(config, **kwargs)
         common, kind = dict(dtype=self.dtype_policy), config.architecture
         self.token_embedding = keras.layers.Embedding(
@@ -264,7 +265,7 @@ class T5(EncoderDecoderBackbone):
             return super().check_inputs(inputs)
         return Backbone.check_inputs(self, inputs)
 
-    def make_head(self, kind, dropout=None, **arguments):
+    def make_head(self, kind: str, dropout: float | None = None, **arguments: Any) -> keras.Layer:
         fitting = [name for name, kinds in ARCHITECTURES.items() if kind in kinds]
         if fitting and self.config.architecture not in fitting:
             raise ValueError(

@@ -7,6 +7,7 @@ so that nothing is added to the embeddings. The memory of previous segments work
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -160,7 +161,7 @@ class XLNet(Backbone):
 
     learned_positions = False
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: XLNetConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         common = dict(dtype=self.dtype_policy)
         self.token_embedding = keras.layers.Embedding(
