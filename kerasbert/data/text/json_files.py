@@ -29,7 +29,7 @@ def read_json(path: Path, kind: type = dict, limit: int = SETTINGS_LIMIT) -> typ
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except RecursionError:
-        raise ValueError(f"{path} must be JSON of reasonable depth. Received: a file with too deep nesting.") from None
+        raise ValueError(f"{path} must be JSON of reasonable depth. Received: a file nested too deeply.") from None
     except ValueError as error:
         raise ValueError(f"{path} must be JSON. Received: invalid JSON ({error}).") from None
     if not isinstance(content, kind):
