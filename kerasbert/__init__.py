@@ -1,8 +1,8 @@
 """The BERT family in Keras 3: pretraining, fine-tuning and checkpoints on JAX, TensorFlow and PyTorch.
 
-Keras fixes its backend when it is imported, so importing kerasbert selects one before: `KERAS_BACKEND` if it is set, or
-else the backend in `keras.json`, or else the first of JAX, TensorFlow and PyTorch that is installed. Everything else is
-imported on first use.
+Keras fixes its backend when it is imported. Therefore, kerasbert selects a backend before it imports Keras:
+`KERAS_BACKEND` if it is set, or else the backend in `keras.json`, or else the first of JAX, TensorFlow and PyTorch that
+is installed. The submodules are imported on first use.
 """
 
 import importlib

@@ -146,7 +146,7 @@ def _numbers(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.nd
 def entities(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> dict:
     """Precision, recall and F1 of entities, as fractions, by the rules of conlleval.
 
-    A predicted entity is correct if its type and both of its boundaries are. 0 / 0 counts as 0.
+    A predicted entity is correct if its type and both of its boundaries are correct. 0 / 0 counts as 0.
 
     Args:
         labels, predictions: for each sentence, the tags of its words, in BIO, IOB1 or BIOES.

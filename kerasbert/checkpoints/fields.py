@@ -209,7 +209,10 @@ def accepting_arguments(cls, arguments, path):
 
 
 def _users_annotations(cls):
-    """Returns {argument: annotation, which may be missing} for arguments that classes outside this package define."""
+    """Returns {argument: annotation} for the constructor arguments that classes outside this package define.
+
+    The annotation is `inspect.Parameter.empty` if the class does not annotate the argument.
+    """
     found = {}
     for base in reversed(cls.__mro__):
         if "__init__" not in vars(base):

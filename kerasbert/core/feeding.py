@@ -79,7 +79,12 @@ class Feed(keras.utils.PyDataset):
 
 
 def check_devices(model, method, can_share):
-    """Raises a ValueError unless the devices and processes suit a model and what it does; see `check_processes`."""
+    """Raises a ValueError if a method of a model cannot run on the current devices and processes.
+
+    Args:
+        model: the model.
+        method, can_share: as in `check_processes`.
+    """
     check_processes(method, can_share)
     if method == "fit":
         check_layout(model.trainable_variables, getattr(model.backbone.config, "num_heads", None))

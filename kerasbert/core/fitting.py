@@ -174,7 +174,7 @@ class Fitting(TrainingMode):
         check_devices(self, "fit", self._is_ours(x))
         start = kwargs.pop("initial_epoch", 0) if self._is_ours(x) else 0
         if start and (isinstance(x, Batches) or not 0 < start < epochs):
-            raise ValueError(f"`initial_epoch` is for texts and arrays, and is below `epochs`. Received: {start}.")
+            raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
         x = self.examples_of(x)
         self._check_targets(x, y)
         callbacks = list(callbacks or [])
@@ -215,7 +215,7 @@ class Fitting(TrainingMode):
         if isinstance(x, Batches):
             if epochs != 1 or y is not None:
                 raise ValueError(
-                    "A Batches is a whole run with its targets, and its length is the number of steps. Received: "
+                    "A Batches contains all steps of the run, and the targets. Received: "
                     f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and omit `epochs` and `y`."
                 )
             steps_per_epoch = report_interval(len(x), steps_per_epoch)

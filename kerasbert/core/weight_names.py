@@ -48,7 +48,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """The kernel of a dense layer without bias that is stored with a separate axis for heads.
+    """A kernel that is stored with a separate axis for heads. Its dense layer has no bias.
 
     The stored shape is (m, h, d): model dimension, heads, head size.
 

@@ -180,8 +180,8 @@ def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, l
     max_tokens = None if limit is None else limit - longest
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(
-            f"Prompts must have fewer tokens than the position table, {limit}. Received: a prompt of {longest}. "
-            "Truncate it."
+            f"Prompts must be shorter than the position table, which has {limit} positions. Received: a prompt of "
+            f"{longest} tokens. Truncate it."
         )
     if max_new_tokens is None:
         max_new_tokens = 64 if max_tokens is None else min(64, max_tokens)
@@ -192,7 +192,8 @@ def _checked(model, prompts, lengths, options, max_new_tokens, min_new_tokens, l
         )
     if max_tokens is not None and max_new_tokens > max_tokens:
         raise ValueError(
-            f"A prompt and its continuation must fit into the position table, {limit} tokens. Received: "
-            f"a prompt of {longest}, max_new_tokens={max_new_tokens}. Use at most {max_tokens}, or shorter prompts."
+            f"A prompt and its continuation must fit into the position table, which has {limit} positions. Received: "
+            f"a prompt of {longest} tokens, max_new_tokens={max_new_tokens}. Use max_new_tokens={max_tokens} or less, "
+            "or shorter prompts."
         )
     return max_new_tokens

@@ -70,7 +70,8 @@ def distance_buckets(num_buckets, max_distance):
 def relative_buckets(distances, num_buckets, max_distance, bidirectional=True):
     """Returns the bucket of each distance between query and key.
 
-    Raffel et al. 2019 (arXiv 1910.10683, section 2.1) and their code. See `distance_buckets` for the division.
+    Buckets are those of Raffel et al. 2019 (arXiv 1910.10683, section 2.1) and their code. For the distances in each
+    bucket, see `distance_buckets`.
 
     Args:
         distances: int32, any shape, the position of the key minus the position of the query.

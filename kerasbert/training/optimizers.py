@@ -84,7 +84,7 @@ def adamw(
 
 @keras.saving.register_keras_serializable("kerasbert")
 class LossScale(keras.optimizers.LossScaleOptimizer):
-    """A loss-scaling optimizer, which float16 training requires, that detects every overflow.
+    """A loss-scaling optimizer that detects every overflow. Training in float16 requires loss scaling.
 
     On TensorFlow, the gradient of an embedding consists of slices. `keras.optimizers.LossScaleOptimizer` checks only
     the last slice of each row, so an infinity in another slice would reach the weights.

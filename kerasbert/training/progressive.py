@@ -57,4 +57,4 @@ class ProgressiveAdamW(Progressive, TransformerAdamW):
 
 @keras.saving.register_keras_serializable("kerasbert")
 class ProgressiveLamb(Progressive, TransformerLamb):
-    """`TransformerLamb` with the rates of `Progressive`, the optimizer of the official code."""
+    """`TransformerLamb` with the rates of `Progressive`. The official code uses this optimizer."""

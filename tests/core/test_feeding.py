@@ -128,5 +128,5 @@ def test_the_order_is_the_users(monkeypatch):
     steps = model.optimizer.iterations + 0
     history = model.fit(x, y, batch_size=2, epochs=3, initial_epoch=1, verbose=0)
     assert history.epoch == [1, 2] and model.optimizer.iterations - steps == 6
-    with pytest.raises(ValueError, match="is for texts and arrays, and is below `epochs`"):
+    with pytest.raises(ValueError, match="needs texts or arrays, and must be in .0, 2.. Received: 2"):
         model.fit(x, y, epochs=2, initial_epoch=2, verbose=0)

@@ -257,7 +257,10 @@ class Pairs:
         return EncodedDocuments(self.tokens[begin:end], self.lengths[starts[0] : starts[-1]], np.diff(starts))
 
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, EncodedDocuments]]:
-        """Yields (first index, documents) for chunks of [first, last) with up to 4 million tokens, or one document."""
+        """Divides the documents [first, last) into chunks, and yields (index of the first document, documents) of each.
+
+        A chunk has at most 4096 documents and 4 million tokens. A longer document is a chunk of its own.
+        """
         while first < last:
             starts = np.asarray(self.document_starts[first : min(last, first + 4096) + 1])
             positions = self.token_starts(starts)

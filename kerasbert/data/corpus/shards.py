@@ -60,7 +60,17 @@ class Selection:
 
 
 def write_documents(prefix: Path, files: Pairs, selection: Selection, first: int, last: int, dtype: np.dtype) -> None:
-    """Copies the selected documents [first, last), counted among the selected ones, to new Megatron files."""
+    """Copies a range of the selected documents to new Megatron files.
+
+    Documents that are not selected are not counted: the range [0, 2) is the first two selected documents.
+
+    Args:
+        prefix: path of the new files without their suffixes.
+        files: the files that are read.
+        selection: selects documents of `files`.
+        first, last: the range [first, last).
+        dtype: dtype of the tokens in the new files.
+    """
     with PairWriter(prefix, dtype) as writer:
         for start, documents in files.chunks(selection.place(first), selection.place(last - 1) + 1):
             writer.append(_masked(documents, selection.mask(start, len(documents.lines))))

@@ -106,7 +106,7 @@ class Denoising:
 
     @property
     def parts(self) -> DenoisingObjective:
-        """The entry of `OBJECTIVES`: which tokens are noise, and how it appears in inputs and targets."""
+        """The entry of `OBJECTIVES`, which specifies the noise tokens and how they appear in inputs and targets."""
         return OBJECTIVES[self.objective]
 
     @property

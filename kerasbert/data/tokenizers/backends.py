@@ -1,4 +1,7 @@
-"""Properties of a backend (a `tokenizers.Tokenizer`): word starts, templates, and a copy for plain text."""
+"""Finds word starts and row templates of a backend (a `tokenizers.Tokenizer`), and copies it for plain text.
+
+The copy does not recognise special tokens in text.
+"""
 
 import json
 import re

@@ -154,9 +154,9 @@ class _TooSmall(Exception):
 def _in_fixed_order(pieces: list, special: list[str]) -> list[tuple[str, float]]:
     """Makes tokens and scores independent of the order of a hash map in the trainer.
 
-    The trainer gives letters that its pruning removed the lowest score plus 0, 1e-4, 2e-4 and so on, in an arbitrary
-    order. This function assigns these scores in the order of code points. All scores are rounded, because their last
-    digits depend on the order of summation.
+    The trainer puts letters that its pruning removed back into the vocabulary. Their scores are the lowest score plus
+    0, 1e-4, 2e-4 and so on, in an arbitrary order. This function assigns these scores in the order of code points. All
+    scores are rounded, because their last digits depend on the order of summation.
     """
     scores = {piece: score for piece, score in pieces if piece not in special}
     lowest = min(scores.values(), default=0.0)

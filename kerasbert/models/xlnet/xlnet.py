@@ -137,7 +137,7 @@ class XLNetBlock(Composite):
 class XLNet(Backbone):
     """The content stream and the query stream of XLNet.
 
-    The query stream is computed if a batch holds a permutation and `masked_positions`. A predicted token that may not
+    The query stream is computed if a batch holds a permutation and `masked_positions`. A predicted token that cannot
     attend to any other token (the first token of the permutation) is predicted from its position alone.
 
     Args:
@@ -150,7 +150,8 @@ class XLNet(Backbone):
             `segment_ids` are only compared with each other. `position_ids` are not read.
         hidden_states: whether to return the embeddings and the output of each block in the content stream.
         attention_weights: whether to return the attention probabilities of each block in the content stream.
-        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. No row is `backward`.
+        cache: the cache of the preceding tokens, from `empty_cache` or from the previous call. With a cache,
+            no row is reversed by default, even if the config has `bidirectional_data`.
 
     Returns: a dict of `sequence_output` (b, s, m), the output of the content stream, `query_output` (b, p, m), the
         output of the query stream if it is computed, `last_output` (b, m), the output at the last token that is not
