@@ -22,6 +22,7 @@ _SUBMODULES = (
     "checkpoints",
     "core",
     "data",
+    "exporting",
     "generation",
     "layers",
     "metrics",
@@ -30,7 +31,7 @@ _SUBMODULES = (
     "tasks",
     "training",
 )
-__all__ = [*_SUBMODULES, "load"]
+__all__ = [*_SUBMODULES, "export", "load"]
 
 # Keras writes this content if there is no keras.json, so it is not a choice of the user.
 _WRITTEN_BY_KERAS = {
@@ -95,6 +96,8 @@ def __getattr__(name):
     if name == "load":
         importlib.import_module(f"{__name__}.models")  # registers the families
         return importlib.import_module(f"{__name__}.checkpoints.presets").load
+    if name == "export":
+        return importlib.import_module(f"{__name__}.exporting.folders").export
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
         "show": "draw corrupted text, attention, curves, predictions and neighbours",
         "info": "describe a model, a corpus, a recipe or this installation",
         "serve": "answer on a page in the browser, and to programs",
+        "export": "write a model as ONNX or in other formats that run without kerasbert",
     },
 }
 ALIASES = {"tokenizer": "train-tokenizer", "corpus": "prepare-corpus"}

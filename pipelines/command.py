@@ -22,6 +22,7 @@ EXTRAS = {
     **dict.fromkeys(("rouge_score", "sacrebleu", "sklearn", "scipy"), "metrics"),
     **dict.fromkeys(("datatrove", "fsspec", "trafilatura", "warcio", "cchardet", "magic"), "scale"),
     **dict.fromkeys(("etils", "orbax"), "scale"),
+    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "export"),
     "gradio": "demo",
     "matplotlib": "plots",
     "keras_hub": "hub",

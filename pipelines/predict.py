@@ -9,10 +9,14 @@ import contextlib
 import itertools
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import kerasbert
+from kerasbert.checkpoints.fields import read_saved
+from kerasbert.checkpoints.folders import find_folder
 from kerasbert.data.text.files import text_written_whole
 from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection, Seq2SeqLM
 from kerasbert.objectives.next_token import NextToken
@@ -46,6 +50,7 @@ def predict(
     format: Format = "auto",
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
+    engine: Literal["keras", "onnx"] = "keras",
 ) -> None:
     """Reads one input per line or row and writes one answer per line, in order and in constant memory.
 
@@ -70,9 +75,11 @@ def predict(
         format: format of the input. Default: by file extension and, for .txt, by content.
         encoding: encoding of the input.
         columns: names of the columns that cannot be guessed: text, and pair of texts.
+        engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU: the model is exported for this run,
+            unless its folder is an export in ONNX already, which is always run by ONNX Runtime.
     """
     check_outputs({"--output": output}, {"--input": input})
-    loaded = kerasbert.load(model)
+    loaded = kerasbert.load(model) if engine == "keras" else load_in_onnx(model)
     if isinstance(loaded, ReplacedTokenDetection):
         print(f"{model}: using its discriminator; to fill masks, use {model}/generator", file=sys.stderr)
         loaded = loaded.discriminator
@@ -91,6 +98,15 @@ def predict(
         for found in answers_of(inputs, answer, size):
             answers.write(json.dumps(found, ensure_ascii=False) + "\n")
             answers.flush()
+
+
+def load_in_onnx(model: str):
+    """Loads a model that computes with ONNX Runtime; a folder that is not an export is exported to a temporary one."""
+    folder = find_folder(model)
+    if read_saved(folder).get("export"):
+        return kerasbert.load(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        return kerasbert.load(kerasbert.export(folder, Path(temporary) / "export", format="onnxruntime"))
 
 
 def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], size: int) -> Iterator[dict]:
@@ -151,7 +167,7 @@ def answerer(
 main = Command(
     predict,
     groups={
-        "model": ("model", "batch_size"),
+        "model": ("model", "batch_size", "engine"),
         "data": ("input", "output", "task", "format", "encoding"),
         "answers": ("top", "null_threshold"),
         "generation": ("max_new_tokens", "num_beams", "prefix"),

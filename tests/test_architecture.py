@@ -33,6 +33,7 @@ BELOW = {
     "models": {"backend", "core", "data", "layers"},
     "objectives": {"backend", "checkpoints", "core", "data", "generation", "layers", "metrics", "models", "training"},
     "tasks": {"backend", "core", "data", "layers", "metrics", "models", "training"},
+    "exporting": {"backend", "checkpoints", "core", "data", "models", "objectives", "tasks"},
 }
 
 

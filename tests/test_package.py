@@ -138,6 +138,6 @@ def test_public_names_of_version_0_1_are_kept():
 def test_public_names():
     assert kerasbert.data.Tokenizer.__module__.startswith("kerasbert.data")
     folders = {path.parent.name for path in (ROOT / "kerasbert").glob("*/__init__.py")}
-    assert folders | {"load", "metrics"} == set(kerasbert.__all__) <= set(dir(kerasbert))
+    assert folders | {"export", "load", "metrics"} == set(kerasbert.__all__) <= set(dir(kerasbert))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kerasbert.nothing

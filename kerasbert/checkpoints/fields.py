@@ -41,6 +41,7 @@ class SavedModel:
     backbone: dict | None = None
     arguments: dict | None = None
     quantization: dict | None = None
+    export: dict | None = None  # describes the program of an export, which has no weights
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,13 +15,15 @@ import keras
 from ..core.family import FAMILIES, find_size
 from ..core.initializers import zero_weights
 from ..core.keras_adapter import forgetting_failed_variables
+from ..core.onnx_engine import OnnxEngine
 from ..core.quantization import has_integers
 from ..core.registration import Deferred
+from ..core.variables import parts_of
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub, quantized
+from .description import description
 from .fields import (
-    OWN_QUANTIZATION,
     accepting_arguments,
     check_arguments,
     check_config_file,
@@ -29,7 +31,7 @@ from .fields import (
 )
 from .fields import read_saved as _saved
 from .folders import find_folder
-from .huggingface_config import read_config, write_config
+from .huggingface_config import read_config
 from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
 from .weight_checks import check_sizes
 
@@ -180,16 +182,19 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     if _takes_pooler(family) and "pooler" not in overrides:
         rest["pooler"] = cls.needs_pooler(family.family, settings)
     options, fields = _split(family, rest)
-    weights = _stored_weights(family.family, folder, open_files) if load_weights else None
+    engine = OnnxEngine.open(folder, saved, cls) if saved.get("export") else None
+    weights = _stored_weights(family.family, folder, open_files) if load_weights and engine is None else None
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
     config = _config(family, stored, fields, weights, folder)
-    with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
+    with zero_weights(weights and weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **options)
     with accepting_arguments(cls, arguments, folder / "kerasbert.json"):
         model = cls(backbone, **settings)
-    if load_weights:
+    if weights is not None:
         huggingface.load_weights(model, weights, allow_nan)
+    if engine is not None:
+        model.engine, backbone.has_weights = engine, False
     return model
 
 
@@ -336,8 +341,6 @@ def _config(family, stored, fields, weights, folder):
 
 # === Saving ===
 
-NOT_SAVED = ("config", "name", "dtype", "quantization")  # items of a backbone's `get_config` that are no arguments
-
 
 def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     """Writes a model folder. Files with the same names are replaced atomically; others are left unchanged.
@@ -349,27 +352,11 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    backbone = huggingface.parts_of(model)
-    family = backbone.family
-    registered = keras.saving.get_registered_name(type(model))
-    name = "Backbone" if model is backbone else registered.removeprefix("kerasbert>")
-    extra = {} if model is backbone else model.config_extras()
-    variant = model.variant()
-    classes = family.huggingface.of_type("classes", backbone.config.model_type)
-    architecture = classes.get(variant, classes["Backbone"])
-    integers = has_integers(model)
-    tensors = quantized.export_weights(model) if integers else huggingface.export_weights(model)
-    extra = {**extra, "quantization_config": OWN_QUANTIZATION} if integers else extra
+    config, saved = description(model)
+    tensors = quantized.export_weights(model) if has_integers(model) else huggingface.export_weights(model)
     write_tensors(folder, tensors, max_shard_size)
-    write_json(folder / "config.json", write_config(backbone, architecture, extra.items()))
-    arguments = {key: value for key, value in backbone.get_config().items() if key not in NOT_SAVED}
-    saved = {"class": name, "backbone": arguments}
-    if FAMILIES.get(backbone.config.model_type) is not type(backbone):
-        saved["backbone_class"] = keras.saving.get_registered_name(type(backbone)).removeprefix("kerasbert>")
-    if integers:
-        saved["quantization"] = quantized.description(model)
-    if model is not backbone:
-        saved["arguments"] = model.arguments()
+    write_json(folder / "config.json", config)
+    if model is not parts_of(model):
         if model.tokenizer is not None:
             model.tokenizer.save(folder)
         model.write_extras(folder)

@@ -51,6 +51,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     prediction_arguments = {}  # extra arguments of `call` when a masked LM head reads the `sequence_output`
     pair_rows = "segment_pairs"  # value of `MaskedLMBatches(rows=...)` for models with a sentence pair head
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
+    has_weights = True  # False in a model that was loaded from an export, whose engine has the weights
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
     def __init__(self, config: Any, **kwargs: Any):
@@ -111,7 +112,16 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     # === Calls ===
 
+    def require_weights(self) -> None:
+        """Raises a ValueError if the weights are not in this model but in the program of an export."""
+        if not self.has_weights:
+            raise ValueError(
+                "An export computes predictions only: `predict` and what is based on it. Received: a call that needs "
+                f"the weights of the {type(self).__name__}. Load the folder of the model that was exported."
+            )
+
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self.require_weights()
         everywhere = [name for name in ("hidden_states", "attention_weights") if kwargs.get(name)]
         if everywhere and kwargs.get("output_positions") is not None:
             raise ValueError(
@@ -251,6 +261,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     # === Config ===
 
     def get_config(self):
+        self.require_weights()
         policy = self.dtype_policy
         if type(policy) is keras.dtype_policies.DTypePolicy:
             dtype = policy.name  # serialising the policy itself would import TensorFlow if it is installed

@@ -37,6 +37,7 @@ class Trainable(Shared, Quantizable, Fitting):
     extra_inputs = ()  # batch keys that this model reads itself, and that the backbone does not receive
     hub_task = None  # the Hugging Face Hub's name of the task, such as "fill-mask"
     example_call = ""  # line of code for model cards, which calls `model`; "{mask}" stands for the mask token
+    engine = None  # what computes the outputs in place of the layers, for a model that was loaded from an export
     needs_mask_decoder = False  # whether this model reads the output of the backbone's mask decoder, if it has one
 
     def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
@@ -80,6 +81,17 @@ class Trainable(Shared, Quantizable, Fitting):
     def stateless_call(self, trainable_variables, *args, **kwargs):
         """Calls Keras's method with weights that are gathered on every device; see `gathered_for_use`."""
         return super().stateless_call(gathered_for_use(trainable_variables), *args, **kwargs)
+
+    def predict(self, x, batch_size=32, **kwargs):
+        if self.engine is not None:
+            return self.engine.predict(self, self.examples_of(x), batch_size)
+        return super().predict(x, batch_size, **kwargs)
+
+    predict.__doc__ = Fitting.predict.__doc__
+
+    def batches_for_prediction(self, x, batch_size):
+        """Returns the `Batches` of texts or arrays, in order."""
+        return self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
 
     # === What is trained ===
 

@@ -16,6 +16,7 @@ from keras import ops
 from ..backend.compilation import compiled, recorded
 from ..core.inputs import checked_inputs
 from .cache import repeat_rows
+from .exported import greedy
 from .search import NUMBERS, BeamSearch, Sampling
 
 BUCKET = (
@@ -145,7 +146,9 @@ def _rows_of(context, numbers):
 
 
 def _program(model, options, length):
-    """Returns the compiled `decode`, which is stored in the model."""
+    """Returns the compiled `decode`, which is stored in the model, or for an export, a loop that calls its programs."""
+    if getattr(model, "engine", None) is not None:
+        return greedy(model.engine, options, length)
     programs = model.__dict__.setdefault("_decoding_programs", {})
     if (options, length) not in programs:
         function = functools.partial(decode, model, options, length)

@@ -81,7 +81,7 @@ class AttentionMask:
             allowed = _both(allowed, ops.cast(self.padding_mask, "bool")[:, None, None, :])
         if self.lengths is not None:
             lengths = ops.convert_to_tensor(self.lengths)[:, None]
-            allowed = _both(allowed, (ops.arange(key_length) < lengths)[:, None, None, :])
+            allowed = _both(allowed, (_places(key_length) < lengths)[:, None, None, :])
         if self.sequence_ids is not None:
             keys = self.sequence_ids[:, None, None, :]
             queries = (
@@ -91,7 +91,7 @@ class AttentionMask:
             allowed = _both(allowed, (queries == keys) & (keys > 0))
         if self.causal or self.window is not None:
             start = key_length - query_length if self.query_start is None else self.query_start
-            distance = (start + ops.arange(query_length))[:, None] - ops.arange(key_length)
+            distance = (start + _places(query_length))[:, None] - _places(key_length)
             if self.causal:
                 seen = (distance >= 0)[None, None]
                 if self.prefix_mask is not None:
@@ -100,6 +100,10 @@ class AttentionMask:
             if self.window is not None:
                 allowed = _both(allowed, (ops.abs(distance) <= self.window)[None, None])
         return allowed
+
+
+def _places(length):
+    return ops.arange(length, dtype="int32")  # without the dtype, torch could not trace an unknown length
 
 
 def _both(first, second):
@@ -121,7 +125,7 @@ def real_tokens(inputs, prefix=""):
     if inputs.get(prefix + "padding_mask") is not None:
         return ops.cast(inputs[prefix + "padding_mask"], "bool")
     if inputs.get(prefix + "lengths") is not None:
-        return ops.arange(ops.shape(inputs[prefix + "token_ids"])[-1]) < _lengths(inputs, prefix)[:, None]
+        return _places(ops.shape(inputs[prefix + "token_ids"])[-1]) < _lengths(inputs, prefix)[:, None]
     if inputs.get(prefix + "sequence_ids") is not None:
         return inputs[prefix + "sequence_ids"] > 0
     return None

@@ -96,7 +96,9 @@ def stream_views(inputs, causal=False, same_length=False):
         return [StreamView(mask, other_segment)]
     # Both streams attend to the memory; a token of the content stream also attends to itself.
     visible = ops.pad(visible, ((0, 0), (0, 0), (memory_length, 0)), constant_values=True)
-    itself = ops.arange(length)[:, None] + memory_length == ops.arange(length + memory_length)
+    itself = ops.arange(length, dtype="int32")[:, None] + memory_length == ops.arange(
+        length + memory_length, dtype="int32"
+    )
     views = [StreamView(mask.replace(allowed=(visible | itself)[:, None]), other_segment)]
     if slots is not None:
         slots = ops.maximum(ops.convert_to_tensor(slots), 0)

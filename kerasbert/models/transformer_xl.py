@@ -247,7 +247,7 @@ class TransformerXL(Backbone):
 
     def _sinusoids(self, length, dtype):
         """Returns encodings of the distances length - 1, ..., 0, with the same dropout mask for all blocks."""
-        distances = ops.arange(length - 1, -1, -1)
+        distances = ops.arange(length - 1, -1, -1, dtype="int32")
         if self.config.clamp_length is not None:
             distances = ops.minimum(distances, self.config.clamp_length)
         return self.position_dropout(ops.cast(relative_sinusoids(distances, self.config.hidden_dim), dtype))

@@ -276,7 +276,8 @@ class TextEmbedder(Task):
         encoded = self.encode(texts)
         self.check_batch(encoded)
         left = "padding_mask" in encoded
-        parts = batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=not compiles_shapes())
+        exact = self.engine is not None or not compiles_shapes()
+        parts = batches_by_length(row_lengths(encoded), batch_size, self.max_length, exact=exact)
         before = None  # the previous batch; its vectors are fetched while the device computes the next one
         for examples, rows, width in parts:
             batch = {}
@@ -295,6 +296,8 @@ class TextEmbedder(Task):
 
         One program is compiled for each shape of a batch.
         """
+        if self.engine is not None:
+            return self.engine(batch)
         if self._program is None:
             self._program = compiled(lambda batch: self(batch, training=False), lambda: self.weights, waits=False)
         with checked_inputs():

@@ -217,7 +217,7 @@ def shifted_right(inputs, start_id):
     Returns: a dict of `decoder_token_ids` (b, s), and `decoder_padding_mask` and `decoder_sequence_ids` if needed.
     """
     ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
-    first = ops.arange(ops.shape(ids)[1]) == 0
+    first = ops.arange(ops.shape(ids)[1], dtype="int32") == 0
     if sequences is not None:
         first = first | (sequences != ops.roll(sequences, 1, axis=1))
     elif real is not None:
@@ -240,7 +240,7 @@ def end_tokens(x, inputs, end_id):
     ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     length = ops.shape(ids)[1]
-    rank = ops.arange(length) + ops.where(ids == end_id, length, 0)
+    rank = ops.arange(length, dtype="int32") + ops.where(ids == end_id, length, 0)
     rank = rank if real is None else ops.where(real, rank, -1)
     if sequences is None:
         return gather_positions(x, ops.argmax(rank, axis=1)[:, None])[:, 0]

@@ -212,7 +212,7 @@ class XLNet(Backbone):
         config, backward = self.config, inputs.get("backward")
         rows, queries = ops.shape(inputs["token_ids"])
         if backward is None and halves:
-            backward = ops.arange(rows) >= rows // 2
+            backward = ops.arange(rows, dtype="int32") >= rows // 2
         keys = queries if inputs.get("memory") is None else queries + inputs["memory"].shape[2]
         distances = ops.arange(keys - 1, -1 if config.causal else -queries, -1, dtype="int32")
         if config.clamp_length is not None:

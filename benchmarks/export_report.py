@@ -1,0 +1,58 @@
+"""The table of `exports.py`: which models export to which format, and what the artefacts cost."""
+
+from pathlib import Path
+
+FORMATS = ("onnx", "onnxruntime", "openvino", "tf_saved_model", "litert")
+NAMES = {
+    "onnx": "ONNX", "onnxruntime": "ONNX, fused", "openvino": "OpenVINO", "tf_saved_model": "SavedModel",
+    "litert": "LiteRT",
+}  # fmt: skip
+INTRODUCTION = """# Exports
+
+Written by `python benchmarks/exports.py --report` from `exports.jsonl`. Tiny models with random weights: two layers of
+width 24, 61 tokens. A cell has the largest difference of the artefact's outputs to those of `predict`, for 1 and 8 rows
+of 7, 64 and 512 tokens with padding; the size of the artefact; and the median latency of one row of 64 tokens with one
+thread. The latency was measured while other programs ran on the machine, so it shows the order of magnitude only. An
+empty cell was not measured.
+
+"""
+
+
+def write(rows: list[dict], path: Path) -> None:
+    """Writes the table.
+
+    Args:
+        rows: the rows of the results; of several with the same key, the last one counts.
+        path: of the Markdown file.
+    """
+    latest = {(row["origin"], row["family"], row["head"], row["format"]): row for row in rows}
+    formats = [name for name in FORMATS if any(key[3] == name for key in latest)]
+    text, failures = INTRODUCTION, []
+    good = [row for row in latest.values() if "failed" not in row]
+    text += f"{len(good)} of {len(latest)} cells work; the largest difference is "
+    text += f"{max(row['difference'] for row in good):.1g}.\n"
+    for origin in sorted({key[0] for key in latest}, key="torch jax tensorflow".split().index):
+        text += f"\n## Models of the backend {origin}\n\n"
+        text += f"| family | head | {' | '.join(NAMES[name] for name in formats)} |\n|{'---|' * (len(formats) + 2)}\n"
+        pairs = dict.fromkeys(key[1:3] for key in latest if key[0] == origin)
+        for family, head in pairs:
+            cells = []
+            for name in formats:
+                row = latest.get((origin, family, head, name))
+                if row and "failed" in row:
+                    reason = row["failed"]
+                    failures += [] if reason in failures else [reason]
+                    cells.append(f"fails ({failures.index(reason) + 1})")
+                else:
+                    cells.append(_cell(row))
+            text += f"| {family} | {head} | {' | '.join(cells)} |\n"
+    if failures:
+        text += "\n## What fails\n\n"
+        text += "".join(f"{number}. {reason}\n" for number, reason in enumerate(failures, 1))
+    path.write_text(text, encoding="utf-8")
+
+
+def _cell(row: dict | None) -> str:
+    if row is None:
+        return ""
+    return f"{row['difference']:.0e}, {row['bytes'] / 1e3:,.0f} kB, {row['milliseconds']:.2f} ms"

@@ -1,0 +1,149 @@
+"""Exports a model to a folder that runs without kerasbert."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ..checkpoints.folders import find_folder
+from ..core.quantization import has_integers
+from ..data.text.json_files import read_json
+from .signatures import kind_of
+
+# Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artefact).
+FORMATS = {
+    "onnx": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
+    "onnxruntime": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
+    "openvino": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime", "openvino"), "model.xml"),
+    "tf_saved_model": ("tensorflow", ("tensorflow",), "saved_model"),
+    "litert": ("tensorflow", ("tensorflow",), "model.tflite"),
+}
+ONNX_OPSETS = range(18, 24)
+# Package -> extra of kerasbert that installs it, or None.
+EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "openvino": None}
+EXTRAS |= dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")
+LONGEST_MESSAGE = 1_500
+
+
+def export(model, path, format="onnx", quantize=None, opset=None):
+    """Writes a folder with the program and the weights of a model, which runs without kerasbert.
+
+    The folder contains the artefact, the files of the tokenizer, `kerasbert.json`, which describes inputs, outputs,
+    labels and lengths, and `example.py`, which runs the artefact on text. The inputs are int32 arrays with the names
+    of `kerasbert.core.Batch`: `token_ids`, `padding_mask` and, where the model reads them, `segment_ids`. The numbers
+    of rows and columns are free. The outputs are those of `predict`.
+
+    The artefact is written and compared with `predict` by another process, on the backend that the exporter needs, so
+    the model may have been trained on any backend.
+
+    Args:
+        model: a task or an objective with a tokenizer, or the folder of one, or `"hf://org/name"`.
+        path: the folder to write. It must not exist, be empty, or contain an earlier export, which is then replaced.
+        format: "onnx", or "onnxruntime", whose layers are fused into operators that only ONNX Runtime has, which makes
+            it faster there; "openvino", "tf_saved_model" or "litert".
+        quantize: "int8" stores the matrices of an ONNX file as int8, and computes their products with int8
+            activations, whose scales are determined for each batch. Default: float32.
+        opset: version of the ONNX operators, 18 to 23. Default: 18.
+
+    Returns: the folder, a `Path`.
+
+    Raises:
+        ValueError: if the model cannot be exported; nothing is written.
+        ImportError: if a package is missing.
+    """
+    path = Path(path)
+    check_options(format, quantize, opset)
+    check_packages(format)
+    check_free(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as name:
+        temporary = Path(name)
+        if isinstance(model, (str, os.PathLike)):
+            folder = find_folder(model).resolve()
+        else:
+            check_model(model)
+            folder = temporary / "model"
+            model.save_to_preset(folder)
+        written = temporary / "export"
+        written.mkdir()
+        order = dict(folder=str(folder), output=str(written), format=format, quantize=quantize, opset=opset)
+        run_exporter(order, FORMATS[format][0])
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(written, path)
+    return path
+
+
+def check_options(format, quantize, opset):
+    """Raises a ValueError for an unknown format, or for options that the format does not have."""
+    if format not in FORMATS:
+        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}.")
+    if quantize not in (None, "int8"):
+        raise ValueError(f'`quantize` must be "int8" or None. Received: {quantize!r}.')
+    if format not in ("onnx", "onnxruntime") and quantize is not None:
+        raise ValueError(f'Only format="onnx" can be quantized. Received: quantize={quantize!r} with {format!r}.')
+    if opset is not None and format not in ("onnx", "onnxruntime", "openvino"):
+        raise ValueError(f"`opset` is a version of ONNX. Received: opset={opset} with format={format!r}. Omit it.")
+    if opset is not None and opset not in ONNX_OPSETS:
+        raise ValueError(
+            f"`opset` must be from {ONNX_OPSETS[0]} to {ONNX_OPSETS[-1]}: older versions lack operators that the "
+            f"models need, and PyTorch cannot write newer ones. Received: {opset}."
+        )
+
+
+def check_packages(format):
+    """Raises an ImportError that names the command which installs the packages that are missing for a format."""
+    missing = [name for name in FORMATS[format][1] if importlib.util.find_spec(name) is None]
+    if missing:
+        extras = ",".join(dict.fromkeys(EXTRAS[name] for name in missing if EXTRAS[name]))
+        others = [name for name in missing if not EXTRAS[name]]
+        command = " ".join(["pip install", *([f'"kerasbert[{extras}]"'] if extras else []), *others])
+        raise ImportError(f"The format {format!r} needs {', '.join(missing)}. Install it with: {command}")
+
+
+def check_free(path):
+    """Raises an error if a folder must not be replaced, because it contains something other than an export."""
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise NotADirectoryError(f"An export is a folder. Received: the file {path}. Choose another path.")
+    if any(path.iterdir()) and "export" not in saved_description(path):
+        raise ValueError(
+            f"An export must not replace other files. Received: {path}, which is a folder with other content. Choose "
+            "another path."
+        )
+
+
+def saved_description(folder):
+    """The content of `kerasbert.json` in a folder, or an empty dict."""
+    file = Path(folder) / "kerasbert.json"
+    return read_json(file) if file.is_file() else {}
+
+
+def check_model(model):
+    """Raises a ValueError if a model cannot be exported in any format."""
+    kind_of(model)
+    if has_integers(model):
+        raise ValueError(
+            "Weights must be floats to be exported: the programs have other int8 operations. Received: a quantised "
+            'model. Export the model of full precision, with quantize="int8" for ONNX.'
+        )
+    if model.tokenizer is None:
+        raise ValueError(
+            f"An export carries the tokenizer of the model. Received: a {type(model).__name__} without a tokenizer. "
+            "Set model.tokenizer = Tokenizer.load(...), or save its files in the folder."
+        )
+
+
+def run_exporter(order, backend):
+    """Runs this file in another process, and raises its error as a ValueError."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-m", "kerasbert.exporting.worker", json.dumps(order)]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"the process ended with status {process.returncode}"]
+        raise ValueError(lines[-1][:LONGEST_MESSAGE])

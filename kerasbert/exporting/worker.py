@@ -1,0 +1,206 @@
+"""Writes an export, in a process whose backend is the one that the exporter needs; see `exporting.folders`."""
+
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from .. import models  # noqa: F401  registers the families
+from ..backend import exporting as exporters
+from ..checkpoints.description import description
+from ..checkpoints.presets import load
+from ..checkpoints.tensor_files import write_json
+from ..objectives.next_token import NextToken
+from .folders import FORMATS, check_model
+from .generation import generation_programs
+from .runners import runner
+from .signatures import kind_of, whole_program
+
+TOLERANCE = 1e-4  # of the difference to `predict`, relative to the largest output if that is above 1
+CHECKED_SHAPES = ((1, 7), (3, 20))  # (rows, columns) with which an artefact is compared with `predict`
+DEFAULT_OPSET = 18
+
+
+def write(folder, output, format, quantize=None, opset=None):
+    """Writes the export of a model; see `kerasbert.export`.
+
+    Args:
+        folder: folder of the model.
+        output: the folder to write, which exists and is empty.
+    """
+    output = Path(output)
+    model = load(folder)
+    check_model(model)
+    programs = [whole_program(model), *(generation_programs(model) if format in ("onnx", "onnxruntime") else [])]
+    ending = FORMATS[format][2].removeprefix("model")
+    described = {}
+    for program in programs:
+        file = output / (f"{program.name}{ending}" if ending.startswith(".") else ending)
+        WRITERS[format](model, program, file, opset or DEFAULT_OPSET)
+        compare(model, program, runner(format, file))
+        if quantize:
+            quantize_onnx(file)
+        described[program.name] = {"file": file.name, **program.described()}
+        if file.is_file():
+            described[program.name]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    model.tokenizer.save(output)
+    config, saved = description(model)
+    write_json(output / "config.json", config)
+    entry = {"format": format, **described.pop("model"), "programs": described, **facts(model, format, quantize)}
+    write_json(output / "kerasbert.json", {**saved, "export": entry})
+    shutil.copyfile(Path(__file__).with_name("example.py"), output / "example.py")
+
+
+def facts(model, format, quantize):
+    """What `kerasbert.json` says about an export besides its files, inputs and outputs."""
+    limit = getattr(model, "max_length", None) or model.backbone.position_limit
+    found = {"does": kind_of(model)[0], "labels": getattr(model, "labels", None), "max_length": limit}
+    found |= {"problem": getattr(model, "problem", None), "quantized": quantize}
+    found |= {"tokenizer": tokenizer_facts(model.tokenizer)}
+    if isinstance(model, NextToken):
+        found["stop_ids"] = model.default_stop_ids()
+        found["start_id"] = getattr(model.backbone.config, "decoder_start_id", None)
+    found["versions"] = {name: importlib.metadata.version(name) for name in ("kerasbert", "keras", *FORMATS[format][1])}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def tokenizer_facts(tokenizer):
+    """What a script must know about a tokenizer besides its `tokenizer.json`."""
+    info = tokenizer.info
+    return {
+        "padding_side": tokenizer.padding_side,
+        "pad_id": info["pad_id"] or 0,
+        "mask_id": info["mask_id"],
+        "mask": None if info["mask_id"] is None else tokenizer.token(info["mask_id"]),
+        "eos_id": info["eos_id"],
+    }
+
+
+# === The formats ===
+
+
+def write_onnx(model, program, file, opset):
+    """Writes an ONNX file with operators of the given version."""
+    import onnx
+
+    exporters.write_onnx(model, program.function, program.inputs, list(program.outputs), file, opset)
+    written = next(entry.version for entry in onnx.load(file).opset_import if entry.domain in ("", "ai.onnx"))
+    if written != opset:
+        raise ValueError(
+            f"The operators of a {type(model).__name__} with a {type(model.backbone).__name__} must exist in the "
+            f"version of ONNX that is asked for. Received: opset={opset}, which lacks one. Use opset={written}."
+        )
+
+
+def write_onnxruntime(model, program, file, opset):
+    """Writes an ONNX file with the operators of ONNX Runtime, into which ONNX Script fuses layers."""
+    import onnx_ir
+    from onnxscript.rewriter.ort_fusions import optimize_for_ort
+
+    write_onnx(model, program, file, opset)
+    fused, _ = optimize_for_ort(onnx_ir.load(file))
+    onnx_ir.save(fused, file)
+
+
+def write_openvino(model, program, file, opset):
+    """Writes the two files of OpenVINO's format, converted from ONNX by OpenVINO."""
+    import openvino
+
+    onnx_file = file.with_suffix(".onnx")
+    write_onnx(model, program, onnx_file, opset)
+    openvino.save_model(openvino.convert_model(onnx_file), file, compress_to_fp16=False)
+    onnx_file.unlink()
+
+
+def write_saved_model(model, program, file, opset):
+    """Writes a SavedModel."""
+    exporters.write_saved_model(model, program.function, program.inputs, str(file))
+
+
+def write_litert(model, program, file, opset):
+    """Writes a LiteRT file, converted from a SavedModel by TensorFlow."""
+    folder = file.with_name("saved_model")
+    write_saved_model(model, program, folder, opset)
+    exporters.write_litert(str(folder), file)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+
+
+WRITERS = {
+    "onnx": write_onnx,
+    "onnxruntime": write_onnxruntime,
+    "openvino": write_openvino,
+    "tf_saved_model": write_saved_model,
+    "litert": write_litert,
+}
+
+
+def quantize_onnx(file):
+    """Replaces an ONNX file by one with int8 matrices, with ONNX Runtime's dynamic quantisation."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    whole = file.with_name("float.onnx")
+    file.rename(whole)
+    options = {"MatMulConstBOnly": True}
+    quantize_dynamic(whole, file, per_channel=True, weight_type=QuantType.QInt8, extra_options=options)
+    whole.unlink()
+
+
+# === The comparison with `predict` ===
+
+
+def compare(model, program, run):
+    """Raises a ValueError unless an artefact computes the same outputs as the model.
+
+    Args:
+        run: function that runs the artefact, from {input: array} to {output: array}.
+    """
+    for rows, columns in CHECKED_SHAPES:
+        x = random_inputs(model, program, rows, columns)
+        expected = program.function({name: keras.ops.convert_to_tensor(array) for name, array in x.items()})
+        found = run(x)
+        for name, tensor in expected.items():
+            wanted = keras.ops.convert_to_numpy(tensor)
+            if found[name].shape != wanted.shape:
+                raise ValueError(
+                    f"An export must compute what `predict` does. Received: a program whose output {name!r} has shape "
+                    f"{found[name].shape} instead of {wanted.shape}. Please report it."
+                )
+            worst = np.abs(found[name] - wanted).max() / max(1.0, np.abs(wanted).max())
+            if not worst <= TOLERANCE:
+                raise ValueError(
+                    f"An export must compute what `predict` does, up to {TOLERANCE:g}. Received: a program whose "
+                    f"output {name!r} differs by {worst:.3g}, for {rows} rows of {columns} tokens. Please report it."
+                )
+
+
+def random_inputs(model, program, rows, columns):
+    """Random inputs with padding in the last row, {name: array}."""
+    generator = np.random.default_rng(0)
+    sizes = {"batch": rows, "choices": 3, "length": columns, "decoder_length": 5, "source_length": 9}
+    sizes["capacity"] = columns + 4
+    found = {}
+    for name, (example, axes) in program.inputs.items():
+        shape = [sizes.get(axis, size) for axis, size in zip(axes, example.shape, strict=True)]
+        if example.dtype.kind == "f":
+            found[name] = generator.standard_normal(shape).astype(example.dtype)
+            continue
+        highest = {"segment_ids": 2, "position_ids": 4, "start": 4}.get(name, model.tokenizer.vocabulary_size)
+        found[name] = np.asarray(generator.integers(0, highest, shape), "int32")
+        if name.endswith("padding_mask") or name.startswith("real"):
+            found[name][:] = 1
+            found[name][-1, ..., -2:] = 0
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        write(**json.loads(sys.argv[1]))
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(" ".join(str(error).split()))

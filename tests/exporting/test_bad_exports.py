@@ -1,0 +1,118 @@
+"""Exports that cannot be made end with a message, and leave nothing behind."""
+
+import importlib.util
+import json
+
+import pytest
+
+import kerasbert
+from benchmarks.export_models import build
+from kerasbert.backend.exporting import exporter_errors
+from kerasbert.exporting import folders
+from kerasbert.models import Bert, BertConfig
+from kerasbert.objectives import SpanBoundary
+from kerasbert.tasks import TextClassifier
+from pipelines import predict
+
+pytestmark = pytest.mark.one_backend
+
+TINY = dict(vocabulary_size=61, num_layers=1, num_heads=1, hidden_dim=8, feed_forward_dim=8, max_length=16)
+
+
+@pytest.fixture
+def model():
+    return build("BERT", "classifier")
+
+
+@pytest.fixture
+def fails(monkeypatch):
+    """Makes every export fail once its process has written something."""
+
+    def fail(order, backend):
+        with open(f"{order['output']}/model.onnx", "w") as file:
+            file.write("half of a program")
+        raise ValueError("the exporter failed")
+
+    monkeypatch.setattr(folders, "run_exporter", fail)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"format": "tensorrt"},
+            "must be one of onnx, onnxruntime, openvino, .*litert. Received: 'tensorrt'",
+        ),
+        ({"quantize": "int4"}, 'must be "int8" or None'),
+        ({"quantize": "int8", "format": "litert"}, 'Only format="onnx" can be quantized'),
+        ({"opset": 11}, "must be from 18 to 23: older versions lack operators"),
+        ({"opset": 18, "format": "litert"}, "is a version of ONNX"),
+    ],
+)
+def test_options(model, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        kerasbert.export(model, tmp_path / "export", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(model, tmp_path, monkeypatch):
+    missing = {"onnxscript"}
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else find(name))
+    with pytest.raises(ImportError, match=r"needs onnxscript. Install it with: pip install \"kerasbert\[export\]\""):
+        kerasbert.export(model, tmp_path / "export")
+    missing |= {"openvino", "torch"}
+    with pytest.raises(ImportError, match=r"needs torch, onnxscript, openvino. .*\[torch,export\]\" openvino"):
+        kerasbert.export(model, tmp_path / "export", format="openvino")
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_that_cannot_be_exported(tmp_path):
+    without = TextClassifier(Bert(BertConfig(**TINY)))
+    with pytest.raises(ValueError, match="a TextClassifier without a tokenizer"):
+        kerasbert.export(without, tmp_path / "export")
+    for model in (Bert(BertConfig(**TINY)), SpanBoundary(Bert(BertConfig(**TINY)))):
+        with pytest.raises(ValueError, match=f"can be exported: .* Received: a {type(model).__name__}"):
+            kerasbert.export(model, tmp_path / "export")
+    with pytest.raises(FileNotFoundError, match="There is no folder"):
+        kerasbert.export(tmp_path / "nothing", tmp_path / "export")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_files_are_never_replaced(model, tmp_path):
+    folder = tmp_path / "model"
+    model.save_to_preset(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(ValueError, match="must not replace other files"):
+        kerasbert.export(folder, folder)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    with pytest.raises(NotADirectoryError, match="An export is a folder"):
+        kerasbert.export(folder, folder / "config.json")
+
+
+def test_a_failed_export_leaves_the_earlier_one(model, tmp_path, fails):
+    with pytest.raises(ValueError, match="the exporter failed"):
+        kerasbert.export(model, tmp_path / "export")
+    assert not list(tmp_path.iterdir())
+    earlier = tmp_path / "export"
+    earlier.mkdir()
+    (earlier / "kerasbert.json").write_text(json.dumps({"export": {}}))
+    with pytest.raises(ValueError, match="the exporter failed"):
+        kerasbert.export(model, earlier)
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+    assert [path.name for path in earlier.iterdir()] == ["kerasbert.json"]
+
+
+def test_predictions_with_onnx_name_the_failure(model, tmp_path, fails):
+    model.save_to_preset(tmp_path / "model")
+    with pytest.raises(ValueError, match="the exporter failed"):
+        predict.load_in_onnx(str(tmp_path / "model"))
+
+
+def test_an_error_of_an_exporter_is_one_line():
+    with pytest.raises(ValueError, match="PyTorch's exporter cannot write the model. Received: inner reason$"):
+        with exporter_errors("PyTorch"):
+            try:
+                raise RuntimeError("inner\n reason")
+            except RuntimeError as inner:
+                raise TypeError("the exporter gives up") from inner

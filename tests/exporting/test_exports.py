@@ -1,0 +1,196 @@
+"""Exported programs compute what `predict` does, and models that run them give the same answers."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import kerasbert
+import pipelines.export
+from benchmarks.export_models import build
+from kerasbert.exporting.worker import write
+
+pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
+
+TEXTS = ["the cat sat on a mat", "who ran home", "one two three four five six seven and a red dog", "blue"]
+CELLS = {
+    "classifier": ("BERT", "classifier"),
+    "tagger": ("RoBERTa", "tagger"),
+    "answerer": ("DistilBERT", "answerer"),
+    "embedder": ("ModernBERT", "embedder"),
+    "masked LM": ("ALBERT", "masked LM"),
+    "seq2seq LM": ("T5", "seq2seq LM"),
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A function from a head to (model, folder of its export); each model is exported once."""
+    found = {}
+
+    def of(head):
+        if head not in found:
+            model, folder = build(*CELLS[head]), tmp_path_factory.mktemp(head.replace(" ", "_"))
+            model.save_to_preset(folder / "model")
+            (folder / "export").mkdir()
+            write(folder / "model", folder / "export", "onnx")
+            found[head] = model, folder / "export"
+        return found[head]
+
+    return of
+
+
+def batch(model, rows, columns):
+    generator = np.random.default_rng(columns)
+    x = {"token_ids": generator.integers(5, model.tokenizer.vocabulary_size, (rows, columns), dtype="int32")}
+    x["padding_mask"] = np.ones((rows, columns), "int32")
+    x["padding_mask"][-1, columns * 2 // 3 :] = 0
+    if getattr(model.backbone.config, "num_segments", 1) > 1:
+        x["segment_ids"] = generator.integers(0, 2, (rows, columns), dtype="int32")
+    if type(model).__name__ == "Seq2SeqLM":
+        x |= {f"decoder_{name}": array[:, :5] for name, array in x.items()}
+    return x
+
+
+@pytest.mark.parametrize("head", CELLS)
+def test_programs_equal_predict(exported, head):
+    model, folder = exported(head)
+    described = json.loads((folder / "kerasbert.json").read_text())["export"]
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    assert {entry.name: entry.type for entry in session.get_inputs()} == dict.fromkeys(
+        described["inputs"], "tensor(int32)"
+    )
+    for columns in (7, 64, 512):
+        for rows in (1, 8):
+            x = batch(model, rows, columns)
+            expected = model.predict({k: a.astype(bool) if "mask" in k else a for k, a in x.items()}, verbose=0)
+            expected = expected if isinstance(expected, dict) else {next(iter(described["outputs"])): expected}
+            found = dict(zip(described["outputs"], session.run(list(described["outputs"]), x), strict=True))
+            for name, array in expected.items():
+                np.testing.assert_allclose(found[name], array, atol=1e-4)
+                assert np.ptp(array) > 1e-3  # the weights are not so small that everything is equal
+
+
+def close(one, other):
+    """Whether nested answers are equal, with numbers up to rounding."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(close, one, other))
+    return abs(one - other) < 1e-4 if isinstance(one, float) else one == other
+
+
+QUESTIONS = [("who sat", "the cat sat on a mat"), ("where", "one two three four " * 30)]
+ANSWERS = {
+    "classifier": lambda model: model.classify([*TEXTS, ("the cat", "a dog ran")]),
+    "tagger": lambda model: model.tag(TEXTS),
+    "answerer": lambda model: model.answer(QUESTIONS),
+    "masked LM": lambda model: model.fill_mask(["the [MASK] sat", "one [MASK] three [MASK] five"]),
+    "seq2seq LM": lambda model: model.generate(TEXTS, max_new_tokens=12, scores=True),
+}
+
+
+@pytest.mark.parametrize("head", ANSWERS)
+def test_answers_are_those_of_the_model(exported, head):
+    model, folder = exported(head)
+    loaded = kerasbert.load(folder)
+    assert type(loaded) is type(model)
+    assert close(ANSWERS[head](loaded), ANSWERS[head](model))
+
+
+def test_vectors_are_those_of_the_model(exported):
+    model, folder = exported("embedder")
+    texts = TEXTS * 20 + [" ".join(TEXTS) * 3]
+    loaded = kerasbert.tasks.TextEmbedder.from_preset(folder)
+    np.testing.assert_allclose(loaded.embed(texts), model.embed(texts), atol=1e-5)
+    np.testing.assert_allclose(loaded.predict(texts), model.embed(texts), atol=1e-5)
+
+
+def test_decoders_read_their_cache(exported):
+    """The logits after several tokens in one call equal those after one token per call."""
+    model, folder = exported("seq2seq LM")
+    engine = kerasbert.load(folder).engine
+    source = batch(model, 2, 9)
+    cache = engine.empty_cache(2, 6) | engine.run("encoder", source)
+    tokens = np.array([[0, 7, 8], [0, 9, 6]], "int32")
+    ones = np.ones_like(tokens)
+    positions = np.tile(np.arange(3, dtype="int32"), (2, 1))
+    whole = engine.run("decoder", dict(token_ids=tokens, padding_mask=ones, position_ids=positions, **cache))
+    for i in range(3):
+        part = {"token_ids": tokens, "padding_mask": ones, "position_ids": positions}
+        found = engine.run("decoder", {**{name: array[:, i : i + 1] for name, array in part.items()}, **cache})
+        cache |= {name.removeprefix("next."): array for name, array in found.items()}
+    np.testing.assert_allclose(found["logits"], whole["logits"], atol=1e-5)
+    assert int(found["next.start"]) == 3
+
+
+def test_what_needs_weights_is_refused(exported, tmp_path):
+    loaded = kerasbert.load(exported("classifier")[1])
+    for call in (
+        lambda: loaded.fit(TEXTS, ["a", "b", "c", "a"], verbose=0),
+        lambda: loaded.save_to_preset(tmp_path / "saved"),
+        lambda: loaded.save(tmp_path / "saved.keras"),
+        lambda: loaded.backbone({"token_ids": np.ones((1, 2), "int32")}),
+    ):
+        with pytest.raises(ValueError, match="Load the folder of the model that was exported"):
+            call()
+
+
+def test_beams_are_refused(exported):
+    loaded = kerasbert.load(exported("seq2seq LM")[1])
+    with pytest.raises(ValueError, match="An export decodes greedily"):
+        loaded.generate(TEXTS, num_beams=2)
+
+
+def test_a_program_of_another_export_is_refused(exported, tmp_path):
+    mine, other = exported("classifier")[1], exported("tagger")[1]
+    for file in mine.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "model.onnx").write_bytes((other / "model.onnx").read_bytes())
+    with pytest.raises(ValueError, match="belongs to another export, or was changed"):
+        kerasbert.load(tmp_path)
+    (tmp_path / "model.onnx").unlink()
+    with pytest.raises(FileNotFoundError, match="must contain model.onnx"):
+        kerasbert.load(tmp_path)
+
+
+def test_an_export_of_another_class_is_refused(exported):
+    with pytest.raises(ValueError, match="the export of a 'TextClassifier', for a TokenClassifier"):
+        kerasbert.tasks.TokenClassifier.from_preset(exported("classifier")[1])
+
+
+def test_the_command_exports_in_another_process(exported, tmp_path, capsys):
+    """An int8 program is smaller, and close to the model."""
+    model, folder = exported("classifier")
+    pipelines.export.export(str(folder.parent / "model"), tmp_path / "int8", int8=True)
+    assert "onnx, int8" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["int8"]
+    assert (tmp_path / "int8" / "model.onnx").stat().st_size < (folder / "model.onnx").stat().st_size
+    loaded, expected = kerasbert.load(tmp_path / "int8"), model.predict(TEXTS, verbose=0)
+    found = loaded.predict(TEXTS)
+    assert 0 < np.abs(found - expected).max() < 0.1 * np.ptp(expected)
+
+
+RUNS_EXAMPLE = {
+    "classifier": (TEXTS[:2], lambda model: [a["scores"] for a in model.classify(TEXTS[:2])], "scores"),
+    "embedder": (TEXTS[:2], lambda model: model.embed(TEXTS[:2]).tolist(), "vector"),
+    "seq2seq LM": (TEXTS[:2], lambda model: model.generate(TEXTS[:2], max_new_tokens=64), "answer"),
+}
+
+
+@pytest.mark.parametrize("head", RUNS_EXAMPLE)
+def test_the_example_needs_no_kerasbert(exported, head):
+    """It runs in a Python that cannot import Keras or this package."""
+    model, folder = exported(head)
+    texts, expected, key = RUNS_EXAMPLE[head]
+    code = (
+        "import runpy, sys; sys.modules.update(dict.fromkeys(('kerasbert', 'keras', 'torch', 'transformers'))); "
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, str(folder / "example.py"), *texts]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout
+    found = [json.loads(line)[key] for line in printed.splitlines()]
+    assert close(found, expected(model))
