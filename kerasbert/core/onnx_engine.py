@@ -8,8 +8,11 @@ import numpy as np
 
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
-from ..data.text.json_files import shortened
+from ..data.text.json_files import check_types, inside, shortened
 from .feeding import joined, num_rows
+
+# What `kerasbert.json` says about each program, by type.
+DESCRIPTION = {"file": str, "sha256": str, "inputs": dict[str, dict], "outputs": dict[str, list]}
 
 
 class OnnxEngine:
@@ -28,7 +31,7 @@ class OnnxEngine:
                 f"kerasbert runs exports in ONNX. Received: {folder}, in {shortened(described.get('format'))}. Export "
                 'the model again with format="onnx", or run its example.py.'
             )
-        self.programs = {"model": described, **described["programs"]}
+        self.programs = {"model": described, **described.get("programs", {})}
         self.files = {name: checked_file(folder, program) for name, program in self.programs.items()}
         self.sessions = {"model": session(self.files["model"])}
 
@@ -119,7 +122,12 @@ class OnnxEngine:
 
 def checked_file(folder, described):
     """Returns the path of a program of an export. Raises an error if it is missing, or is not the one described."""
-    file = folder / described["file"]
+    source = folder / "kerasbert.json"
+    missing = sorted({*DESCRIPTION} - {*described})
+    if missing:
+        raise ValueError(f"The `export` in {source} must have {', '.join(DESCRIPTION)}. Received: none of {missing}.")
+    check_types(described, DESCRIPTION, source)
+    file = inside(folder, described["file"], source)
     if not file.is_file():
         raise FileNotFoundError(f"An export must contain {described['file']}. Received: {folder} without it.")
     with open(file, "rb") as content:
