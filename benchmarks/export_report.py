@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from export_models import cells
+
 FORMATS = ("onnx", "onnxruntime", "openvino", "tf_saved_model", "litert")
 NAMES = {
     "onnx": "ONNX", "onnxruntime": "ONNX, fused", "openvino": "OpenVINO", "tf_saved_model": "SavedModel",
@@ -12,8 +14,8 @@ INTRODUCTION = """# Exports
 Written by `python benchmarks/exports.py --report` from `exports.jsonl`. Tiny models with random weights: two layers of
 width 24, 61 tokens. A cell has the largest difference of the artefact's outputs to those of `predict`, for 1 and 8 rows
 of 7, 64 and 512 tokens with padding; the size of the artefact; and the median latency of one row of 64 tokens with one
-thread. The latency was measured while other programs ran on the machine, so it shows the order of magnitude only. An
-empty cell was not measured.
+thread. The latency was measured while other programs ran on the machine, so it shows the order of magnitude only. In an
+empty cell, nothing has been measured yet; `python benchmarks/exports.py --formats ...` continues with those.
 
 """
 
@@ -34,18 +36,18 @@ def write(rows: list[dict], path: Path) -> None:
     for origin in sorted({key[0] for key in latest}, key="torch jax tensorflow".split().index):
         text += f"\n## Models of the backend {origin}\n\n"
         text += f"| family | head | {' | '.join(NAMES[name] for name in formats)} |\n|{'---|' * (len(formats) + 2)}\n"
-        pairs = dict.fromkeys(key[1:3] for key in latest if key[0] == origin)
+        pairs = dict.fromkeys([*(cells() if origin == "torch" else []), *(k[1:3] for k in latest if k[0] == origin)])
         for family, head in pairs:
-            cells = []
+            columns = []
             for name in formats:
                 row = latest.get((origin, family, head, name))
                 if row and "failed" in row:
                     reason = row["failed"]
                     failures += [] if reason in failures else [reason]
-                    cells.append(f"fails ({failures.index(reason) + 1})")
+                    columns.append(f"fails ({failures.index(reason) + 1})")
                 else:
-                    cells.append(_cell(row))
-            text += f"| {family} | {head} | {' | '.join(cells)} |\n"
+                    columns.append(_cell(row))
+            text += f"| {family} | {head} | {' | '.join(columns)} |\n"
     if failures:
         text += "\n## What fails\n\n"
         text += "".join(f"{number}. {reason}\n" for number, reason in enumerate(failures, 1))
