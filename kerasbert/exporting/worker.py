@@ -1,7 +1,7 @@
 """Writes an export, in a process whose backend is the one that the exporter needs; see `exporting.folders`."""
 
 import hashlib
-import importlib.metadata
+import importlib
 import json
 import shutil
 import sys
@@ -65,7 +65,8 @@ def facts(model, format, quantize):
     if isinstance(model, NextToken):
         found["stop_ids"] = model.default_stop_ids()
         found["start_id"] = getattr(model.backbone.config, "decoder_start_id", None)
-    found["versions"] = {name: importlib.metadata.version(name) for name in ("kerasbert", "keras", *FORMATS[format][1])}
+    packages = ("kerasbert", "keras", *FORMATS[format][1])
+    found["versions"] = {name: importlib.import_module(name).__version__ for name in packages}
     return {name: value for name, value in found.items() if value is not None}
 
 
