@@ -4,10 +4,9 @@ from pathlib import Path
 
 from export_models import cells
 
-FORMATS = ("onnx", "onnxruntime", "openvino", "tf_saved_model", "litert")
+FORMATS = ("onnx", "onnxruntime", "openvino", "tf_saved_model")
 NAMES = {
     "onnx": "ONNX", "onnxruntime": "ONNX, fused", "openvino": "OpenVINO", "tf_saved_model": "SavedModel",
-    "litert": "LiteRT",
 }  # fmt: skip
 INTRODUCTION = """# Exports
 
@@ -17,6 +16,13 @@ of 7, 64 and 512 tokens with padding; the size of the artefact; and the median l
 thread. The latency was measured while other programs ran on the machine, so it shows the order of magnitude only. In an
 empty cell, nothing has been measured yet; `python benchmarks/exports.py --formats ...` continues with those.
 
+"""
+
+NOT_EXPORTED = """
+## What is not a format
+
+LiteRT: TensorFlow's converter refuses BERT's tagger with free lengths ("'tf.StridedSlice' op is neither a custom op nor
+a flex op"), and with TensorFlow's operators allowed, the file would need TensorFlow to run.
 """
 
 
@@ -48,6 +54,7 @@ def write(rows: list[dict], path: Path) -> None:
                 else:
                     columns.append(_cell(row))
             text += f"| {family} | {head} | {' | '.join(columns)} |\n"
+    text += NOT_EXPORTED
     if failures:
         text += "\n## What fails\n\n"
         text += "".join(f"{number}. {reason}\n" for number, reason in enumerate(failures, 1))

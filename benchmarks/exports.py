@@ -156,7 +156,7 @@ def run(families: list[str], formats: list[str], origin: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         child("--save", folder, json.dumps(missing), backend=origin)
         for format, found in wanted.items():
-            backend = "tensorflow" if format in ("tf_saved_model", "litert") else "torch"
+            backend = "tensorflow" if format in ("tf_saved_model",) else "torch"
             child("--measure", folder, format, origin, json.dumps(found), backend=backend)
 
 

@@ -110,21 +110,6 @@ def write_saved_model(model, function, inputs, path):
         tf.saved_model.save(module, path, {"serving_default": program.get_concrete_function(**specs)})
 
 
-def write_litert(folder, path):
-    """Converts a SavedModel to a LiteRT file, with TensorFlow's converter.
-
-    Args:
-        folder: folder of the SavedModel.
-        path: path of the file.
-    """
-    import tensorflow as tf
-
-    with exporter_errors("TensorFlow Lite"), _quiet():
-        content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
-    with open(path, "wb") as file:
-        file.write(content)
-
-
 def saved_model_runner(folder):
     """Returns a function from {input: array} to {output: array} that runs a SavedModel."""
     import tensorflow as tf
@@ -135,18 +120,5 @@ def saved_model_runner(folder):
     def run(x):
         _ = loaded  # keeps the variables of the program
         return {name: y.numpy() for name, y in program(**{n: tf.constant(a) for n, a in x.items()}).items()}
-
-    return run
-
-
-def litert_runner(file):
-    """Returns a function from {input: array} to {output: array} that runs a LiteRT file."""
-    import tensorflow as tf
-
-    interpreter = tf.lite.Interpreter(str(file))
-
-    def run(x):
-        program = interpreter.get_signature_runner("serving_default")
-        return program(**x)
 
     return run

@@ -1,4 +1,4 @@
-"""Exports models to formats that run without kerasbert: ONNX, OpenVINO, TensorFlow's SavedModel and LiteRT."""
+"""Exports models to formats that run without kerasbert: ONNX, OpenVINO and TensorFlow's SavedModel."""
 
 from .folders import FORMATS, export
 

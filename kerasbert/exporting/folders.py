@@ -20,7 +20,6 @@ FORMATS = {
     "onnxruntime": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
     "openvino": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime", "openvino"), "model.xml"),
     "tf_saved_model": ("tensorflow", ("tensorflow",), "saved_model"),
-    "litert": ("tensorflow", ("tensorflow",), "model.tflite"),
 }
 ONNX_OPSETS = range(18, 24)
 # Package -> extra of kerasbert that installs it, or None.
@@ -44,7 +43,7 @@ def export(model, path, format="onnx", quantize=None, opset=None):
         model: a task or an objective with a tokenizer, or the folder of one, or `"hf://org/name"`.
         path: the folder to write. It must not exist, be empty, or contain an earlier export, which is then replaced.
         format: "onnx", or "onnxruntime", whose layers are fused into operators that only ONNX Runtime has, which makes
-            it faster there; "openvino", "tf_saved_model" or "litert".
+            it faster there; "openvino" or "tf_saved_model".
         quantize: "int8" stores the matrices of an ONNX file as int8, and computes their products with int8
             activations, whose scales are determined for each batch. Default: float32.
         opset: version of the ONNX operators, 18 to 23. Default: 18.

@@ -123,22 +123,11 @@ def write_saved_model(model, program, file, opset):
     exporters.write_saved_model(model, program.function, program.inputs, str(file))
 
 
-def write_litert(model, program, file, opset):
-    """Writes a LiteRT file, converted from a SavedModel by TensorFlow."""
-    folder = file.with_name("saved_model")
-    write_saved_model(model, program, folder, opset)
-    exporters.write_litert(str(folder), file)
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    folder.rmdir()
-
-
 WRITERS = {
     "onnx": write_onnx,
     "onnxruntime": write_onnxruntime,
     "openvino": write_openvino,
     "tf_saved_model": write_saved_model,
-    "litert": write_litert,
 }
 
 

@@ -41,12 +41,12 @@ def fails(monkeypatch):
     [
         (
             {"format": "tensorrt"},
-            "must be one of onnx, onnxruntime, openvino, .*litert. Received: 'tensorrt'",
+            "must be one of onnx, onnxruntime, openvino, tf_saved_model. Received: 'tensorrt'",
         ),
         ({"quantize": "int4"}, 'must be "int8" or None'),
-        ({"quantize": "int8", "format": "litert"}, 'Only format="onnx" can be quantized'),
+        ({"quantize": "int8", "format": "tf_saved_model"}, 'Only format="onnx" can be quantized'),
         ({"opset": 11}, "must be from 18 to 23: older versions lack operators"),
-        ({"opset": 18, "format": "litert"}, "is a version of ONNX"),
+        ({"opset": 18, "format": "tf_saved_model"}, "is a version of ONNX"),
     ],
 )
 def test_options(model, tmp_path, options, message):
