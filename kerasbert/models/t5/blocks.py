@@ -240,7 +240,7 @@ def end_tokens(x, inputs, end_id):
     ids, real = ops.convert_to_tensor(inputs["token_ids"]), real_tokens(inputs)
     sequences, first = inputs.get("sequence_ids"), inputs.get("first_positions")
     length = ops.shape(ids)[1]
-    rank = ops.arange(length, dtype="int32") + ops.where(ids == end_id, length, 0)
+    rank = ops.arange(length, dtype="int32") + ops.cast(ids == end_id, "int32") * length
     rank = rank if real is None else ops.where(real, rank, -1)
     if sequences is None:
         return gather_positions(x, ops.argmax(rank, axis=1)[:, None])[:, 0]
