@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # type checkers and editors cannot follow `__getattr__`
     from . import checkpoints as checkpoints
     from . import core as core
     from . import data as data
+    from . import exporting as exporting
     from . import generation as generation
     from . import layers as layers
     from . import metrics as metrics
@@ -88,6 +89,7 @@ if TYPE_CHECKING:  # type checkers and editors cannot follow `__getattr__`
     from . import tasks as tasks
     from . import training as training
     from .checkpoints.presets import load as load
+    from .exporting.folders import export as export
 
 
 def __getattr__(name):

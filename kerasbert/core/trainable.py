@@ -82,7 +82,7 @@ class Trainable(Shared, Quantizable, Fitting):
         """Calls Keras's method with weights that are gathered on every device; see `gathered_for_use`."""
         return super().stateless_call(gathered_for_use(trainable_variables), *args, **kwargs)
 
-    def predict(self, x, batch_size=32, **kwargs):
+    def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
         if self.engine is not None:
             return self.engine.predict(self, self.examples_of(x), batch_size)
         return super().predict(x, batch_size, **kwargs)

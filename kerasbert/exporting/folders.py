@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ..checkpoints.folders import find_folder
 from ..core.quantization import has_integers
@@ -28,7 +29,13 @@ EXTRAS |= dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")
 LONGEST_MESSAGE = 1_500
 
 
-def export(model, path, format="onnx", quantize=None, opset=None):
+def export(
+    model: Any,
+    path: str | os.PathLike,
+    format: str = "onnx",
+    quantize: str | None = None,
+    opset: int | None = None,
+) -> Path:
     """Writes a folder with the program and the weights of a model, which runs without kerasbert.
 
     The folder contains the artefact, the files of the tokenizer, `kerasbert.json`, which describes inputs, outputs,
