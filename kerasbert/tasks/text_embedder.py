@@ -292,10 +292,7 @@ class TextEmbedder(Task):
         return vectors
 
     def _vectors_of(self, batch):
-        """Starts computing the vectors of a batch and returns them as a tensor, without waiting for the device.
-
-        One program is compiled for each shape of a batch.
-        """
+        """Starts computing the vectors of a batch, by one program per shape, without waiting for the device."""
         if self.engine is not None:
             return self.engine(batch)
         if self._program is None:
