@@ -75,7 +75,7 @@ class OnnxEngine:
         if name not in self.sessions:
             self.sessions[name] = session(self.files[name])
         program = self.programs[name]
-        inputs = {key: x[key].astype(facts["dtype"], copy=False) for key, facts in program["inputs"].items()}
+        inputs = {key: x[key].astype(entry["dtype"], copy=False) for key, entry in program["inputs"].items()}
         outputs = list(program["outputs"])
         return dict(zip(outputs, self.sessions[name].run(outputs, inputs), strict=True))
 
@@ -83,8 +83,8 @@ class OnnxEngine:
         """Returns a cache for the decoder with space for `capacity` tokens, {input: array}."""
         sizes = {"batch": rows, "capacity": capacity}
         return {
-            name: np.zeros([sizes.get(axis, axis) for axis in facts["shape"]], facts["dtype"])
-            for name, facts in self.programs["decoder"]["inputs"].items()
+            name: np.zeros([sizes.get(axis, axis) for axis in entry["shape"]], entry["dtype"])
+            for name, entry in self.programs["decoder"]["inputs"].items()
             if name.partition(".")[0] in ("start", "real", "blocks")
         }
 

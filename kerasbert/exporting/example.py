@@ -73,8 +73,8 @@ def open_tokenizer():
     tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     if DESCRIBED.get("max_length"):
         tokenizer.enable_truncation(DESCRIBED["max_length"])
-    facts = DESCRIBED["tokenizer"]
-    tokenizer.enable_padding(direction=facts["padding_side"], pad_id=facts["pad_id"])
+    entry = DESCRIBED["tokenizer"]
+    tokenizer.enable_padding(direction=entry["padding_side"], pad_id=entry["pad_id"])
     return tokenizer
 
 
@@ -200,8 +200,8 @@ def generated(prompts, x, real, cache):
 def empty_cache(rows, capacity):
     sizes = {"batch": rows, "capacity": capacity}
     return {
-        name: np.zeros([sizes.get(axis, axis) for axis in facts["shape"]], facts["dtype"])
-        for name, facts in DESCRIBED["programs"]["decoder"]["inputs"].items()
+        name: np.zeros([sizes.get(axis, axis) for axis in entry["shape"]], entry["dtype"])
+        for name, entry in DESCRIBED["programs"]["decoder"]["inputs"].items()
         if name.partition(".")[0] in ("start", "real", "blocks")
     }
 

@@ -51,17 +51,22 @@ def write(folder, output, format, quantize=None, opset=None):
     model.tokenizer.save(output)
     config, saved = description(model)
     write_json(output / "config.json", config)
-    entry = {"format": format, **described.pop("model"), "programs": described, **facts(model, format, quantize)}
+    entry = {
+        "format": format,
+        **described.pop("model"),
+        "programs": described,
+        **further_entries(model, format, quantize),
+    }
     write_json(output / "kerasbert.json", {**saved, "export": entry})
     shutil.copyfile(Path(__file__).with_name("example.py"), output / "example.py")
 
 
-def facts(model, format, quantize):
+def further_entries(model, format, quantize):
     """What `kerasbert.json` says about an export besides its files, inputs and outputs."""
     limit = getattr(model, "max_length", None) or model.backbone.position_limit
     found = {"does": kind_of(model)[0], "labels": getattr(model, "labels", None), "max_length": limit}
     found |= {"problem": getattr(model, "problem", None), "quantized": quantize}
-    found |= {"tokenizer": tokenizer_facts(model.tokenizer)}
+    found |= {"tokenizer": tokenizer_entries(model.tokenizer)}
     if isinstance(model, NextToken):
         found["stop_ids"] = model.default_stop_ids()
         found["start_id"] = getattr(model.backbone.config, "decoder_start_id", None)
@@ -70,7 +75,7 @@ def facts(model, format, quantize):
     return {name: value for name, value in found.items() if value is not None}
 
 
-def tokenizer_facts(tokenizer):
+def tokenizer_entries(tokenizer):
     """What a script must know about a tokenizer besides its `tokenizer.json`."""
     info = tokenizer.info
     return {
