@@ -87,10 +87,15 @@ def as_config(model):
 
 
 def layers_by_path(model):
-    """Returns {path without the name of the model: layer} for the dense layers and embedding tables of a model."""
+    """Returns {path without the name of the model: layer} for the dense layers and embedding tables of a model.
+
+    In a model with several backbones, layers of different backbones can have the same path; only one of them is listed.
+    `quantize` refuses such models.
+    """
     paths = {id(variable): path for path, variable in paths_of_variables(model).items()}
     layers = [layer for layer in (*_dense(model), *_tables(model)) if layer.built]
-    return {paths[id(layer.variables[0])].rpartition("/")[0]: layer for layer in layers}
+    ids = {id(layer): id(layer.variables[0]) for layer in layers}
+    return {paths[ids[id(layer)]].rpartition("/")[0]: layer for layer in layers if ids[id(layer)] in paths}
 
 
 def schemes_of(layers):

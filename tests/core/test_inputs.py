@@ -153,7 +153,7 @@ def test_examples_of_several_texts(bert):
     ):
         with pytest.raises(ValueError, match=message):
             model(wrong)
-    with pytest.raises(ValueError, match=r"sizes \(b, c\)"):
+    with pytest.raises(ValueError, match=r"those of `token_ids`, \(2, 3\). Received: \(2, 7\)"):
         TextEmbedder(bert)({"token_ids": choices, "padding_mask": MASK})
 
 

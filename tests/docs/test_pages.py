@@ -55,7 +55,8 @@ def test_python_is_executed_or_says_why_not():
             assert "```python" not in text, path.name
             for caption in re.findall(r"```\{code-block\} python\n(.*)\n", text):
                 assert re.match(
-                    r":caption: (Before, with|With (a model of the hub|PEFT|Optuna|KerasTuner))", caption
+                    r":caption: (Before, with|With (a model of the hub|several devices|PEFT|Optuna|KerasTuner))",
+                    caption,
                 ), f"{path.name}: {caption}"
 
 

@@ -118,7 +118,7 @@ def test_configs_of_both_versions_of_transformers(tmp_path):
     ("change", "message"),
     [
         (dict(layer_types=["full_attention", "chunked_attention", "full_attention"]), "chunked_attention"),
-        (dict(rope_parameters={"full_attention": {"rope_type": "yarn", "factor": 4.0}}), "rope_type='default' only"),
+        (dict(rope_parameters={"full_attention": {"rope_type": "yarn", "factor": 4.0}}), "only rope_type='default'"),
         (dict(rope_scaling={"type": "linear", "factor": 2.0}), "only with rope_scaling=None"),
         (dict(tie_word_embeddings=False), "only with tie_word_embeddings=True"),
         (dict(classifier_pooling="max"), "must be cls or mean"),

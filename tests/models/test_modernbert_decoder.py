@@ -114,7 +114,7 @@ def test_what_is_not_here_is_refused(tmp_path):
     stored = json.loads((tmp_path / "config.json").read_text())
     yarn = {"full_attention": {"rope_type": "yarn", "factor": 2.0}}
     for change, message in (
-        ({"rope_parameters": yarn}, "rope_type='default' only"),
+        ({"rope_parameters": yarn}, "only rope_type='default'"),
         ({"tie_word_embeddings": False}, "only with tie_word_embeddings=True"),
         ({"layer_types": ["chunked_attention"] * 3}, "full_attention or sliding_attention"),
     ):

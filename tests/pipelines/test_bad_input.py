@@ -101,7 +101,7 @@ def test_files(tmp_path, kind, text, message):
 
 def test_lines_of_other_widths(tmp_path):
     (tmp_path / "a.conll").write_text("Ann B-PER\nNew York B-LOC\n")
-    with pytest.raises(ValueError, match="as many columns. Received: .*a.conll line 2: 'New York B-LOC', of 3 among"):
+    with pytest.raises(ValueError, match="number of columns. Received: .*a.conll line 2: 'New York B-LOC', with 3"):
         read_examples("tags", tmp_path / "a.conll")
 
 

@@ -86,10 +86,22 @@ def test_a_missing_extra_is_one_line_with_the_command(monkeypatch, package, extr
     assert found.value.code == line
 
 
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "pipelines").glob("*.py")), ids=lambda path: path.stem)
+def imports_at_the_top(path):
+    return [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+FILES = sorted((REPOSITORY / "pipelines").glob("*.py"))
+PAGE = REPOSITORY / "pipelines" / "demo_page.py"  # needs Gradio; `serve` imports it in a function
+
+
+def test_the_page_is_imported_in_functions_only():
+    assert not [path for path in FILES for node in imports_at_the_top(path) if getattr(node, "module", "") == PAGE.stem]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path != PAGE], ids=lambda path: path.stem)
 def test_no_command_needs_an_extra_to_start(path):
     """What is imported at the top of a file would end in a traceback."""
-    tops = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    tops = imports_at_the_top(path)
     names = {alias.name for node in tops if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in tops if isinstance(node, ast.ImportFrom) and not node.level}
     assert not {name.partition(".")[0] for name in names} & set(EXTRAS)

@@ -259,7 +259,7 @@ def test_sequences(tmp_path):
     assert read_examples("sequences", pairs, Columns(text="en", label="de")).y == ["ja"]
     with pytest.raises(ValueError, match="the same number of lines. Received: .* of 2 lines, .* of 1 lines"):
         read_examples("sequences", f"{sources},{write(tmp_path, 'c.txt', 'one')}")
-    with pytest.raises(ValueError, match="sources cannot be told"):
+    with pytest.raises(ValueError, match="sources cannot be guessed"):
         read_examples("sequences", write(tmp_path, "c.jsonl", {"a": "b"}))
 
 
@@ -293,7 +293,7 @@ def test_lines_of_predict():
     assert read_line('{"text": "a", "pair": "b"}', 1) == ("a", "b")
     with pytest.raises(ValueError, match="the input line 3 is not valid JSON"):
         read_line("{oops", 3)
-    with pytest.raises(ValueError, match="the input line 2 holds the text cannot be told .* Received: a, b"):
+    with pytest.raises(ValueError, match="the input line 2 that holds the text cannot be guessed .* Received: a, b"):
         read_line('{"a": 1, "b": 2}', 2)
 
 

@@ -148,7 +148,7 @@ def test_several_languages(recipe, texts, tmp_path):
         assert model.backbone.config.num_languages == 2
         assert parts["en-de"] == pytest.approx(1 / 3) and set(parts) == {"en", "de", "en-de"}
         with pytest.raises(
-            ValueError, match="knows the languages de, en and pairs such as de-en. Received: a corpus 'x'"
+            ValueError, match="has the languages de, en and pairs such as de-en. Received: a corpus 'x'"
         ):
             pretrain([f"x={texts / 'en'}"], tmp_path / "other", recipe, set=(*RUN, *changes))
     else:
