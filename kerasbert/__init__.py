@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .core.registration import register_with_keras
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _SUBMODULES = (
     "backend",
