@@ -23,6 +23,9 @@ NOT_EXPORTED = """
 
 LiteRT: TensorFlow's converter refuses BERT's tagger with free lengths ("'tf.StridedSlice' op is neither a custom op nor
 a flex op"), and with TensorFlow's operators allowed, the file would need TensorFlow to run.
+
+ELMo and the recurrent encoder-decoders read a text token by token, in a Python loop on PyTorch, which its exporter
+unrolls for one length. The families without a row for a head do not have it.
 """
 
 

@@ -80,7 +80,7 @@ def _torch_attention(query, key, value, mask, bias, scale, dropout):
         return None
     rate = 0.0 if dropout is None else dropout.rate
     # Flash attention on a GPU supports causality, but no masks.
-    causal = mask is not None and bias is None and mask.only_causal() and query.shape[1] == key.shape[1]
+    causal = mask is not None and bias is None and mask.only_causal() and bool(query.shape[1] == key.shape[1])
     allowed = None if mask is None or causal else mask.dense(query.shape[1], key.shape[1])
     if bias is not None:
         hidden = torch.finfo(query.dtype).min
