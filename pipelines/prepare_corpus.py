@@ -76,8 +76,7 @@ def prepare_corpus(
         documents: what ends a document in a text file: a blank line, or the end of the file. By default, it is the end
             of the file if there are several text files, and their blank lines separate paragraphs. The choice is
             printed.
-        workers: number of processes that clean and tokenize. By default, only this process does, and the tokenizer uses
-            all cores.
+        workers: number of processes that clean and tokenize. By default, only this process does.
         shards: write the corpus in this many shards, if it is too large for planning all documents at once. The batches
             of a run do not depend on the number of shards.
         block_documents: for a corpus in shards, the number of consecutive documents that are planned at once. A shard

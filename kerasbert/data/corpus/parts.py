@@ -8,6 +8,7 @@ they are divided into shards, and into training and held-out documents, at the e
 """
 
 import dataclasses
+import functools
 import json
 import shutil
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ import numpy as np
 from ..text.files import write_text
 from ..text.filters import DropReport, Filter, filtered
 from ..tokenizers.tokenizer import Tokenizer
+from ..tokenizers.words import WordEncoder
 from .blocks import num_blocks
 from .megatron import EncodedDocuments, MegatronPair, Pairs, PairWriter
 from .shards import Selection, shard_blocks, shard_name, shard_table, write_documents, write_shard
@@ -48,10 +50,14 @@ class BatchEncoder:
     tokenizer: Tokenizer
     filters: tuple[Filter, ...] = ()
 
+    @functools.cached_property
+    def _encoder(self) -> WordEncoder:
+        return WordEncoder(self.tokenizer)
+
     def __call__(self, documents: list[str]) -> Batch:
         report = DropReport()
         kept = list(filtered(documents, self.filters, report))
-        return Batch(encode_documents(kept, self.tokenizer), len(documents), report.to_list())
+        return Batch(encode_documents(kept, self._encoder), len(documents), report.to_list())
 
 
 class Parts:

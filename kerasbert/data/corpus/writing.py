@@ -12,6 +12,7 @@ import numpy as np
 from ..text.documents import checked_documents, lines_of
 from ..text.files import write_text
 from ..tokenizers.tokenizer import Tokenizer
+from ..tokenizers.words import WordEncoder
 from .megatron import EncodedDocuments, PairWriter
 from .statistics import entropy
 
@@ -89,7 +90,8 @@ def write_record(folder: Path, tokenizer: Tokenizer, counts: np.ndarray, size, s
 
 def encoded_batches(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[EncodedDocuments]:
     """Yields the token ids of documents. Several documents are tokenized at once."""
-    return (encode_documents(batch, tokenizer) for batch in document_batches(documents))
+    encoder = WordEncoder(tokenizer)
+    return (encode_documents(batch, encoder) for batch in document_batches(documents))
 
 
 def document_batches(documents: Iterable[str]) -> Iterator[list[str]]:
@@ -109,7 +111,7 @@ def document_batches(documents: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def encode_documents(documents: list[str], tokenizer: Tokenizer) -> EncodedDocuments:
+def encode_documents(documents: list[str], encoder: WordEncoder) -> EncodedDocuments:
     """Encodes documents. Every non-empty line becomes a sequence without special tokens."""
     lines, numbers = [], []  # the lines, and the index of the document of each
     for number, document in enumerate(documents):
@@ -119,9 +121,9 @@ def encode_documents(documents: list[str], tokenizer: Tokenizer) -> EncodedDocum
     ends = np.cumsum([0, *(len(line) for line in lines)])
     cuts = np.searchsorted(ends, np.arange(0, ends[-1], _BATCH_CHARACTERS)).tolist()
     groups = itertools.pairwise([*cuts, len(lines)])
-    encoded = [tokenizer.encode_joined(lines[start:stop]) for start, stop in groups if stop > start]
+    encoded = [encoder(lines[start:stop]) for start, stop in groups if stop > start]
     tokens, lengths = (
         np.concatenate([np.zeros(0, np.int32), *(parts[place] for parts in encoded)]) for place in range(2)
     )
     counts = np.bincount(np.array(numbers, dtype=np.int64)[lengths > 0], minlength=len(documents))
-    return EncodedDocuments(tokens.astype(token_dtype(tokenizer)), lengths[lengths > 0], counts[counts > 0])
+    return EncodedDocuments(tokens.astype(token_dtype(encoder.tokenizer)), lengths[lengths > 0], counts[counts > 0])
