@@ -1,6 +1,6 @@
 """Vectors of 5,000 texts of mixed lengths by all-MiniLM-L6-v2, tokenisation included.
 
-    KERAS_BACKEND=torch python benchmarks/embeddings.py --texts 5000 --rounds 7
+    KERAS_BACKEND=torch python benchmarks/embeddings.py --texts 5000 --rounds 7 --only ONNX int8 sentence
 
 Against sentence-transformers (torch), and ONNX Runtime driven by hand with the same fused graph, the same threads, and
 batches sorted by length like those of sentence-transformers. The texts are paragraphs of the English that Python
@@ -48,6 +48,16 @@ def loaded(folder: Path) -> tuple[list[str], dict]:
     return texts, dict(units=float(len(lengths)), flops=flops, notes=notes)
 
 
+def work_of(embed: Callable[[], np.ndarray], facts: dict) -> Work:
+    """The work of a contender. Its outputs are the vectors of the pass before the clock runs."""
+    outputs = {}
+
+    def run() -> None:
+        outputs["vectors"] = embed()
+
+    return Work(run, outputs, tries=1, **facts)
+
+
 def embedder(name: str) -> Callable[[Path], Work]:
     """The contender that embeds with the folder of this name: the model, or an export."""
 
@@ -56,7 +66,7 @@ def embedder(name: str) -> Callable[[Path], Work]:
 
         texts, facts = loaded(folder)
         model = TextEmbedder.from_preset(folder / name)
-        return Work(lambda: model.embed(texts), {"vectors": model.embed(texts)}, tries=1, **facts)
+        return work_of(lambda: model.embed(texts), facts)
 
     return contender
 
@@ -70,7 +80,7 @@ def sentence_transformers(folder: Path) -> Work:
     def run() -> np.ndarray:
         return model.encode(texts, batch_size=BATCH, show_progress_bar=False)
 
-    return Work(run, {"vectors": run()}, tries=1, **facts)
+    return work_of(run, facts)
 
 
 def onnx_runtime(folder: Path) -> Work:
@@ -102,7 +112,7 @@ def onnx_runtime(folder: Path) -> Work:
             vectors[chosen] = session.run(None, inputs)[0]
         return vectors
 
-    return Work(run, {"vectors": run()}, tries=1, **facts)
+    return work_of(run, facts)
 
 
 CONTENDERS = {

@@ -89,8 +89,9 @@ def compare(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first = Process("prepare", Contender(prepare), folder, sys.executable, script).ready()
-        if "failed" in first.facts:
-            raise RuntimeError(f"The folder could not be prepared:\n{first.facts['failed']}")
+        if "pid" not in first.facts:
+            reason = first.facts.get("failed") or first.facts["skipped"]
+            raise RuntimeError(f"The folder could not be prepared:\n{reason}")
         first.stop()
 
         def started(names: list[str]) -> list[Process]:
