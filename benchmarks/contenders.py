@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Work:
         flops: of a run, of the model's own arithmetic; 0 where nothing is to be said.
         notes: what else the row of results should say.
         tries: how often it is done before it is timed; the first time compiles.
+        parts: the work of `run` in parts. The contenders take turns after each part, and a round is the sum of its
+            parts, so that a machine whose speed changes within a round is fair to all of them.
     """
 
     run: Callable[[], Any]
@@ -42,6 +44,7 @@ class Work:
     flops: float = 0.0
     notes: dict = dataclasses.field(default_factory=dict)
     tries: int = 2
+    parts: Sequence[Callable[[], Any]] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Contender:
 
 
 def work(contender: Contender, folder: Path) -> None:
-    """Answers the lines of the parent: "run" by seconds, "peak" by bytes."""
+    """Answers the lines of the parent: the number of a part by seconds, "peak" by bytes."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print does not belong into the answers
 
@@ -84,16 +87,16 @@ def work(contender: Contender, folder: Path) -> None:
             reset_peak_memory()
     np.savez(folder / f"{os.getpid()}.npz", **done.outputs)
     versions = {name: version for name in PACKAGES if (version := version_of(name))}
-    answer(
-        pid=os.getpid(), units=done.units, flops=done.flops, notes=done.notes, versions=versions, seconds_to_first=ready
-    )
+    parts = done.parts or [done.run]
+    facts = dict(units=done.units, flops=done.flops, notes=done.notes, parts=len(parts))
+    answer(pid=os.getpid(), versions=versions, seconds_to_first=ready, **facts)
     for line in sys.stdin:
-        if line.strip() == "run":
-            start = time.perf_counter()
-            done.run()
-            answer(seconds=time.perf_counter() - start)
-        elif line.strip() == "peak":
+        if line.strip() == "peak":
             answer(bytes=peak_memory())
+        else:
+            start = time.perf_counter()
+            parts[int(line)]()
+            answer(seconds=time.perf_counter() - start)
 
 
 def reset_peak_memory() -> None:

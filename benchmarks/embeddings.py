@@ -7,6 +7,7 @@ batches sorted by length like those of sentence-transformers. The texts are para
 carries. Programs are compiled before the clock runs; the column "first s" has the time of the first pass with it.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness import Comparison, Contender, Work, compare, parser
 
 SHAPE = dict(num_layers=6, hidden_dim=384, feed_forward_dim=1_536)
 LONGEST, BATCH = 256, 32
+PART = 500  # texts between two turns
 
 
 def prepare(folder: Path, options) -> None:
@@ -48,14 +50,15 @@ def loaded(folder: Path) -> tuple[list[str], dict]:
     return texts, dict(units=float(len(lengths)), flops=flops, notes=notes)
 
 
-def work_of(embed: Callable[[], np.ndarray], facts: dict) -> Work:
+def work_of(embed: Callable[[list[str]], np.ndarray], texts: list[str], facts: dict) -> Work:
     """The work of a contender. Its outputs are the vectors of the pass before the clock runs."""
     outputs = {}
 
     def run() -> None:
-        outputs["vectors"] = embed()
+        outputs["vectors"] = embed(texts)
 
-    return Work(run, outputs, tries=1, **facts)
+    parts = [functools.partial(embed, texts[start : start + PART]) for start in range(0, len(texts), PART)]
+    return Work(run, outputs, tries=1, parts=parts, **facts)
 
 
 def embedder(name: str) -> Callable[[Path], Work]:
@@ -66,7 +69,7 @@ def embedder(name: str) -> Callable[[Path], Work]:
 
         texts, facts = loaded(folder)
         model = TextEmbedder.from_preset(folder / name)
-        return work_of(lambda: model.embed(texts), facts)
+        return work_of(model.embed, texts, facts)
 
     return contender
 
@@ -77,10 +80,7 @@ def sentence_transformers(folder: Path) -> Work:
     texts, facts = loaded(folder)
     model = SentenceTransformer(str(folder / "model"), device="cpu")
 
-    def run() -> np.ndarray:
-        return model.encode(texts, batch_size=BATCH, show_progress_bar=False)
-
-    return work_of(run, facts)
+    return work_of(functools.partial(model.encode, batch_size=BATCH, show_progress_bar=False), texts, facts)
 
 
 def onnx_runtime(folder: Path) -> Work:
@@ -98,7 +98,7 @@ def onnx_runtime(folder: Path) -> Work:
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)
 
-    def run() -> np.ndarray:
+    def embed(texts: list[str]) -> np.ndarray:
         rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         vectors = np.zeros((len(rows), SHAPE["hidden_dim"]), "float32")
@@ -112,7 +112,7 @@ def onnx_runtime(folder: Path) -> Work:
             vectors[chosen] = session.run(None, inputs)[0]
         return vectors
 
-    return work_of(run, facts)
+    return work_of(embed, texts, facts)
 
 
 CONTENDERS = {

@@ -2,9 +2,9 @@
 
 Every contender is a process of its own, so that each has its backend, its threads and, if need be, its Python. All of
 them load the same weights from the same folder, do the work once, and hand over their outputs: a comparison of
-contenders whose outputs differ is void. Then they work in turns, back and forth (A B B A ...), while the others wait;
-a ratio is the median of the ratios of the rounds, with the lowest and the highest. In the same rounds a matrix product
-is timed: the share of that rate is what a model makes of the machine.
+contenders whose outputs differ is void. Then they work in turns, back and forth (A B B A ...), while the others wait.
+Long work has parts, with a turn for each part. A ratio is the median of the ratios of the rounds, with the lowest and
+the highest. In the same rounds a matrix product is timed: the share of that rate is what a model makes of the machine.
 
 A script has a function that writes the folder, a `Contender` a way of doing the work, and the `Comparison`s that are
 wanted; `compare` does the rest and appends a JSON row a comparison to the results.
@@ -109,9 +109,15 @@ def compare(
 
         def measured(processes: list[Process]) -> None:
             running = [process for process in processes if "pid" in process.facts]
-            for number in range(options.rounds):
-                for process in running[:: 1 if number % 2 == 0 else -1]:
-                    times[process.name].append(process.ask("run")["seconds"])
+            turns = 0
+            for _ in range(options.rounds):
+                for process in running:
+                    times[process.name].append(0.0)
+                for part in range(max(process.facts["parts"] for process in running)):
+                    for process in running[:: 1 if turns % 2 == 0 else -1]:
+                        if part < process.facts["parts"]:
+                            times[process.name][-1] += process.ask(str(part))["seconds"]
+                    turns += 1
             for process in running:
                 peaks[process.name] = process.ask("peak")["bytes"]
             for process in processes:
