@@ -60,7 +60,8 @@ format: $(VENV)/has-dev
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-# The last line that pyright prints is the number of errors.
+# The last line that pyright prints is the number of errors. Lines that the annotations of Keras, TensorFlow or PyTorch do not
+# allow are marked `pyright: ignore`.
 types: $(VENV)/has-dev
 	mkdir -p build/types
 	sed -n '/^```python$$/,/^```$$/{/^```/d;p;}' README.md > build/types/readme.py

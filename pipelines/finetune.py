@@ -37,6 +37,7 @@ TITLES = {
     "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",
     "questions": "Question answerer", "choices": "Multiple choice", "sequences": "Sequence to sequence",
 }  # fmt: skip
+FEW_UPDATES = 50  # with fewer, a new head has hardly been trained
 
 
 def finetune(
@@ -80,7 +81,7 @@ def finetune(
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
         held_out: examples to evaluate on. Several data sets, for example in different languages, are evaluated
             separately, and reported by name (en=test.en.tsv de=test.de.tsv) or by file name. During training, the loss
-            and the scores on the first data set (at most 1,000 of its examples) are reported.
+            and the scores on the first data set (at most 1000 of its examples) are reported.
         task: a kind (classes, labels, score, ner, questions, choices, sequences), or the name of a data set, whose
             official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad,
             squad_v2, conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
@@ -165,6 +166,8 @@ def finetune(
         steps, per_epoch = len(batches), len(batches) // epochs
         options = dict(warmup=round(warmup_share * updates), weight_decay=weight_decay, layer_decay=layer_decay)
         trained.compile(adamw(learning_rate, steps=updates, accumulation=accumulation, **options))
+        if updates < FEW_UPDATES and seed == seeds[0]:
+            print(f"{updates} updates are few. If scores are low, use more --epochs or a higher --learning-rate.")
         run_log, watched = RunLog(output / "logs" / f"seed_{seed}"), None
         callbacks = [StopOnNaN()]
         if validation is not None:

@@ -1,6 +1,6 @@
 """Writes the answers of a model to lines of text, or to files of examples, as JSON lines.
 
-echo "Return the [MASK] of the list." | python -m pipelines.predict --model saved_models/quickstart
+python -m pipelines.predict saved_models/quickstart "Return the [MASK] of the list."
 echo '{"question": "Who sat?", "context": "The cat sat."}' | python -m pipelines.predict --model saved_models/answerer
 python -m pipelines.predict --model saved_models/mine --input test.csv --output answers.jsonl
 """
@@ -51,6 +51,7 @@ def predict(
     encoding: str = "utf-8",
     columns: Columns = GUESSED,
     engine: Literal["keras", "onnx"] = "keras",
+    texts: tuple[str, ...] = (),
 ) -> None:
     """Reads one input per line or row and writes one answer per line, in order and in constant memory.
 
@@ -59,6 +60,8 @@ def predict(
     {"question", "context"} or {"context", "choices": [...]}. If it has an "id", the id is returned with the answer. All
     other file formats of `finetune` and `evaluate` are supported, with or without labels. If all lines begin with a
     label of the model (`label text`), the labels are dropped.
+
+    Model and texts may also be given first, without option names.
 
     Args:
         model: folder of a model, or hf://org/name.
@@ -77,7 +80,9 @@ def predict(
         columns: names of the columns that cannot be guessed: text, and pair of texts.
         engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU: the model is exported for this run,
             unless its folder is an export in ONNX already, which is always run by ONNX Runtime.
+        texts: lines to answer, instead of a file or standard input.
     """
+    _check_texts(texts, input)
     check_outputs({"--output": output}, {"--input": input})
     loaded = kerasbert.load(model) if engine == "keras" else load_in_onnx(model)
     if isinstance(loaded, ReplacedTokenDetection):
@@ -90,14 +95,27 @@ def predict(
     if hasattr(sys.stdout, "reconfigure"):  # the encoding of the terminal may differ from that of the text
         sys.stdout.reconfigure(encoding="utf-8")
     labels = loaded.labels if isinstance(loaded, TextClassifier) and loaded.problem == "classes" else ()
-    inputs = read_inputs(input or sys.stdin, form, spec.columns, encoding, format, spec.layouts, labels)
+    inputs = read_inputs(texts or input or sys.stdin, form, spec.columns, encoding, format, spec.layouts, labels)
     # Chunks are small if masks are filled, because there is a score for every token. Large chunks are batched by
     # length.
     size = batch_size * (1 if isinstance(loaded, MaskedLM) else 64 if isinstance(loaded, TextClassifier) else 8)
+    if not texts and input is None and sys.stdin.isatty():
+        print("Type one input per line. Ctrl-D ends the input.", file=sys.stderr)
     with text_written_whole(output) if output else contextlib.nullcontext(sys.stdout) as answers:
         for found in answers_of(inputs, answer, size):
             answers.write(json.dumps(found, ensure_ascii=False) + "\n")
             answers.flush()
+    if output:
+        print(f"wrote {output}")
+
+
+def _check_texts(texts: tuple[str, ...], input: str | None) -> None:
+    """Raises an error for texts beside a file, and for a text that is the name of a file."""
+    if texts and input is not None:
+        raise ValueError(f"Inputs are texts, or a file. Received: {len(texts)} texts and --input {input}.")
+    for text in texts:
+        if len(text) < 256 and Path(text).is_file():
+            raise ValueError(f"Texts must not be names of files. Received: {text!r}. Use --input {text}.")
 
 
 def load_in_onnx(model: str):
@@ -168,10 +186,11 @@ main = Command(
     predict,
     groups={
         "model": ("model", "batch_size", "engine"),
-        "data": ("input", "output", "task", "format", "encoding"),
+        "data": ("texts", "input", "output", "task", "format", "encoding"),
         "answers": ("top", "null_threshold"),
         "generation": ("max_new_tokens", "num_beams", "prefix"),
     },
+    first=("model", "texts"),
 )
 
 if __name__ == "__main__":

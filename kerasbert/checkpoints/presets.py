@@ -30,7 +30,7 @@ from .fields import (
     checked_config,
 )
 from .fields import read_saved as _saved
-from .folders import find_folder
+from .folders import SHIPPED, find_folder
 from .huggingface_config import read_config
 from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
 from .weight_checks import check_sizes
@@ -126,7 +126,8 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         if load_weights:
             raise ValueError(
                 f"{path!r} is a size of the paper, without weights. Use {family.__name__}.from_preset({path!r}, "
-                "load_weights=False) for random ones, or give a folder."
+                "load_weights=False) for random ones, a folder, hf://org/name, or a model that comes with kerasbert: "
+                f"{', '.join(SHIPPED)}."
             )
         arguments, fields = _split(family, overrides)
         return family(family.family.config(**{**size, **fields}), dtype=dtype, **arguments)

@@ -23,14 +23,14 @@ class Rows(keras.utils.PyDataset):
 def by_tensorflow():
     import tensorflow as tf
 
-    return tf.data.Dataset.from_tensor_slices(({"token_ids": IDS}, LABELS)).batch(8)
+    return tf.data.Dataset.from_tensor_slices(({"token_ids": IDS}, LABELS)).batch(8)  # pyright: ignore
 
 
 def by_torch():
     import torch
 
     rows = [({"token_ids": ids}, label) for ids, label in zip(torch.tensor(IDS), torch.tensor(LABELS), strict=True)]
-    return torch.utils.data.DataLoader(rows, batch_size=8)
+    return torch.utils.data.DataLoader(rows, batch_size=8)  # pyright: ignore
 
 
 def by_grain():

@@ -32,7 +32,7 @@ def test_hyperband(tmp_path):
     y = x["token_ids"][:, 0] % 2
     objective = keras_tuner.Objective("val_loss", "min")
     options = dict(max_epochs=2, factor=2, seed=0, directory=tmp_path, project_name="search")
-    tuner = Recorded(build, objective=objective, **options)
+    tuner = Recorded(build, objective=objective, **options)  # pyright: ignore
     tuner.search(x, y, validation_data=(x, y), batch_size=8, verbose=0)
     assert 0 in found and 1 in found
     best = tuner.get_best_models(1)[0]

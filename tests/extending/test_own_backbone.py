@@ -24,7 +24,7 @@ def test_a_subclass_loads_the_weights_of_its_parent_and_comes_back_as_itself(tmp
     mine = MyBert.from_preset(tmp_path / "bert")
     found = keras.ops.convert_to_numpy(mine(x)["sequence_output"])
     states = keras.ops.convert_to_numpy(bert(x)["sequence_output"])
-    np.testing.assert_allclose(found, states / np.linalg.norm(states, axis=-1, keepdims=True), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, states / np.linalg.norm(states, axis=-1, keepdims=True), rtol=1e-5, atol=1e-6)  # pyright: ignore
 
     assert type(kerasbert.load(tmp_path / "bert")) is Bert
     mine.save_to_preset(tmp_path / "mine")

@@ -53,8 +53,8 @@ def test_outputs_equal_transformers_both_ways(roformer, name, cls, tmp_path):
     inputs = {"token_ids": ids.astype("int32"), "padding_mask": mask}
     found = keras.ops.convert_to_numpy(ours(inputs))
     rows = (slice(None),) if cls is TextClassifier else (mask,)
-    np.testing.assert_allclose(found[rows], expected(theirs)[rows], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[rows], expected(theirs)[rows], rtol=1e-5, atol=1e-5)  # pyright: ignore
 
     ours.save_to_preset(tmp_path / "ours")
     again = getattr(transformers, name).from_pretrained(tmp_path / "ours").eval()
-    np.testing.assert_allclose(found[rows], expected(again).copy()[rows], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[rows], expected(again).copy()[rows], rtol=1e-5, atol=1e-5)  # pyright: ignore

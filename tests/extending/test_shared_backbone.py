@@ -13,7 +13,7 @@ def test_two_models_train_one_backbone_in_turn():
     backbone = Bert(BertConfig(**SIZES))
     masked, tagger = MaskedLM(backbone), TokenClassifier(backbone, labels=["even", "odd"])
     ids = random_ids(8, 7)
-    hidden = {"token_ids": ids, "masked_positions": np.tile(np.int32([1, 4]), (8, 1))}
+    hidden = {"token_ids": ids, "masked_positions": np.tile(np.array([1, 4], "int32"), (8, 1))}
     masked.compile(keras.optimizers.Adam(1e-2))
     tagger.compile(keras.optimizers.Adam(1e-2))
     tables, losses = [], {"masked": [], "tagger": []}
@@ -24,4 +24,4 @@ def test_two_models_train_one_backbone_in_turn():
         tables.append(keras.ops.convert_to_numpy(backbone.token_table))
     assert all(np.abs(one - other).max() > 1e-4 for one, other in zip(tables, tables[1:], strict=False))
     assert losses["masked"][-1] < 0.8 * losses["masked"][0] and losses["tagger"][-1] < 0.5 * losses["tagger"][0]
-    assert not {id(v) for v in backbone.pooler.variables} & {id(v) for v in masked.trainable_variables}
+    assert not {id(v) for v in backbone.pooler.variables} & {id(v) for v in masked.trainable_variables}  # pyright: ignore

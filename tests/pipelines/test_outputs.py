@@ -1,7 +1,9 @@
 """What a command writes is whole or not there, and never what it reads."""
 
+import io
 import json
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +30,26 @@ def lengths(monkeypatch):
     monkeypatch.setattr(module.kerasbert, "load", lambda folder: SimpleNamespace())
     monkeypatch.setattr(module, "form_of", lambda model: "texts")
     monkeypatch.setattr(module, "answerer", lambda *arguments, **options: answer)
+
+
+def test_texts_on_the_command_line(lengths, tmp_path, monkeypatch, capsys):
+    """`kerasbert predict MODEL TEXT...` answers the texts; a file, or nothing at a terminal, is a likely mistake."""
+    module.main(["m", "one", "three"], "kerasbert predict")
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert said == [{"input": "one", "length": 3}, {"input": "three", "length": 5}]
+    (tmp_path / "in.txt").write_text("one\n")
+    with pytest.raises(SystemExit, match="Texts must not be names of files. Received: .*in.txt'. Use --input /"):
+        module.main(["m", str(tmp_path / "in.txt")], "kerasbert predict")
+    with pytest.raises(SystemExit, match="Received: 1 texts and --input in.txt"):
+        module.main(["m", "one", "--input", "in.txt"], "kerasbert predict")
+    terminal = io.StringIO("one\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
+    module.main(["m", "--output", str(tmp_path / "a.jsonl")], "kerasbert predict")
+    assert capsys.readouterr() == (
+        f"wrote {tmp_path / 'a.jsonl'}\n",
+        "Type one input per line. Ctrl-D ends the input.\n",
+    )
 
 
 def test_answers_replace_those_before_when_all_are_there(lengths, tmp_path):
