@@ -62,7 +62,7 @@ format: $(VENV)/has-dev
 
 # The last line that pyright prints is the number of errors. Lines that the annotations of Keras, TensorFlow or PyTorch do not
 # allow are marked `pyright: ignore`.
-types: $(VENV)/has-dev
+types: $(VENV)/has-dev $(VENV)/has-tensorflow
 	mkdir -p build/types
 	sed -n '/^```python$$/,/^```$$/{/^```/d;p;}' README.md > build/types/readme.py
 	$(PYRIGHT) --pythonpath $(PYTHON) build/types/readme.py tests/extending/*.py

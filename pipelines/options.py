@@ -1,6 +1,7 @@
 """Converts the arguments of a command's function to a dataclass of options, from which tyro creates a parser."""
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import re
@@ -9,8 +10,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-from kerasbert.command_line import did_you_mean
 
 METAVARS = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
 CONFIG = "config"  # the option that names a file of options
@@ -41,16 +40,16 @@ def negated(flag: str) -> str:
 
 def unknown_option(function: Callable, arguments: list[str]) -> str | None:
     """Returns an error message for the first argument that is an unknown option, or None if there is none."""
-    known = {}
+    known = set()
     for name, kind in option_types(function).items():
         flag = name.replace("_", "-")
-        known[flag] = None
-        if kind is bool:
-            known[negated(flag)] = None
+        known |= {flag, negated(flag)} if kind is bool else {flag}
+    full = {flag.rpartition(".")[2]: flag for flag in known} | {flag: flag for flag in known}
     for argument in arguments:
         name = argument.partition("=")[0][2:].replace("_", "-")
         if argument.startswith("--") and name and name not in known and name not in GENERAL:
-            return f"There is no option --{name}." + did_you_mean(name, known).replace("mean ", "mean --")
+            close = difflib.get_close_matches(name.lower(), full, n=1)
+            return f"There is no option --{name}." + (f" Did you mean --{full[close[0]]}?" if close else "")
     return None
 
 

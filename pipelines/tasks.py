@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from kerasbert.command_line import did_you_mean
 from kerasbert.data.tasks.text_to_text import LABELS
 
 from .labelled import GUESSED, Columns, UsualColumns
@@ -132,5 +133,5 @@ def task_of(name: str | None) -> TaskSpec:
         ValueError: if the name is unknown.
     """
     if name is not None and name not in TASKS:
-        raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {name!r}.")
+        raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {name!r}.{did_you_mean(name, TASKS)}")
     return TaskSpec("classes") if name is None else TASKS[name]

@@ -131,6 +131,11 @@ def test_a_typing_error_suggests_the_right_option(ended, typed, message):
     assert ended(HOUSE, [typed, "x"], "kerasbert build") == (2, "", expected)
 
 
+def test_an_option_of_a_group_is_suggested_for_its_last_part(ended, main_of):
+    errors = ended(main_of("finetune"), ["--lable", "stars"], "kerasbert finetune")[2]
+    assert errors.startswith("There is no option --lable. Did you mean --columns.label?")
+
+
 def test_a_missing_option_names_the_command(ended):
     code, _, errors = ended(HOUSE, ["plans"], "kerasbert build")
     assert code == 2 and "Missing from kerasbert build:" in errors and "--source" in errors

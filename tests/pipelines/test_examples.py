@@ -334,8 +334,8 @@ def test_from_files_to_answers(task, finished_run, tmp_path, capsys):
 
 
 def test_unknown_tasks_and_missing_data(tmp_path):
-    with pytest.raises(ValueError, match="`task` must be one of classes, .*Received: 'x'"):
-        finetune("model", task="x")
+    with pytest.raises(ValueError, match="`task` must be one of classes, .*Received: 'clases'. Did you mean classes"):
+        finetune("model", task="clases")
     with pytest.raises(ValueError, match="no --data"):
         finetune("model", task="ner")
 
