@@ -60,6 +60,14 @@ def test_python_is_executed_or_says_why_not():
                 ), f"{path.name}: {caption}"
 
 
+def test_keras_is_imported_after_kerasbert():
+    """Alone, keras takes TensorFlow for its backend, and fails if only JAX or PyTorch is installed."""
+    for path in sorted(DOCS.rglob("*.md")):
+        code = re.sub(r"^:caption: Before, with.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        imports = re.findall(r"^(?:import|from) (keras|kerasbert)\b", code, flags=re.MULTILINE)
+        assert imports[:1] != ["keras"], path.name
+
+
 def test_code_fits_the_width_of_a_page():
     """A window of 1,280 pixels shows 104 letters; longer lines can be scrolled, but not by much."""
     for path, text in PAGES.items():
