@@ -1,12 +1,13 @@
 """Preparing large corpora: speed by the number of workers, memory, interruptions, and an index of 3 GB in training.
 
 python benchmarks/corpora.py text --novels FOLDER --output TEXT --megabytes 200
-python benchmarks/corpora.py tokenizers --text TEXT --tokenizer TOKENIZER
-python benchmarks/corpora.py prepare --text TEXT --tokenizer TOKENIZER --work WORK [--executor local --tasks 8]
+python benchmarks/corpora.py tokenizers --text TEXT --tokenizer TOKENIZER --workers 2
+python benchmarks/corpora.py prepare --text TEXT --tokenizer TOKENIZER --work WORK --workers 2 [--executor local]
 python benchmarks/corpora.py killed --text TEXT --tokenizer TOKENIZER --work WORK --workers 2
 python benchmarks/corpora.py index --tokenizer TOKENIZER --work WORK --sequences 240000000
 
 Each appends a row to corpora.jsonl, with a digest of all files of the corpus: it is the same for the same text.
+Workers have one core each. Times include everything that the command does after its imports.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def digest(*folders: Path) -> str:
 
 
 class Peaks:
-    """The largest memory in MB while it is entered: of this process without mapped files, and of its children."""
+    """The largest anonymous memory in MB while it is entered: of this process, and of a worker process."""
 
     def __enter__(self) -> "Peaks":
         self.workers, self.anonymous, self._going = 0.0, 0.0, True
@@ -83,10 +84,10 @@ class Peaks:
 
     def _watch(self) -> None:
         while self._going:
-            self.anonymous = max(self.anonymous, memory("self", "RssAnon"))
+            self.anonymous = max(self.anonymous, memory("self"))
             for children in Path("/proc/self/task").glob("*/children"):
                 for child in filter(is_worker, children.read_text().split()):
-                    self.workers = max(self.workers, memory(child, "VmHWM"))
+                    self.workers = max(self.workers, memory(child))
             time.sleep(0.05)
 
 
@@ -98,12 +99,13 @@ def is_worker(process: str) -> bool:
         return False
 
 
-def memory(process: str, name: str) -> float:
+def memory(process: str) -> float:
+    """Memory of a process in MB, without mapped files."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0.0
-    return int(status.partition(f"{name}:")[2].split()[0]) / 1024 if f"{name}:" in status else 0.0
+    return int(status.partition("RssAnon:")[2].split()[0]) / 1024 if "RssAnon:" in status else 0.0
 
 
 def prepare(options) -> dict:
@@ -111,6 +113,7 @@ def prepare(options) -> dict:
     from pipelines import corpus_parts
     from pipelines.prepare_corpus import prepare_corpus
 
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     corpus_parts.BATCHES = options.batches
     corpus, held_out = options.work / "train", options.work / "held_out"
     more = dict(executor=options.executor, tasks=options.tasks) if options.executor else {}
@@ -139,15 +142,17 @@ def processor_seconds() -> float:
 
 
 def tokenizers(options) -> dict:
-    """Tokenizes the same lines with `tokenizers` alone, on one core."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    """Tokenizes the same lines with `tokenizers` alone, which uses one core or all."""
+    os.environ["TOKENIZERS_PARALLELISM"] = str(options.workers > 1).lower()
     backend = Tokenizer.load(options.tokenizer).backend
     lines = [line for text in read_documents(options.text, documents="file") for line in lines_of(text)]
     size, clock, processor = sum(len(line.encode()) for line in lines) / 1e6, time.perf_counter(), processor_seconds()
     for start in range(0, len(lines), 4_000):
         backend.encode_batch_fast(lines[start : start + 4_000], add_special_tokens=False)
-    row = dict(megabytes=round(size, 1), seconds=round(time.perf_counter() - clock, 1))
-    return row | dict(processor_seconds=round(processor_seconds() - processor, 1))
+    seconds = time.perf_counter() - clock
+    row = dict(megabytes=round(size, 1), workers=options.workers, seconds=round(seconds, 1))
+    row |= dict(processor_seconds=round(processor_seconds() - processor, 1))
+    return row | dict(megabytes_per_second=round(size / seconds, 2))
 
 
 def killed(options) -> dict:
@@ -157,7 +162,9 @@ def killed(options) -> dict:
     for wanted in (2, 4):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         while len(list(parts.glob("part-*.json"))) < wanted and process.poll() is None:
-            time.sleep(0.2)
+            time.sleep(0.05)
+        if process.poll() is not None:
+            raise SystemExit("The preparation ended before it was killed. Use more text, or smaller --batches.")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         kills.append(len(list(parts.glob("part-*.json"))))
@@ -235,7 +242,8 @@ def main() -> None:
         write_index(folder, Tokenizer.load(options.tokenizer), options.sequences)
     else:
         measure = {"tokenizers": tokenizers, "prepare": prepare, "killed": killed, "index": index}[options.task]
-        row = dict(task=options.task, **measure(options))
+        command = " ".join(Path(word).name for word in sys.argv)
+        row = dict(task=options.task, **measure(options), command=command)
         print(json.dumps(row))
         with open(RESULTS, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
