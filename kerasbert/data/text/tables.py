@@ -101,8 +101,11 @@ def decoded_lines(
         position += len(block)
         *lines, rest = (rest + text).split("\n")
         for line in lines:
-            yield from _pieces(f"{line}\n", longest)
-            number += 1
+            if longest and len(line) > longest:
+                yield from _pieces(f"{line}\n", longest)
+            else:
+                yield f"{line}\n"
+        number += len(lines)
         if longest and len(rest) > longest:
             *pieces, rest = _pieces(rest, longest)
             yield from pieces
@@ -112,9 +115,9 @@ def decoded_lines(
             return
 
 
-def _pieces(line: str, longest: int | None) -> Iterator[str]:
-    """Yields a line, split after a space if it is longer than `longest` characters."""
-    while longest and len(line) > longest and line[longest:].strip("\r\n"):
+def _pieces(line: str, longest: int) -> Iterator[str]:
+    """Yields a line, split after a space where it is longer than `longest` characters."""
+    while len(line) > longest and line[longest:].strip("\r\n"):
         cut = line.rfind(" ", longest // 2, longest) + 1 or longest
         yield line[:cut]
         line = line[cut:]
