@@ -5,9 +5,10 @@ python benchmarks/corpora.py tokenizers --text TEXT --tokenizer TOKENIZER --work
 python benchmarks/corpora.py prepare --text TEXT --tokenizer TOKENIZER --work WORK --workers 2 [--executor local]
 python benchmarks/corpora.py killed --text TEXT --tokenizer TOKENIZER --work WORK --workers 2
 python benchmarks/corpora.py index --tokenizer TOKENIZER --work WORK --sequences 240000000
+python benchmarks/corpora.py table
 
-Each appends a row to corpora.jsonl, with a digest of all files of the corpus: it is the same for the same text.
-Workers have one core each. Times include everything that the command does after its imports.
+All but the first and the last append a row to corpora.jsonl, with a digest of all files of the corpus: it is the same
+for the same text. The last writes corpora.md. Workers have one core each. Times include all that follows the imports.
 """
 
 import argparse
@@ -126,10 +127,12 @@ def prepare(options) -> dict:
     seconds = time.perf_counter() - clock
     size = sum(path.stat().st_size for path in options.text.iterdir()) / 1e6
     row = dict(megabytes=round(size, 1), workers=options.workers, seconds=round(seconds, 1))
-    row |= dict(processor_seconds=round(processor_seconds() - processor, 1))
     row |= dict(megabytes_per_second=round(size / seconds, 2), digest=digest(corpus, held_out))
-    row |= dict(peak_mb=round(peaks.anonymous), peak_mb_of_a_worker=round(peaks.workers))
-    row |= dict(executor=options.executor, tasks=options.tasks) if options.executor else {}
+    if options.executor:  # its processes are not children of this one
+        row |= dict(executor=options.executor, tasks=options.tasks)
+    else:
+        row |= dict(processor_seconds=round(processor_seconds() - processor, 1))
+        row |= dict(peak_mb=round(peaks.anonymous), peak_mb_of_a_worker=round(peaks.workers))
     for folder in (corpus, held_out):
         shutil.rmtree(folder)
     return row
@@ -225,9 +228,35 @@ def index(options) -> dict:
     return {**row, "seconds_until_the_first_batch": round(built, 1), "backend": keras.backend.backend()}
 
 
+# === The table ===
+
+COLUMNS = {
+    "task": "task", "megabytes": "text, MB", "workers": "workers", "seconds": "seconds",
+    "megabytes_per_second": "MB/s", "processor_seconds": "processor seconds",
+    "peak_mb_of_a_worker": "memory of a worker, MB", "digest": "digest of the files",
+}  # fmt: skip
+
+
+def write_table() -> None:
+    """Writes the fastest row of each command to corpora.md. Rows about the large index have a table of their own."""
+    rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    rows = {row["command"]: row for row in sorted(rows, key=lambda row: -row.get("seconds", 0))}
+    lines = [" | ".join(["", *COLUMNS.values(), ""]).strip(), "|---" * len(COLUMNS) + "|"]
+    for row in sorted(rows.values(), key=lambda row: (row["task"] != "tokenizers", row.get("megabytes", 0))):
+        name = row["task"] + (", datatrove" if row.get("executor") else "")
+        cells = {**row, "task": name, "peak_mb_of_a_worker": row.get("peak_mb_of_a_worker") or ""}
+        if row["task"] != "index":
+            lines.append(" | ".join(["", *(str(cells.get(column, "")) for column in COLUMNS), ""]).strip())
+    lines += ["", "| index, MB | rows of a pass | anonymous memory of training, MB |", "|---|---|---|"]
+    for row in rows.values():
+        if row["task"] == "index":
+            lines.append(f"| {row['index_mb']:,} | {row['rows']:,} | {row['anonymous_mb']} |")
+    RESULTS.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("task", choices=("text", "tokenizers", "prepare", "killed", "index", "write_index"))
+    parser.add_argument("task", choices=("text", "tokenizers", "prepare", "killed", "index", "write_index", "table"))
     for name in ("novels", "output", "text", "tokenizer", "work"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--megabytes", type=float, default=200)
@@ -237,6 +266,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.task == "text":
         write_text(options.novels, options.output, options.megabytes)
+    elif options.task == "table":
+        write_table()
     elif options.task == "write_index":
         folder = options.work / f"index-{options.sequences}"
         write_index(folder, Tokenizer.load(options.tokenizer), options.sequences)

@@ -15,6 +15,7 @@ from kerasbert.data.corpus.parts import Parts
 from kerasbert.data.corpus.writing import check_is_free
 from kerasbert.data.text.documents import document_boundary
 from kerasbert.data.text.files import write_text
+from kerasbert.data.workers import available_cores
 
 from .command import Command
 from .corpus_parts import PARTS, Source, assemble, encode_parts
@@ -76,7 +77,8 @@ def prepare_corpus(
         documents: what ends a document in a text file: a blank line, or the end of the file. By default, it is the end
             of the file if there are several text files, and their blank lines separate paragraphs. The choice is
             printed.
-        workers: number of processes that clean and tokenize. By default, only this process does.
+        workers: number of processes that clean and tokenize. By default, only this process does. Without an executor,
+            at most one for each core is started, because more of them would only take memory and time.
         shards: write the corpus in this many shards, if it is too large for planning all documents at once. The batches
             of a run do not depend on the number of shards.
         block_documents: for a corpus in shards, the number of consecutive documents that are planned at once. A shard
@@ -104,6 +106,9 @@ def prepare_corpus(
         return with_datatrove(folders, text, loaded, held_out_every, (shards, block_documents), engine)
     if deduplicate == "minhash" or text.is_warc():
         raise ValueError("WARC files and --deduplicate minhash need datatrove. Use --executor local.")
+    if workers > available_cores():
+        workers = available_cores()
+        print(f"{workers} workers, as this process may use {workers} cores")
     with preparing(folders, loaded):
         parts, dropped = encode_parts(output / PARTS, text, loaded, workers)
         assemble(folders, parts, held_out_every, loaded, source, shards, block_documents, workers)

@@ -14,6 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 
+def available_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def in_order(function: Callable, items: Iterable, workers: int = 1) -> Iterator:
     """Yields function(item) for every item, in order, like `map`.
 

@@ -97,6 +97,18 @@ def test_a_preparation_that_was_killed_twice_continues(tmp_path, prepare, small_
     assert files_of(tmp_path / "held_out") == files_of(tmp_path / "again_held_out")
 
 
+def test_the_files_do_not_depend_on_the_number_of_workers(tmp_path, prepare, small_parts, monkeypatch, capsys):
+    """At most one worker for each core is started."""
+    monkeypatch.setattr(module, "available_cores", lambda: 3)
+    options = dict(shards=2, block_documents=2)
+    for workers in (1, 3, 4):
+        folders = dict(output=tmp_path / f"{workers}", held_out=tmp_path / f"{workers}_held_out")
+        prepare(workers=workers, **folders, **options)
+        for name, folder in folders.items():
+            assert files_of(folder) == files_of(tmp_path / ("1" if name == "output" else "1_held_out"))
+    assert capsys.readouterr().out.count("3 workers, as this process may use 3 cores") == 1
+
+
 def test_parts_of_other_text_or_another_tokenizer_are_made_again(tmp_path, prepare, small_parts, capsys):
     kill(tmp_path, 3)
     other = Tokenizer.train("wordpiece", LINES * 5, 48)
