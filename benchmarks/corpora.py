@@ -244,6 +244,8 @@ def write_table() -> None:
     lines = [" | ".join(["", *COLUMNS.values(), ""]).strip(), "|---" * len(COLUMNS) + "|"]
     for row in sorted(rows.values(), key=lambda row: (row["task"] != "tokenizers", row.get("megabytes", 0))):
         name = row["task"] + (", datatrove" if row.get("executor") else "")
+        if row["task"] == "killed":
+            name = "killed after {} and after {} parts".format(*row["killed_after_parts"])
         cells = {**row, "task": name, "peak_mb_of_a_worker": row.get("peak_mb_of_a_worker") or ""}
         if row["task"] != "index":
             lines.append(" | ".join(["", *(str(cells.get(column, "")) for column in COLUMNS), ""]).strip())
