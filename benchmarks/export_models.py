@@ -78,9 +78,16 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train("wordpiece", texts, vocabulary_size=61, lowercase=True)
 
 
-def build(family: str, head: str):
-    """A tiny model with random weights, far from those of its initialization, so that outputs differ."""
+def build(family: str, head: str, **changes):
+    """A tiny model with random weights, far from those of its initialization, so that outputs differ.
+
+    Args:
+        family: a key of `FAMILIES`.
+        head: a key of `HEADS`.
+        **changes: other values of config fields.
+    """
     cls, fields = FAMILIES[family]
+    fields = fields | changes
     words = tokenizer()
     if head == "causal LM" and "causal" in cls.family.config.__dataclass_fields__:
         fields = {**fields, "causal": True}

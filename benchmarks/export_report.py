@@ -4,9 +4,10 @@ from pathlib import Path
 
 from export_models import cells
 
-FORMATS = ("onnx", "onnxruntime", "openvino", "tf_saved_model")
+FORMATS = ("onnx", "onnxruntime", "openvino", "tf_saved_model", "litert")
 NAMES = {
     "onnx": "ONNX", "onnxruntime": "ONNX, fused", "openvino": "OpenVINO", "tf_saved_model": "SavedModel",
+    "litert": "LiteRT",
 }  # fmt: skip
 INTRODUCTION = """# Exports
 

@@ -83,12 +83,13 @@ def save(folder: Path, wanted: list[list[str]]) -> None:
 
 def measured(folder: Path, format: str) -> dict:
     """Exports the saved model, compares the artefact with the outputs of `predict`, and times it."""
+    import kerasbert
     from kerasbert.exporting.runners import runner
     from kerasbert.exporting.worker import write
 
     started, export = time.perf_counter(), folder / f"export.{format}"
     export.mkdir()
-    write(folder / "model", export, format)
+    write(kerasbert.load(folder / "model"), export, format)
     seconds = time.perf_counter() - started
     described = json.loads((export / "kerasbert.json").read_text())["export"]
     run = runner(format, export / described["file"])
@@ -161,7 +162,7 @@ def run(families: list[str], formats: list[str], origin: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         child("--save", folder, json.dumps(missing), backend=origin)
         for format, found in wanted.items():
-            backend = "tensorflow" if format in ("tf_saved_model",) else "torch"
+            backend = "tensorflow" if format in ("tf_saved_model", "litert") else "torch"
             child("--measure", folder, format, origin, json.dumps(found), backend=backend)
 
 

@@ -16,7 +16,7 @@ from .command import Command
 def export(
     model: str,
     output: Path,
-    format: Literal["onnx", "onnxruntime", "openvino", "tf_saved_model"] = "onnx",
+    format: Literal["onnx", "onnxruntime", "openvino", "tf_saved_model", "litert"] = "onnx",
     int8: bool = False,
     opset: int | None = None,
 ) -> None:
@@ -27,7 +27,7 @@ def export(
     Args:
         model: folder of a task model, a masked or causal language model or an encoder-decoder, or hf://org/name.
         output: the folder to write. It must not exist, be empty, or contain an earlier export.
-        format: format of the program, for ONNX Runtime, OpenVINO or TensorFlow (Serving). onnxruntime is ONNX
+        format: format of the program, for ONNX Runtime, OpenVINO, TensorFlow (Serving) or LiteRT. onnxruntime is ONNX
             with layers that are fused for ONNX Runtime, and faster there.
         int8: store the matrices of an ONNX program as int8, which makes it smaller and faster, and less exact.
         opset: version of the ONNX operators, 18 to 23. Default: 18.

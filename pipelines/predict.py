@@ -9,14 +9,11 @@ import contextlib
 import itertools
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import kerasbert
-from kerasbert.checkpoints.fields import read_saved
-from kerasbert.checkpoints.folders import find_folder
 from kerasbert.data.text.files import text_written_whole
 from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection, Seq2SeqLM
 from kerasbert.objectives.next_token import NextToken
@@ -78,13 +75,14 @@ def predict(
         format: format of the input. Default: by file extension and, for .txt, by content.
         encoding: encoding of the input.
         columns: names of the columns that cannot be guessed: text, and pair of texts.
-        engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU: the model is exported for this run,
-            unless its folder is an export in ONNX already, which is always run by ONNX Runtime.
+        engine: "onnx" computes with ONNX Runtime, which is the fastest on a CPU. The model is exported at the first
+            time, and the export is kept in the user's cache folder. A folder that is an export in ONNX already is
+            always run by ONNX Runtime.
         texts: lines to answer, instead of a file or standard input.
     """
     _check_texts(texts, input)
     check_outputs({"--output": output}, {"--input": input})
-    loaded = kerasbert.load(model) if engine == "keras" else load_in_onnx(model)
+    loaded = kerasbert.load(model, **({"engine": "onnx"} if engine == "onnx" else {}))
     if isinstance(loaded, ReplacedTokenDetection):
         print(f"{model}: using its discriminator; to fill masks, use {model}/generator", file=sys.stderr)
         loaded = loaded.discriminator
@@ -116,15 +114,6 @@ def _check_texts(texts: tuple[str, ...], input: str | None) -> None:
     for text in texts:
         if len(text) < 256 and Path(text).is_file():
             raise ValueError(f"Texts must not be names of files. Received: {text!r}. Use --input {text}.")
-
-
-def load_in_onnx(model: str):
-    """Loads a model that computes with ONNX Runtime; a folder that is not an export is exported to a temporary one."""
-    folder = find_folder(model)
-    if read_saved(folder).get("export"):
-        return kerasbert.load(folder)
-    with tempfile.TemporaryDirectory() as temporary:
-        return kerasbert.load(kerasbert.export(folder, Path(temporary) / "export", format="onnxruntime"))
 
 
 def answers_of(inputs: Iterable[Input], answer: Callable[[list], list[dict]], size: int) -> Iterator[dict]:

@@ -2,8 +2,11 @@
 
 import contextlib
 import logging
+import tempfile
 import unittest.mock
 import warnings
+
+import keras
 
 LONGEST_REASON = 600  # characters of an exporter's message
 
@@ -55,6 +58,36 @@ def _squeezed(x, dim: int):
     return op.Squeeze(x, op.Constant(value_ints=[dim])) if is_one else op.Identity(x)
 
 
+def _scan_of(model):
+    """`keras.ops.scan` as one loop. On torch, Keras runs a Python loop, which would be exported for one length only.
+
+    The exporter cannot trace Keras's `__call__`, variables and constants within a loop, so that these are replaced.
+    """
+    import torch
+    from torch._higher_order_ops import scan
+
+    as_tensor = torch.as_tensor
+
+    def constant(x, dtype=None, device=None):
+        is_number = isinstance(x, (bool, int, float))
+        return torch.full((), x, dtype=dtype, device=device) if is_number else as_tensor(x, dtype=dtype, device=device)
+
+    def scanned(function, state, inputs, reverse=False):
+        def step(state, x):  # the loop must not return one tensor twice
+            return keras.tree.map_structure(lambda tensor: tensor.clone(), function(state, x))
+
+        values = [(variable, variable.value.clone()) for variable in model.variables]
+        calls = unittest.mock.patch.object(keras.Layer, "__call__", lambda self, *arguments: self.call(*arguments))
+        constants = unittest.mock.patch.object(torch, "as_tensor", constant)
+        # The exporter can write the strides of contiguous tensors only: here and, with batch and length swapped, after.
+        state, inputs = keras.tree.map_structure(lambda tensor: tensor.contiguous(), (state, inputs))
+        with keras.StatelessScope(state_mapping=values), calls, constants:
+            last, states = scan(step, state, inputs, reverse=reverse)
+        return last, keras.tree.map_structure(lambda x: x.swapaxes(0, 1).contiguous().swapaxes(0, 1), states)
+
+    return scanned
+
+
 def write_onnx(model, function, inputs, outputs, path, opset):
     """Writes a function as an ONNX file, with PyTorch's exporter. The backend must be torch.
 
@@ -84,7 +117,8 @@ def write_onnx(model, function, inputs, outputs, path, opset):
     options = dict(input_names=names, output_names=list(outputs), dynamic_shapes=(shapes,), opset_version=opset)
     options["custom_translation_table"] = {torch.ops.aten.squeeze.dim: _squeezed}
     gathers = unittest.mock.patch.object(torch, "take_along_dim", _gathered)
-    with exporter_errors("PyTorch"), torch.no_grad(), _quiet(), gathers:
+    scans = unittest.mock.patch.object(keras.ops, "scan", _scan_of(model))
+    with exporter_errors("PyTorch"), torch.no_grad(), _quiet(), gathers, scans:
         torch.onnx.export(Program().eval(), examples, path, dynamo=True, external_data=False, verbose=False, **options)
 
 
@@ -108,6 +142,54 @@ def write_saved_model(model, function, inputs, path):
         module.weights = [variable.value for variable in model.variables]
         program = tf.function(lambda **tensors: function(tensors), autograph=False)
         tf.saved_model.save(module, path, {"serving_default": program.get_concrete_function(**specs)})
+
+
+def _expanding(getitem):
+    """`Tensor.__getitem__` that adds axes by `expand_dims`, which LiteRT's converter can write for free sizes."""
+    import tensorflow as tf
+
+    def indexed(x, index):
+        parts = index if isinstance(index, tuple) else (index,)
+        kept = tuple(part for part in parts if part is not None)
+        if len(kept) == len(parts):
+            return getitem(x, index)
+        axis, new = 0, []
+        for part in parts:
+            new += [axis] if part is None else []
+            # An index removes its axis; an ellipsis stands for all axes that have no part.
+            axis += len(x.shape) - len(kept) + 1 if part is Ellipsis else part is None or isinstance(part, slice)
+        y = getitem(x, kept) if kept else x
+        for axis in new:
+            y = tf.expand_dims(y, axis)
+        return y
+
+    return indexed
+
+
+def write_litert(model, function, inputs, path):
+    """Writes a function as a LiteRT file with the signature `serving_default`. The backend must be tensorflow.
+
+    Args:
+        model, function, inputs: see `write_saved_model`.
+        path: path of the file.
+    """
+    import tensorflow as tf
+
+    new_axes = unittest.mock.patch.object(tf.Tensor, "__getitem__", _expanding(tf.Tensor.__getitem__))
+    with tempfile.TemporaryDirectory() as folder:
+        with new_axes:
+            write_saved_model(model, function, inputs, folder)
+        with exporter_errors("LiteRT"), _quiet():
+            converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=["serving_default"])
+            path.write_bytes(converter.convert())
+
+
+def litert_runner(file):
+    """Returns a function from {input: array} to {output: array} that runs a LiteRT file."""
+    import tensorflow as tf
+
+    run = tf.lite.Interpreter(str(file)).get_signature_runner("serving_default")
+    return lambda x: run(**x)
 
 
 def saved_model_runner(folder):

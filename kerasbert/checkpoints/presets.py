@@ -23,6 +23,7 @@ from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub, quantized
 from .description import description
+from .exports import cached_export, check_engine, check_fixed
 from .fields import (
     accepting_arguments,
     check_arguments,
@@ -147,12 +148,19 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
 
 
 @forgetting_failed_variables()
-def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
+def load_trainable(
+    cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, engine=None, **overrides
+):
     """Loads an objective or a task; see `Trainable.from_preset`.
 
     Args:
         allow_nan: whether weights that are NaN or infinite are accepted.
     """
+    if engine is not None:
+        check_engine(engine, path, load_weights, dtype)
+        path = _find_model(cls, path, revision, token)
+        if not _saved(path).get("export"):
+            path, overrides = cached_export(path, cls, overrides), {}
     if _sized(path) is not None:
         settings, rest = _split_settings(cls, overrides)
         family = _sized(path)[0]
@@ -176,6 +184,8 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
                 f"{shortened(unknown)}. Was it written by another version of kerasbert?"
             )
         settings = {**arguments, **settings}
+    if saved.get("export"):
+        check_fixed(folder, arguments, overrides)
     settings = cls.arguments_from_config(stored, settings)
     if "tokenizer" not in settings:
         settings["tokenizer"] = load_tokenizer(folder)

@@ -279,7 +279,10 @@ class Trainable(Shared, Quantizable, Fitting):
             path: a local folder, `"hf://org/name"`, or the name of a size; see `Backbone.from_preset`.
             load_weights: whether to load the weights. False leaves them random.
             dtype: a Keras dtype policy. Default: the global one.
-            **overrides: arguments of this class, arguments of the backbone, and fields of its config.
+            **overrides: arguments of this class, arguments of the backbone, fields of its config, and for the Hub
+                `revision` and `token`. With `engine="onnx"`, the outputs are computed by ONNX Runtime, which is the
+                fastest on a CPU; the model is exported at the first time (see `kerasbert.export`), and the export is
+                kept below kerasbert/exports in the user's cache folder.
         """
         return presets.load_trainable(cls, path, load_weights=load_weights, dtype=dtype, **overrides)
 

@@ -1,5 +1,6 @@
-"""Exports models to formats that run without kerasbert: ONNX, OpenVINO and TensorFlow's SavedModel."""
+"""Exports models to formats that run without kerasbert: ONNX, OpenVINO, TensorFlow's SavedModel and LiteRT."""
 
-from .folders import FORMATS, export
+from ..checkpoints.exports import FORMATS
+from .folders import export
 
 __all__ = ["FORMATS", "export"]

@@ -2,7 +2,7 @@
 
     python example.py "a text" "another text"
 
-Needs numpy, tokenizers, and the runtime of the format: onnxruntime, openvino or tensorflow. Prints a
+Needs numpy, tokenizers, and the runtime of the format: onnxruntime, openvino, tensorflow or ai-edge-litert. Prints a
 line of JSON for each answer. `kerasbert.json` describes the inputs and outputs.
 """
 
@@ -52,6 +52,13 @@ def opened(file):
             return {name: outputs[name] for name in DESCRIBED["outputs"]}
 
         return run
+    if DESCRIBED["format"] == "litert":
+        try:
+            runtime = importlib.import_module("ai_edge_litert.interpreter")
+        except ImportError:  # TensorFlow has it, too
+            runtime = importlib.import_module("tensorflow").lite
+        program = runtime.Interpreter(path).get_signature_runner("serving_default")
+        return lambda inputs: program(**inputs)
     tensorflow = importlib.import_module("tensorflow")
     loaded = tensorflow.saved_model.load(path)
 

@@ -1,32 +1,16 @@
 """Exports a model to a folder that runs without kerasbert."""
 
-import importlib.util
-import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.exports import FORMATS, write_export
 from ..checkpoints.folders import find_folder
 from ..core.quantization import has_integers
 from ..data.text.json_files import read_json
 from .signatures import kind_of
 
-# Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artefact).
-FORMATS = {
-    "onnx": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
-    "onnxruntime": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime"), "model.onnx"),
-    "openvino": ("torch", ("torch", "onnx", "onnxscript", "onnxruntime", "openvino"), "model.xml"),
-    "tf_saved_model": ("tensorflow", ("tensorflow",), "saved_model"),
-}
 ONNX_OPSETS = range(18, 24)
-# Package -> extra of kerasbert that installs it, or None.
-EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "openvino": None}
-EXTRAS |= dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")
-LONGEST_MESSAGE = 1_500
 
 
 def export(
@@ -50,7 +34,8 @@ def export(
         model: a task or an objective with a tokenizer, or the folder of one, or `"hf://org/name"`.
         path: the folder to write. It must not exist, be empty, or contain an earlier export, which is then replaced.
         format: "onnx", or "onnxruntime", whose layers are fused into operators that only ONNX Runtime has, which makes
-            it faster there; "openvino" or "tf_saved_model".
+            it faster there; "openvino"; "tf_saved_model", for TensorFlow (Serving); or "litert", for phones and small
+            devices.
         quantize: "int8" stores the matrices of an ONNX file as int8, and computes their products with int8
             activations, whose scales are determined for each batch. Default: float32.
         opset: version of the ONNX operators, 18 to 23. Default: 18.
@@ -63,24 +48,12 @@ def export(
     """
     path = Path(path)
     check_options(format, quantize, opset)
-    check_packages(format)
     check_free(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as name:
-        temporary = Path(name)
-        if isinstance(model, (str, os.PathLike)):
-            folder = find_folder(model).resolve()
-        else:
-            check_model(model)
-            folder = temporary / "model"
-            model.save_to_preset(folder)
-        written = temporary / "export"
-        written.mkdir()
-        order = dict(folder=str(folder), output=str(written), format=format, quantize=quantize, opset=opset)
-        run_exporter(order, FORMATS[format][0])
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(written, path)
+    if isinstance(model, (str, os.PathLike)):
+        model = find_folder(model)
+    else:
+        check_model(model)
+    write_export(path, model, format, quantize=quantize, opset=opset)
     return path
 
 
@@ -99,16 +72,6 @@ def check_options(format, quantize, opset):
             f"`opset` must be from {ONNX_OPSETS[0]} to {ONNX_OPSETS[-1]}: older versions lack operators that the "
             f"models need, and PyTorch cannot write newer ones. Received: {opset}."
         )
-
-
-def check_packages(format):
-    """Raises an ImportError that names the command which installs the packages that are missing for a format."""
-    missing = [name for name in FORMATS[format][1] if importlib.util.find_spec(name) is None]
-    if missing:
-        extras = ",".join(dict.fromkeys(EXTRAS[name] for name in missing if EXTRAS[name]))
-        others = [name for name in missing if not EXTRAS[name]]
-        command = " ".join(["pip install", *([f'"kerasbert[{extras}]"'] if extras else []), *others])
-        raise ImportError(f"The format {format!r} needs {', '.join(missing)}. Install it with: {command}")
 
 
 def check_free(path):
@@ -143,13 +106,3 @@ def check_model(model):
             f"An export carries the tokenizer of the model. Received: a {type(model).__name__} without a tokenizer. "
             "Set model.tokenizer = Tokenizer.load(...), or save its files in the folder."
         )
-
-
-def run_exporter(order, backend):
-    """Runs this file in another process, and raises its error as a ValueError."""
-    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-m", "kerasbert.exporting.worker", json.dumps(order)]
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
-    if process.returncode:
-        lines = process.stderr.strip().splitlines() or [f"the process ended with status {process.returncode}"]
-        raise ValueError(lines[-1][:LONGEST_MESSAGE])

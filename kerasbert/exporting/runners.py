@@ -16,6 +16,7 @@ def runner(format, file):
         "onnxruntime": onnx_runner,
         "openvino": openvino_runner,
         "tf_saved_model": exporters.saved_model_runner,
+        "litert": exporters.litert_runner,
     }[format](file)
 
 

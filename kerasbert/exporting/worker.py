@@ -13,10 +13,11 @@ import numpy as np
 from .. import models  # noqa: F401  registers the families
 from ..backend import exporting as exporters
 from ..checkpoints.description import description
+from ..checkpoints.exports import FORMATS
 from ..checkpoints.presets import load
 from ..checkpoints.tensor_files import write_json
 from ..objectives.next_token import NextToken
-from .folders import FORMATS, check_model
+from .folders import check_model
 from .generation import generation_programs
 from .runners import runner
 from .signatures import kind_of, whole_program
@@ -26,15 +27,42 @@ CHECKED_SHAPES = ((1, 7), (3, 20))  # (rows, columns) with which an artefact is 
 DEFAULT_OPSET = 18
 
 
-def write(folder, output, format, quantize=None, opset=None):
-    """Writes the export of a model; see `kerasbert.export`.
+def export_folder(folder, output, modules=(), model_class=None, overrides=None, **options):
+    """Writes the export of the model in a folder.
 
     Args:
         folder: folder of the model.
         output: the folder to write, which exists and is empty.
+        modules: names of the modules of users' classes.
+        model_class: (module, name) of the class whose `from_preset` loads the model. Default: the class that the folder
+            names.
+        overrides: the other arguments of `from_preset`.
+        **options: the other arguments of `write`.
+    """
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ValueError(
+                "Models are exported by another process, which must be able to import their classes. Received: the "
+                f"module {name!r}, and {error}. Install it, or add its folder to PYTHONPATH."
+            ) from None
+    if model_class is None:
+        model = load(folder, **(overrides or {}))
+    else:
+        module, name = model_class
+        model = getattr(importlib.import_module(module), name).from_preset(folder, **(overrides or {}))
+    write(model, output, **options)
+
+
+def write(model, output, format, quantize=None, opset=None):
+    """Writes the export of a model; see `kerasbert.export`.
+
+    Args:
+        model: the model, on the backend that the exporter needs.
+        output: the folder to write, which exists and is empty.
     """
     output = Path(output)
-    model = load(folder)
     check_model(model)
     programs = [whole_program(model), *(generation_programs(model) if format in ("onnx", "onnxruntime") else [])]
     ending = FORMATS[format][2].removeprefix("model")
@@ -128,11 +156,17 @@ def write_saved_model(model, program, file, opset):
     exporters.write_saved_model(model, program.function, program.inputs, str(file))
 
 
+def write_litert(model, program, file, opset):
+    """Writes a LiteRT file."""
+    exporters.write_litert(model, program.function, program.inputs, file)
+
+
 WRITERS = {
     "onnx": write_onnx,
     "onnxruntime": write_onnxruntime,
     "openvino": write_openvino,
     "tf_saved_model": write_saved_model,
+    "litert": write_litert,
 }
 
 
@@ -196,6 +230,6 @@ def random_inputs(model, program, rows, columns):
 
 if __name__ == "__main__":
     try:
-        write(**json.loads(sys.argv[1]))
+        export_folder(**json.loads(sys.argv[1]))
     except (ValueError, OSError, ImportError) as error:
         sys.exit(" ".join(str(error).split()))

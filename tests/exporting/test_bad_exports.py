@@ -3,16 +3,18 @@
 import importlib.util
 import json
 
+import onnx
 import pytest
 
 import kerasbert
 from benchmarks.export_models import build
+from kerasbert.backend import exporting
 from kerasbert.backend.exporting import exporter_errors
-from kerasbert.exporting import folders
+from kerasbert.checkpoints import exports
+from kerasbert.exporting.worker import export_folder
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import SpanBoundary
 from kerasbert.tasks import TextClassifier
-from pipelines import predict
 
 pytestmark = pytest.mark.one_backend
 
@@ -28,12 +30,12 @@ def model():
 def fails(monkeypatch):
     """Makes every export fail once its process has written something."""
 
-    def fail(order, backend):
+    def fail(order):
         with open(f"{order['output']}/model.onnx", "w") as file:
             file.write("half of a program")
         raise ValueError("the exporter failed")
 
-    monkeypatch.setattr(folders, "run_exporter", fail)
+    monkeypatch.setattr(exports, "run_exporter", fail)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def fails(monkeypatch):
     [
         (
             {"format": "tensorrt"},
-            "must be one of onnx, onnxruntime, openvino, tf_saved_model. Received: 'tensorrt'",
+            "must be one of onnx, onnxruntime, openvino, tf_saved_model, litert. Received: 'tensorrt'",
         ),
         ({"quantize": "int4"}, 'must be "int8" or None'),
         ({"quantize": "int8", "format": "tf_saved_model"}, 'Only format="onnx" can be quantized'),
@@ -103,12 +105,6 @@ def test_a_failed_export_leaves_the_earlier_one(model, tmp_path, fails):
     assert [path.name for path in earlier.iterdir()] == ["kerasbert.json"]
 
 
-def test_predictions_with_onnx_name_the_failure(model, tmp_path, fails):
-    model.save_to_preset(tmp_path / "model")
-    with pytest.raises(ValueError, match="the exporter failed"):
-        predict.load_in_onnx(str(tmp_path / "model"))
-
-
 def test_an_error_of_an_exporter_is_one_line():
     with pytest.raises(ValueError, match="PyTorch's exporter cannot write the model. Received: inner reason$"):
         with exporter_errors("PyTorch"):
@@ -116,3 +112,43 @@ def test_an_error_of_an_exporter_is_one_line():
                 raise RuntimeError("inner\n reason")
             except RuntimeError as inner:
                 raise TypeError("the exporter gives up") from inner
+
+
+def test_quantised_models_name_the_way_that_works(model, tmp_path):
+    model.quantize("int8")
+    model.save_to_preset(tmp_path / "int8")
+    with pytest.raises(ValueError, match='Export the model of full precision, with quantize="int8"'):
+        kerasbert.export(model, tmp_path / "export")
+    with pytest.raises(ValueError, match='Export the model of full precision, with quantize="int8"'):
+        export_folder(tmp_path / "int8", tmp_path / "export", format="onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["int8"]
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Exports in this process, which takes less time."""
+    monkeypatch.setattr(exports, "run_exporter", lambda order: export_folder(**order))
+
+
+def test_an_opset_without_an_operator_is_refused(model, tmp_path, monkeypatch, here):
+    """PyTorch's exporter then writes a file with a newer opset."""
+
+    def write_newer(model, function, inputs, outputs, path, opset):
+        gelu = onnx.helper.make_node("Gelu", ["x"], ["y"])
+        x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+        graph = onnx.helper.make_graph([gelu], "program", [x], [y])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset + 2)]), path)
+
+    monkeypatch.setattr(exporting, "write_onnx", write_newer)
+    with pytest.raises(ValueError, match="a TextClassifier with a Bert .* opset=18, which lacks one. Use opset=20"):
+        kerasbert.export(model, tmp_path / "export", opset=18)
+    assert not list(tmp_path.iterdir())
+
+
+def test_classes_that_another_process_cannot_import(tmp_path):
+    script = type("Mine", (TextClassifier,), {"__module__": "__main__"})
+    with pytest.raises(ValueError, match="a Mine, which is defined in the script or notebook itself. Move it to"):
+        exports.write_export(tmp_path / "export", tmp_path, "onnx", script)
+    with pytest.raises(ValueError, match="the module 'nobodys_module', and No module named .* PYTHONPATH"):
+        export_folder(tmp_path, tmp_path / "export", modules=["nobodys_module"], format="onnx")
+    assert not list(tmp_path.iterdir())

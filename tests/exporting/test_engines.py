@@ -1,0 +1,107 @@
+"""Models that are loaded with engine="onnx" are exported once, and compute the same."""
+
+import numpy as np
+import pytest
+
+import kerasbert
+from benchmarks.export_models import build
+from kerasbert.checkpoints import exports
+from kerasbert.data import Tokenizer
+from kerasbert.exporting.worker import export_folder
+from kerasbert.models import FAMILIES
+from kerasbert.objectives import Discriminator
+from kerasbert.tasks import TextEmbedder
+
+pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
+
+TEXTS = ["the cat sat on a mat", "who ran home", "one two three four five six seven and a red dog", "blue"]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "kerasbert" / "exports"
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Exports in this process, which takes less time. Returns a list with the order of each export."""
+    orders = []
+
+    def export(order):
+        orders.append(order)
+        export_folder(**order)
+
+    monkeypatch.setattr(exports, "run_exporter", export)
+    return orders
+
+
+def test_models_are_exported_once(tmp_path, cache, here):
+    model, folder = build("Word vectors", "embedder"), tmp_path / "model"
+    model.save_to_preset(folder)
+    for _ in range(2):
+        loaded = TextEmbedder.from_preset(folder, engine="onnx")
+        assert loaded.engine is not None
+        np.testing.assert_allclose(loaded.embed(TEXTS), model.embed(TEXTS), atol=1e-6)
+    assert len(here) == len(list(cache.iterdir())) == 1
+
+    longer = TextEmbedder.from_preset(folder, engine="onnx", normalize=False)
+    expected = TextEmbedder.from_preset(folder, normalize=False).embed(TEXTS)
+    np.testing.assert_allclose(longer.embed(TEXTS), expected, atol=1e-6)
+    assert np.abs(expected - model.embed(TEXTS)).max() > 0.01
+    assert len(here) == 2
+
+    for weight in model.backbone.weights:
+        weight.assign(2 * weight + 0.1)
+    model.save_to_preset(folder)
+    changed = kerasbert.load(folder, engine="onnx")
+    np.testing.assert_allclose(changed.embed(TEXTS), model.embed(TEXTS), atol=1e-6)
+    assert len(here) == 3
+
+    export = next(cache.iterdir())
+    with pytest.raises(ValueError, match=r"The program of an export is fixed. Received: .* with {'pooling': 'cls'}"):
+        TextEmbedder.from_preset(export, pooling="cls")
+    assert kerasbert.load(export, engine="onnx").engine.files["model"].parent == export
+    assert len(here) == 3
+
+
+def test_arguments_that_have_no_export(tmp_path, cache, here):
+    folder = tmp_path / "model"
+    build("Word vectors", "embedder").save_to_preset(folder)
+    tokenizer = Tokenizer.load(folder)
+    for options, message in (
+        ({"engine": "tensorrt"}, "must be \"onnx\" or None. Received: 'tensorrt'"),
+        ({"engine": "onnx", "load_weights": False}, "needs the folder of a model, with its weights"),
+        ({"engine": "onnx", "dtype": "bfloat16"}, "computes in float32. Received: dtype='bfloat16'"),
+        (
+            {"engine": "onnx", "tokenizer": tokenizer},
+            r"that JSON can represent. Received: \['tokenizer'\]",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TextEmbedder.from_preset(folder, **options)
+    with pytest.raises(ValueError, match="needs the folder of a model"):
+        Discriminator.from_preset("electra_small", engine="onnx")
+    assert not here and not cache.exists()
+
+
+@pytest.fixture
+def roformer():
+    """A family in a module of a user, known to this process for the time of the test."""
+    from tests.extending.roformer import RoFormer
+
+    FAMILIES["roformer"] = RoFormer
+    yield RoFormer
+    del FAMILIES["roformer"]
+
+
+def test_the_family_of_a_user_is_exported_by_another_process(tmp_path, cache, roformer):
+    tokenizer = build("Word vectors", "embedder").tokenizer
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=24, embedding_dim=8, max_length=64)
+    config = roformer.family.config(vocabulary_size=tokenizer.vocabulary_size, initializer_range=0.2, **sizes)
+    model = TextEmbedder(roformer(config), normalize=True, tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "model")
+    loaded = TextEmbedder.from_preset(tmp_path / "model", engine="onnx")
+    assert loaded.engine is not None and type(loaded.backbone) is roformer
+    np.testing.assert_allclose(loaded.embed(TEXTS), model.embed(TEXTS), atol=1e-5)
+    assert len(list(cache.iterdir())) == 1
