@@ -19,14 +19,22 @@ empty cell, nothing has been measured yet; `python benchmarks/exports.py --forma
 
 """
 
-NOT_EXPORTED = """
-## What is not a format
+EXPORTERS = """
+## Limits of the exporters
 
-LiteRT: TensorFlow's converter refuses BERT's tagger with free lengths ("'tf.StridedSlice' op is neither a custom op nor
-a flex op"), and with TensorFlow's operators allowed, the file would need TensorFlow to run.
+The families without a row for a head do not have it. Three limits of the exporters would concern many rows, and are
+avoided by `kerasbert.backend.exporting`:
 
-ELMo and the recurrent encoder-decoders read a text token by token, in a Python loop on PyTorch, which its exporter
-unrolls for one length. The families without a row for a head do not have it.
+- Recurrent models (ELMo, attention seq2seq). On PyTorch, Keras's scan is a Python loop, which its exporter unrolls
+  for one length ([Keras #23058](https://github.com/keras-team/keras/pull/23058), [PyTorch
+  #115092](https://github.com/pytorch/pytorch/issues/115092)). The loop is replaced by PyTorch's scan operator, a
+  prototype ([PyTorch #146674](https://github.com/pytorch/pytorch/issues/146674)).
+- LiteRT, new axes. `x[:, None, None, :]` with free sizes is a `tf.StridedSlice` that the converter refuses ("neither a
+  custom op nor a flex op"); the axes are added by `tf.expand_dims` ([TensorFlow
+  #48018](https://github.com/tensorflow/tensorflow/issues/48018)).
+- LiteRT has no `tf.Roll` ([TensorFlow #51459](https://github.com/tensorflow/tensorflow/issues/51459)); the decoder
+  inputs of T5's classifiers are shifted by slices. The converter from PyTorch to LiteRT,
+  which Keras uses on that backend, takes no free sizes at all ([Keras #22996](https://github.com/keras-team/keras/issues/22996)).
 """
 
 
@@ -58,7 +66,7 @@ def write(rows: list[dict], path: Path) -> None:
                 else:
                     columns.append(_cell(row))
             text += f"| {family} | {head} | {' | '.join(columns)} |\n"
-    text += NOT_EXPORTED
+    text += EXPORTERS
     if failures:
         text += "\n## What fails\n\n"
         text += "".join(f"{number}. {reason}\n" for number, reason in enumerate(failures, 1))

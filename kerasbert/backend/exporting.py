@@ -58,6 +58,13 @@ def _squeezed(x, dim: int):
     return op.Squeeze(x, op.Constant(value_ints=[dim])) if is_one else op.Identity(x)
 
 
+def _stride(x, dim: int):
+    """`aten.sym_stride.int` in ONNX, for tensors that are contiguous: the product of the sizes of all later axes."""
+    from onnxscript import opset18 as op
+
+    return op.ReduceProd(op.Shape(x, start=dim + 1), keepdims=0)
+
+
 def _scan_of(model):
     """`keras.ops.scan` as one loop. On torch, Keras runs a Python loop, which would be exported for one length only.
 
@@ -115,7 +122,10 @@ def write_onnx(model, function, inputs, outputs, path, opset):
     examples = tuple(torch.from_numpy(example) for example, _ in inputs.values())
     shapes = tuple({i: axis for i, axis in enumerate(axes) if axis is not None} for _, axes in inputs.values())
     options = dict(input_names=names, output_names=list(outputs), dynamic_shapes=(shapes,), opset_version=opset)
-    options["custom_translation_table"] = {torch.ops.aten.squeeze.dim: _squeezed}
+    options["custom_translation_table"] = {
+        torch.ops.aten.squeeze.dim: _squeezed,
+        torch.ops.aten.sym_stride.int: _stride,
+    }
     gathers = unittest.mock.patch.object(torch, "take_along_dim", _gathered)
     scans = unittest.mock.patch.object(keras.ops, "scan", _scan_of(model))
     with exporter_errors("PyTorch"), torch.no_grad(), _quiet(), gathers, scans:

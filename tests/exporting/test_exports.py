@@ -12,13 +12,15 @@ import kerasbert
 import pipelines.export
 from benchmarks.export_models import build
 from kerasbert.exporting.worker import write
+from kerasbert.models import FAMILIES
+from kerasbert.tasks import TextClassifier
 
 pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
 
 TEXTS = ["the cat sat on a mat", "who ran home", "one two three four five six seven and a red dog", "blue"]
 CELLS = {
     "classifier": ("BERT", "classifier"),
-    "tagger": ("RoBERTa", "tagger"),
+    "tagger": ("ELMo", "tagger"),
     "answerer": ("DistilBERT", "answerer"),
     "embedder": ("ModernBERT", "embedder"),
     "masked LM": ("ALBERT", "masked LM"),
@@ -163,16 +165,32 @@ def test_an_export_of_another_class_is_refused(exported):
         kerasbert.tasks.TokenClassifier.from_preset(exported("classifier")[1])
 
 
-def test_the_command_exports_in_another_process(exported, tmp_path, capsys):
-    """An int8 program is smaller, and close to the model."""
-    model, folder = exported("classifier")
-    pipelines.export.export(str(folder.parent / "model"), tmp_path / "int8", int8=True)
+@pytest.fixture
+def roformer():
+    """A family in a module of a user, known to this process for the time of the test."""
+    from tests.extending.roformer import RoFormer
+
+    FAMILIES["roformer"] = RoFormer
+    yield RoFormer
+    del FAMILIES["roformer"]
+
+
+def test_the_command_exports_in_another_process(tmp_path, roformer, capsys):
+    """The family is a user's, and the program is int8: smaller, and close to the model."""
+    tokenizer = build("Word vectors", "embedder").tokenizer
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=64, feed_forward_dim=128, embedding_dim=32, max_length=64)
+    config = roformer.family.config(vocabulary_size=tokenizer.vocabulary_size, initializer_range=0.2, **sizes)
+    model = TextClassifier(roformer(config), labels=["a", "b", "c"], tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "model")
+    pipelines.export.export(str(tmp_path / "model"), tmp_path / "int8", int8=True)
     assert "onnx, int8" in capsys.readouterr().out
-    assert [path.name for path in tmp_path.iterdir()] == ["int8"]
-    assert (tmp_path / "int8" / "model.onnx").stat().st_size < (folder / "model.onnx").stat().st_size
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["int8", "model"]
+    matrices = sum(4 * np.prod(w.shape) for w in model.weights if len(w.shape) == 2 and "embedding" not in w.path)
+    saved = (tmp_path / "model" / "model.safetensors").stat().st_size
+    assert (tmp_path / "int8" / "model.onnx").stat().st_size < saved - 0.6 * matrices
     loaded, expected = kerasbert.load(tmp_path / "int8"), model.predict(TEXTS, verbose=0)
-    found = loaded.predict(TEXTS)
-    assert 0 < np.abs(found - expected).max() < 0.1 * np.ptp(expected)
+    assert type(loaded.backbone) is roformer
+    assert 0 < np.abs(loaded.predict(TEXTS) - expected).max() < 0.1 * np.ptp(expected)
 
 
 RUNS_EXAMPLE = {

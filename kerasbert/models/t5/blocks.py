@@ -216,13 +216,17 @@ def shifted_right(inputs, start_id):
 
     Returns: a dict of `decoder_token_ids` (b, s), and `decoder_padding_mask` and `decoder_sequence_ids` if needed.
     """
+
+    def rolled(x):  # `ops.roll`, which LiteRT does not have
+        return ops.concatenate([x[:, -1:], x[:, :-1]], axis=1)
+
     ids, sequences, real = ops.convert_to_tensor(inputs["token_ids"]), inputs.get("sequence_ids"), real_tokens(inputs)
     first = ops.arange(ops.shape(ids)[1], dtype="int32") == 0
     if sequences is not None:
-        first = first | (sequences != ops.roll(sequences, 1, axis=1))
+        first = first | (sequences != rolled(sequences))
     elif real is not None:
-        first = first | ops.logical_not(ops.roll(real, 1, axis=1))
-    half = {"token_ids": ops.where(first, start_id, ops.roll(ids, 1, axis=1)), "padding_mask": real}
+        first = first | ops.logical_not(rolled(real))
+    half = {"token_ids": ops.where(first, start_id, rolled(ids)), "padding_mask": real}
     half["sequence_ids"] = sequences
     return {f"decoder_{key}": value for key, value in half.items() if value is not None}
 
