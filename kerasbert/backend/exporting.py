@@ -154,7 +154,7 @@ def write_saved_model(model, function, inputs, path):
         tf.saved_model.save(module, path, {"serving_default": program.get_concrete_function(**specs)})
 
 
-def _expanding(getitem):
+def expanding(getitem):
     """`Tensor.__getitem__` that adds axes by `expand_dims`, which LiteRT's converter can write for free sizes."""
     import tensorflow as tf
 
@@ -185,7 +185,7 @@ def write_litert(model, function, inputs, path):
     """
     import tensorflow as tf
 
-    new_axes = unittest.mock.patch.object(tf.Tensor, "__getitem__", _expanding(tf.Tensor.__getitem__))
+    new_axes = unittest.mock.patch.object(tf.Tensor, "__getitem__", expanding(tf.Tensor.__getitem__))
     with tempfile.TemporaryDirectory() as folder:
         with new_axes:
             write_saved_model(model, function, inputs, folder)

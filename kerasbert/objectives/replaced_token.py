@@ -244,6 +244,10 @@ class ReplacedTokenDetection(PairObjective):
             dtype: a Keras dtype policy. Default: the global one.
             **overrides: arguments of this class, and fields of both configs.
         """
+        if overrides.pop("engine", None) is not None:
+            raise ValueError(
+                f"`engine` runs a single model. Received: {path}, which has two. Use {path}/discriminator."
+            )
         settings = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
             folder = find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))

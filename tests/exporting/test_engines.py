@@ -10,7 +10,7 @@ from benchmarks.export_models import build
 from kerasbert.checkpoints import exports
 from kerasbert.data import Tokenizer
 from kerasbert.exporting.worker import export_folder
-from kerasbert.objectives import Discriminator
+from kerasbert.objectives import Discriminator, ReplacedTokenDetection
 from kerasbert.tasks import TextEmbedder
 
 pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
@@ -81,4 +81,6 @@ def test_arguments_that_have_no_export(tmp_path, cache, here):
             TextEmbedder.from_preset(folder, **options)
     with pytest.raises(ValueError, match="needs the folder of a model"):
         Discriminator.from_preset("electra_small", engine="onnx")
+    with pytest.raises(ValueError, match="runs a single model. Received: electra_small"):
+        ReplacedTokenDetection.from_preset("electra_small", engine="onnx")
     assert not here and not cache.exists()
