@@ -198,7 +198,8 @@ def litert_runner(file):
     """Returns a function from {input: array} to {output: array} that runs a LiteRT file."""
     import tensorflow as tf
 
-    run = tf.lite.Interpreter(str(file)).get_signature_runner("serving_default")
+    with _quiet():
+        run = tf.lite.Interpreter(str(file)).get_signature_runner("serving_default")
     return lambda x: run(**x)
 
 

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.backends("torch")  # the backend of the exporter
 TEXTS = ["the cat sat on a mat", "who ran home", "one two three four five six seven and a red dog", "blue"]
 CELLS = {
     "classifier": ("BERT", "classifier"),
-    "tagger": ("ELMo", "tagger"),
+    "tagger": ("RoBERTa", "tagger"),
     "answerer": ("DistilBERT", "answerer"),
     "embedder": ("ModernBERT", "embedder"),
     "masked LM": ("ALBERT", "masked LM"),
-    "seq2seq LM": ("T5", "seq2seq LM"),
+    "seq2seq LM": ("Transformer", "seq2seq LM"),
 }
 
 
@@ -178,16 +178,15 @@ def roformer():
 def test_the_command_exports_in_another_process(tmp_path, roformer, capsys):
     """The family is a user's, and the program is int8: smaller, and close to the model."""
     tokenizer = build("Word vectors", "embedder").tokenizer
-    sizes = dict(num_layers=1, num_heads=2, hidden_dim=64, feed_forward_dim=128, embedding_dim=32, max_length=64)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=128, feed_forward_dim=512, embedding_dim=32, max_length=64)
     config = roformer.family.config(vocabulary_size=tokenizer.vocabulary_size, initializer_range=0.2, **sizes)
     model = TextClassifier(roformer(config), labels=["a", "b", "c"], tokenizer=tokenizer)
     model.save_to_preset(tmp_path / "model")
     pipelines.export.export(str(tmp_path / "model"), tmp_path / "int8", int8=True)
     assert "onnx, int8" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["int8", "model"]
-    matrices = sum(4 * np.prod(w.shape) for w in model.weights if len(w.shape) == 2 and "embedding" not in w.path)
     saved = (tmp_path / "model" / "model.safetensors").stat().st_size
-    assert (tmp_path / "int8" / "model.onnx").stat().st_size < saved - 0.6 * matrices
+    assert (tmp_path / "int8" / "model.onnx").stat().st_size < 0.6 * saved
     loaded, expected = kerasbert.load(tmp_path / "int8"), model.predict(TEXTS, verbose=0)
     assert type(loaded.backbone) is roformer
     assert 0 < np.abs(loaded.predict(TEXTS) - expected).max() < 0.1 * np.ptp(expected)
