@@ -45,6 +45,7 @@ extensions = [
     "docstrings",
     "family_pages",
     "native_math",
+    "source_links",
 ]
 exclude_patterns = ["_ext", "data", "README.md"]
 source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}

@@ -3,10 +3,14 @@
 In the wheel, they are the package `kerasbert.pipelines`.
 """
 
+import os
 import sys
 from pathlib import Path
 
 import kerasbert  # noqa: F401  selects the backend before any of the scripts imports keras
+
+# TensorFlow's C++ code logs several lines whenever it is imported; its errors are exceptions in Python, too.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # In an installed clone, the package could be imported under both names, which would create every class twice.
 _other = sys.modules.get("pipelines" if __name__ == "kerasbert.pipelines" else "kerasbert.pipelines")

@@ -237,7 +237,10 @@ def remove_unfinished(folder: Path) -> None:
 def boundary(source: list[str], documents: str, encoding: str = "utf-8") -> str:
     """Determines what ends a document in a text file, "blank-line" or "file", and prints it."""
     found, reason = document_boundary(source, encoding) if documents == "auto" else (documents, "as asked for")
-    print(f"{'Every text file is one document' if found == 'file' else 'Blank lines end documents'}: {reason}.")
+    other = (
+        f" To change this: --documents {'blank-line' if found == 'file' else 'file'}." if documents == "auto" else ""
+    )
+    print(f"{'Every text file is one document' if found == 'file' else 'Blank lines end documents'}: {reason}.{other}")
     return found
 
 

@@ -4,6 +4,7 @@ They are plain text: code in single backticks, paragraphs, and sections such as 
 "name: description". Everything else, a star or a bar, is meant as it stands, so it is escaped.
 """
 
+import inspect
 import re
 import textwrap
 
@@ -97,7 +98,16 @@ def convert(app, what, name, obj, options, lines):
 
 
 def short_signature(app, what, name, obj, options, signature, returned):
-    """Writes names without their modules, and the defaults of dataclasses that are made anew as "..."."""
+    """Writes names without their modules, and the defaults of dataclasses that are made anew as "...".
+
+    Sphinx finds the signature of Keras's `__new__`, which takes anything; that of `__init__` is shown instead.
+    """
+    if what in ("class", "exception") and "*args, **kwargs" in (signature or ""):
+        from sphinx.util.inspect import stringify_signature  # the tests import this module without Sphinx
+
+        found = inspect.signature(obj.__init__)
+        found = found.replace(parameters=list(found.parameters.values())[1:])
+        signature = stringify_signature(found, show_return_annotation=False, unqualified_typehints=True)
     if signature:
         signature = re.sub(r"~(?:\w+\.)+(\w+)", r"\1", signature.replace("<factory>", "..."))
     return signature, returned

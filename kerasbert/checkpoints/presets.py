@@ -62,7 +62,8 @@ def _opened(folder):
     """
     path = folder / "config.json"
     if not path.is_file():
-        raise FileNotFoundError(f"A model folder must contain config.json. Received: {folder} without it.")
+        inside = f" Use {folder / 'model'}." if (folder / "model" / "config.json").is_file() else ""  # a run
+        raise FileNotFoundError(f"A model folder must contain config.json. Received: {folder} without it.{inside}")
     stored = read_json(path)
     if keras_hub.is_preset(stored):
         return keras_hub.as_huggingface(stored, path), lambda: keras_hub.PresetFiles(folder, stored)
