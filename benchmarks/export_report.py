@@ -19,22 +19,28 @@ empty cell, nothing has been measured yet; `python benchmarks/exports.py --forma
 
 """
 
+# Part of an exporter's message -> where its developers discuss it.
+UPSTREAM = {
+    "'tf.TensorListReserve' op requires element_shape to be static during TF Lite transformation pass": (
+        "[TensorFlow #62849](https://github.com/tensorflow/tensorflow/issues/62849)"
+    ),
+}
 EXPORTERS = """
 ## Limits of the exporters
 
 The families without a row for a head do not have it. Three limits of the exporters would concern many rows, and are
 avoided by `kerasbert.backend.exporting`:
 
-- Recurrent models (ELMo, attention seq2seq). On PyTorch, Keras's scan is a Python loop, which its exporter unrolls
-  for one length ([Keras #23058](https://github.com/keras-team/keras/pull/23058), [PyTorch
+- Recurrent models (ELMo, attention seq2seq). On PyTorch, Keras's scan is a Python loop, which is exported for one
+  length only ([Keras #23058](https://github.com/keras-team/keras/pull/23058), [PyTorch
   #115092](https://github.com/pytorch/pytorch/issues/115092)). The loop is replaced by PyTorch's scan operator, a
   prototype ([PyTorch #146674](https://github.com/pytorch/pytorch/issues/146674)).
 - LiteRT, new axes. `x[:, None, None, :]` with free sizes is a `tf.StridedSlice` that the converter refuses ("neither a
   custom op nor a flex op"); the axes are added by `tf.expand_dims` ([TensorFlow
   #48018](https://github.com/tensorflow/tensorflow/issues/48018)).
 - LiteRT has no `tf.Roll` ([TensorFlow #51459](https://github.com/tensorflow/tensorflow/issues/51459)); the decoder
-  inputs of T5's classifiers are shifted by slices. The converter from PyTorch to LiteRT,
-  which Keras uses on that backend, takes no free sizes at all ([Keras #22996](https://github.com/keras-team/keras/issues/22996)).
+  inputs of T5's classifiers are shifted by slices. The converter from PyTorch to LiteRT, which Keras uses on that
+  backend, takes no free sizes at all ([Keras #22996](https://github.com/keras-team/keras/issues/22996)).
 """
 
 
@@ -60,7 +66,7 @@ def write(rows: list[dict], path: Path) -> None:
             for name in formats:
                 row = latest.get((origin, family, head, name))
                 if row and "failed" in row:
-                    reason = row["failed"]
+                    reason = _reason(row["failed"])
                     failures += [] if reason in failures else [reason]
                     columns.append(f"fails ({failures.index(reason) + 1})")
                 else:
@@ -71,6 +77,14 @@ def write(rows: list[dict], path: Path) -> None:
         text += "\n## What fails\n\n"
         text += "".join(f"{number}. {reason}\n" for number, reason in enumerate(failures, 1))
     path.write_text(text, encoding="utf-8")
+
+
+def _reason(message: str) -> str:
+    """The message of a failure, without the places in the program if it is one of `UPSTREAM`."""
+    for part, thread in UPSTREAM.items():
+        if part in message:
+            return f"{message.partition(' Received:')[0]} Received: {part}. See {thread}."
+    return message
 
 
 def _cell(row: dict | None) -> str:
