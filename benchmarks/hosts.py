@@ -55,27 +55,18 @@ def recipe_of(family: str, steps: int):
     return find_recipe(name).with_settings([*SMALL, f"steps={steps}", *settings])
 
 
-def corpus_of(kind: str):
+def documents() -> list[str]:
     """Documents of random words."""
+    words = "the cat dog sat ran big small house tree red".split() + [f"word{i}" for i in range(30)]
+    draw = random.Random(0)
+    return ["\n".join(" ".join(draw.choices(words, k=8)) for _ in range(4)) for _ in range(200)]
+
+
+def corpus_of(kind: str):
     from kerasbert.data import Corpus, Tokenizer
 
-    words = [
-        "the",
-        "cat",
-        "dog",
-        "sat",
-        "ran",
-        "big",
-        "small",
-        "house",
-        "tree",
-        "red",
-        *(f"word{i}" for i in range(30)),
-    ]
-    draw = random.Random(0)
-    documents = ["\n".join(" ".join(draw.choices(words, k=8)) for _ in range(4)) for _ in range(200)]
     size, family = {"wordpiece": (90, None), "unigram": (140, "t5")}[kind]
-    return Corpus.in_memory(documents, Tokenizer.train(kind, documents, size, family=family))
+    return Corpus.in_memory(documents(), Tokenizer.train(kind, documents(), size, family=family))
 
 
 # === One process ===
@@ -143,33 +134,45 @@ def given_samples(logits):
 # === All processes of a run ===
 
 
-def run(
-    family: str, layout: str, steps: int, folder: Path, processes: int = 2, devices: int = 4, stop: int | None = None
-) -> list[tuple[int, str]]:
-    """Starts the processes of a run and waits for them. Returns [(exit status, output)]."""
+def start(commands: list[list[str]], folder: Path, devices: int = 4) -> list[subprocess.Popen]:
+    """Starts the processes of a run, which find each other if there are several.
+
+    Args:
+        commands: the command of each process.
+        folder: for the output of process n, in process_n.txt.
+        devices: number of simulated devices of each process.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    command = [sys.executable, __file__, "child", family, layout, str(steps), str(folder)]
-    command += [] if stop is None else [str(stop)]
+    if len(commands) > 1:
+        environment["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"127.0.0.1:{port}"
+        environment["KERAS_DISTRIBUTION_NUM_PROCESSES"] = str(len(commands))
     started = []
-    for index in range(processes):
-        several = {
-            "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
-            "KERAS_DISTRIBUTION_NUM_PROCESSES": str(processes),
-            "KERAS_DISTRIBUTION_PROCESS_ID": str(index),
-        }
-        environment_of = {**environment, **(several if processes > 1 else {})}
+    for index, command in enumerate(commands):
+        environment["KERAS_DISTRIBUTION_PROCESS_ID"] = str(index)
         with open(folder / f"process_{index}.txt", "w") as log:
-            started.append(
-                subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment_of, cwd=ROOT)
-            )
-    deadline = time.monotonic() + 600
+            started.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=ROOT))
+    return started
+
+
+def wait(started: list[subprocess.Popen], folder: Path, seconds: float = 600) -> list[tuple[int, str]]:
+    """Waits for the processes that `start` has started. Returns [(exit status, output)]."""
+    deadline = time.monotonic() + seconds
     codes = [process.wait(max(1, deadline - time.monotonic())) for process in started]
     return [(code, (folder / f"process_{index}.txt").read_text()) for index, code in enumerate(codes)]
+
+
+def run(
+    family: str, layout: str, steps: int, folder: Path, processes: int = 2, devices: int = 4, stop: int | None = None
+) -> list[tuple[int, str]]:
+    """Trains in several processes: `train` with these arguments. Returns [(exit status, output)]."""
+    command = [sys.executable, __file__, "child", family, layout, str(steps), str(folder)]
+    command += [] if stop is None else [str(stop)]
+    return wait(start([command] * processes, folder, devices), folder)
 
 
 def result_of(folder: Path) -> dict:

@@ -3,7 +3,7 @@
 import keras
 
 from kerasbert.backend import connect, parallel
-from kerasbert.backend.hosts import launched_processes
+from kerasbert.backend.hosts import check_same, launched_processes
 
 
 def use_devices(devices: str | None) -> None:
@@ -13,17 +13,19 @@ def use_devices(devices: str | None) -> None:
         devices: "data", "fsdp" or "tensor", see `kerasbert.backend.parallel`; "tensor=4" divides layers among 4
             devices. None: as many devices of this process as divide the rows of a batch.
     """
-    if devices is None:
-        if launched_processes() > 1 and keras.distribution.distribution() is None:
-            raise ValueError(
-                f"A run of several processes needs a layout of devices, or each would train on the same batches. "
-                f"Received: {launched_processes()} processes and no --devices. Use --devices data, fsdp or tensor."
-            )
+    several = launched_processes() > 1 and keras.distribution.distribution() is None
+    if devices is None and not several:
         return
+    connect()
+    check_same("option --devices", devices)
+    if devices is None:
+        raise ValueError(
+            f"A run of several processes needs a layout of devices, or each would train on the same batches. "
+            f"Received: {launched_processes()} processes and no --devices. Use --devices data, fsdp or tensor."
+        )
     layout, equals, parts = devices.partition("=")
     if equals and (layout != "tensor" or not parts.isdecimal() or int(parts) < 1):
         raise ValueError(f"--devices must be data, fsdp, tensor or tensor=NUMBER. Received: {devices!r}.")
-    connect()
     keras.distribution.set_distribution(parallel(layout, mesh_of(int(parts)) if equals else None))
 
 
