@@ -10,12 +10,14 @@ utilisation is what a roofline would allow, with collectives that overlap with n
 
 A program takes minutes to compile, so two shallow models are compiled, and deep ones are extrapolated linearly. Each
 compiled program is a line of tpu_compile.jsonl, and the same command goes on with the rest; `--report` writes
-tpu_compile.md.
+tpu_compile.md. With JAX_OPTIMIZATION_LEVEL=O1 in the environment, the compiler takes a third of the time, and the
+programs are rows of their own.
 """
 
 import argparse
 import collections
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -33,6 +35,7 @@ GIB = 2**30
 CHIPS = {"v5e": (197, 16, 819, 200), "v5p": (459, 95, 2_765, 600), "v6e": (918, 32, 1_640, 448)}
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4, "s64": 8}
+FULL = "full"  # the compiler's own level of optimisation
 NO_DROPOUT = ("config.dropout=0.0", "config.attention_dropout=0.0")
 
 
@@ -57,9 +60,9 @@ class Model:
     settings: tuple[str, ...] = ()
 
     def overrides(self, layers: int, rows: int) -> list[str]:
-        sizes = [f"batch_size={rows}", f"length={self.length}", "steps=1", "long_steps=0", "long_length=0"]
+        sizes = [f"batch_size={rows}", f"length={self.length}", "steps=2", "long_steps=0", "long_length=0"]
         sizes += ["small_steps=0", "small_batches=()", "dtype=mixed_bfloat16", f"config.num_layers={layers}"]
-        return [*sizes, f"config.vocabulary_size={self.vocabulary}", "schedule.warmup=0", *self.settings]
+        return [*sizes, f"config.vocabulary_size={self.vocabulary}", "schedule.warmup=1", *self.settings]
 
 
 MODELS = {
@@ -99,20 +102,21 @@ REPORT = """# Programs for TPUs
 
 Written by `tpu_compile.py --report`: training steps compiled for TPUs on a machine without one, and read. Everything is
 of one device and one step, as the compiler counts it; operations inside Pallas kernels may be missing. `kernels` are
-calls of Splash or flash attention. `roofline` is the share of the peak that arithmetic, memory and links would allow if
-no communication overlapped with arithmetic; nothing was run. Compile times are of a busy processor.
+calls of Splash or flash attention. `float32` counts matrix products of float32 numbers, `scores` the stored arrays of
+attention scores (0 of each is right). `roofline` is the share of the peak that arithmetic, memory and links would allow
+if no communication overlapped with arithmetic; nothing was run. Compile times are of the processor.
 """
 # (model, topology, layout, rows a device, whether the whole model is compiled, too)
 ROWS = (
     ("bert_base", "v5e:2x2", "data", 32, False),
     ("bert_base", "v5e:2x2", "fsdp", 32, False),
-    ("bert_large", "v5e:2x2", "tensor", 64, False),
     ("t5_base", "v5e:2x2", "fsdp", 16, False),
-    ("modernbert_base_8192", "v5e:2x2", "fsdp", 1, False),
-    ("bert_large", "v5e:4x4", "fsdp", 16, False),
-    ("modernbert_base_1024", "v6e:2x2", "data", 16, False),
-    ("deberta_v3_base", "v5p:2x2x1", "fsdp", 32, False),
+    ("bert_large", "v5e:2x2", "tensor", 64, False),
     ("electra_base", "v5e:2x2", "data", 16, False),
+    ("modernbert_base_1024", "v6e:2x2", "data", 16, False),
+    ("bert_large", "v5e:4x4", "fsdp", 16, False),
+    ("deberta_v3_base", "v5p:2x2x1", "fsdp", 32, False),
+    ("modernbert_base_8192", "v5e:2x2", "fsdp", 1, False),
     ("bert_base_dropout", "v5e:2x2", "data", 32, False),
     ("bert_base", "v5e:2x2", "data", 32, True),
     ("bert_base", "v5e:2x2", "fsdp", 32, True),
@@ -121,13 +125,14 @@ ROWS = (
 
 
 def cells():
-    """{name: (model, topology, layout, rows a device, layers)} of every program, in order."""
+    """{name: (model, topology, layout, rows a device, layers)} of every program, in order, at the level of the run."""
     parts = ([], [], [])  # the shallower models first, whole models last
     for name, topology, layout, rows, whole in ROWS:
         model = MODELS[name]
         for order, layers in [(2, model.layers)] if whole else enumerate(model.shallow):
             parts[order].append((name, topology, layout, rows, layers))
-    return {" ".join(map(str, cell)): cell for part in parts for cell in part}
+    level = os.environ.get("JAX_OPTIMIZATION_LEVEL", FULL)
+    return {" ".join(map(str, (*cell, level))): cell for part in parts for cell in part}
 
 
 def read() -> dict:
@@ -196,12 +201,11 @@ def compiled_step(name: str, topology: str, layout: str, rows: int, layers: int)
     data = keras.tree.map_structure(described_row, (x, y, *weights))
     shardings = keras.tree.map_structure(lambda leaf: leaf.sharding, state)
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=(None, shardings))
-    start = time.perf_counter()
     with compiling_for("tpu"):
         lowered = step.lower(state, data)
-    traced = time.perf_counter() - start
+    start = time.process_time()  # other programs may pause this one
     compiled = lowered.compile()
-    seconds = {"trace_seconds": round(traced, 1), "compile_seconds": round(time.perf_counter() - start - traced, 1)}
+    seconds = {"compile_seconds": round(time.process_time() - start, 1)}
     state_bytes = sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)
     )
@@ -225,7 +229,7 @@ def measures(compiled, vocabulary: int, length: int) -> dict:
     }
 
 
-INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (.+?) ([\w-]+)\(", re.MULTILINE)
+INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?[\w.-]+ = (.+?) ([\w-]+)\((.*)")
 ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
@@ -237,19 +241,28 @@ def bytes_of(shape: str) -> int:
 
 
 def collectives_of(text: str, vocabulary: int) -> dict:
-    """{kind: number}, {kind_bytes: bytes of the results}, and the number of results with the axis of the vocabulary."""
-    count, size, whole = collections.Counter(), collections.Counter(), 0
-    for shape, name in INSTRUCTION.findall(text):
-        kind = name.removesuffix("-start")
+    """{kind: number}, {kind_bytes: bytes of whole arrays}, and the number of gathered arrays with the vocabulary."""
+    count, size, whole, seen, computation = collections.Counter(), collections.Counter(), 0, set(), ""
+    for line in text.splitlines():
+        if line.endswith("{"):
+            computation = line
+        instruction = INSTRUCTION.match(line)
+        kind = instruction[2].removesuffix("-start") if instruction else None
         if kind not in COLLECTIVES:
             continue
+        chain = re.search(r"channel_id=\d+|$", instruction[3])[0] if "chain_id=" in instruction[3] else None
+        if chain in seen:  # a part of a collective that overlaps with arithmetic
+            continue
+        seen |= {chain} if chain else set()
+        shape = instruction[1]
         arrays = ARRAY.findall(shape)
-        if name.endswith("-start") and shape.startswith("("):  # operands and results; an all-reduce has results only
-            arrays = arrays[len(arrays) // 2 :] if kind != "all-reduce" else arrays
-        found = ",".join(f"{kind_of}[{sizes}]" for kind_of, sizes in arrays)
-        count[kind] += 1
-        size[kind] += bytes_of(found)
+        if instruction[2].endswith("-start") and shape.startswith("(") and kind != "all-reduce":
+            arrays = arrays[len(arrays) // 2 :]  # operands and results; an all-reduce has results only
         whole += kind == "all-gather" and any(str(vocabulary) in sizes.split(",") for _, sizes in arrays)
+        # The compiler for TPUs writes a reduce-scatter as an all-reduce that it fuses with the choice of a part.
+        kind = "reduce-scatter" if computation.startswith("%all-reduce-scatter") else kind
+        count[kind] += 1
+        size[kind] += bytes_of(",".join(f"{kind_of}[{sizes}]" for kind_of, sizes in arrays))
     named = {kind.replace("-", "_"): kind for kind in COLLECTIVES}
     return {
         **{name: count[kind] for name, kind in named.items()},
@@ -269,11 +282,11 @@ def products_of(text: str) -> dict:
 # === The report ===
 
 
-def row_of(done: dict, name: str, topology: str, layout: str, rows: int, whole: bool) -> dict | None:
+def row_of(done: dict, level: str, name: str, topology: str, layout: str, rows: int, whole: bool) -> dict | None:
     """Measures of the whole model, compiled or extrapolated from shallow ones, or those of the shallower one."""
     model = MODELS[name]
     found = [
-        done.get(f"{name} {topology} {layout} {rows} {layers}")
+        done.get(f"{name} {topology} {layout} {rows} {layers} {level}")
         for layers in ((model.layers,) if whole else model.shallow)
     ]
     if found[0] is None or whole:
@@ -285,9 +298,10 @@ def row_of(done: dict, name: str, topology: str, layout: str, rows: int, whole: 
     numbers = {
         key: less[key] + (more[key] - less[key]) * steps
         for key, value in less.items()
-        if isinstance(value, (int, float)) and key not in ("compile_seconds", "trace_seconds")
+        if isinstance(value, (int, float)) and key != "compile_seconds"
     }
-    seconds = less["compile_seconds"] + more["compile_seconds"]
+    seconds = [cell["compile_seconds"] for cell in found]
+    seconds = None if None in seconds else sum(seconds)
     return {**numbers, "compile_seconds": seconds, "from": f"{first} and {second} layers"}
 
 
@@ -306,11 +320,12 @@ def utilisation(row: dict, chip: str) -> float:
 
 def report() -> str:
     done = read()
-    title = "| model | topology | layout | rows a device | from | memory, GiB | fits | TFLOP | GB moved | all-reduce | "
-    title += "all-gather | reduce-scatter | other | kernels | roofline | compile, s |"
+    title = "| model | topology | layout | rows a device | from | level | weights | memory, GiB | fits | TFLOP | "
+    title += "GB moved | all-reduce | all-gather | reduce-scatter | other | kernels | float32 | scores | roofline | "
+    title += "compile, s |"
     lines = [title, "|" + "---|" * (title.count("|") - 1)]
-    for name, topology, layout, rows, whole in ROWS:
-        row = row_of(done, name, topology, layout, rows, whole)
+    for level, (name, topology, layout, rows, whole) in itertools.product(("O1", FULL), ROWS):
+        row = row_of(done, level, name, topology, layout, rows, whole)
         if row is None:
             continue
         chip = topology.partition(":")[0]
@@ -328,6 +343,8 @@ def report() -> str:
             layout,
             f"{rows} x {model.length}",
             row["from"],
+            level,
+            f"{row['parameters'] / 1e6:.0f} M",
             f"{memory / GIB:.1f}",
             f"{'yes' if memory < CHIPS[chip][1] * 1e9 else 'no'}, {CHIPS[chip][1]} GB",
             f"{row['flops'] / 1e12:.1f}",
@@ -337,8 +354,10 @@ def report() -> str:
             pair("reduce_scatter"),
             f"{others:.0f}, {others_bytes / 1e6:,.0f} MB" if others else "0",
             f"{row['kernels']:.0f}",
+            f"{row['float32_products']:.0f} of {row['products']:.0f}",
+            f"{row['scores']:.0f}",
             f"{utilisation(row, chip):.0%}",
-            f"{row['compile_seconds']:.0f}",
+            "" if row["compile_seconds"] is None else f"{row['compile_seconds']:.0f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -131,19 +131,35 @@ def _distribution_class():
     return Layouts
 
 
-def gathered_for_use(values):
+def gathered_for_use(values, variables):
     """Returns the values of weights. With the layout "fsdp", all weights are gathered on every device.
 
     Weights and rows are divided along the same axis of the mesh. Without this function, XLA would gather rows and
-    divide hidden states instead of gathering weights.
+    divide hidden states instead of gathering weights. Gradients are divided as the weights are, so each device gets the
+    sum over all devices of its part only.
+
+    Args:
+        values: the values of the variables, in the same order.
+        variables: Keras variables.
     """
     distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
     if getattr(distribution, "layout", None) != "fsdp":
         return values
     import jax
 
+    constrained = jax.lax.with_sharding_constraint
     everywhere = jax.sharding.NamedSharding(distribution.device_mesh.backend_mesh, jax.sharding.PartitionSpec())
-    return [jax.lax.with_sharding_constraint(value, everywhere) for value in values]
+
+    def gathered(value, variable):
+        divided = distribution.get_variable_layout(variable).backend_layout
+        gather = jax.custom_vjp(lambda value: constrained(value, everywhere))
+        gather.defvjp(
+            lambda value: (constrained(value, everywhere), None),
+            lambda _, gradient: (constrained(gradient, divided),),
+        )
+        return gather(value)
+
+    return [gathered(value, variable) for value, variable in zip(values, variables, strict=True)]
 
 
 def check_layout(variables, num_heads=None):

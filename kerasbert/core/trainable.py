@@ -80,7 +80,7 @@ class Trainable(Shared, Quantizable, Fitting):
 
     def stateless_call(self, trainable_variables, *args, **kwargs):
         """Calls Keras's method with weights that are gathered on every device; see `gathered_for_use`."""
-        return super().stateless_call(gathered_for_use(trainable_variables), *args, **kwargs)
+        return super().stateless_call(gathered_for_use(trainable_variables, self.trainable_variables), *args, **kwargs)
 
     def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
         if self.engine is not None:
