@@ -134,7 +134,7 @@ def given_samples(logits):
 # === All processes of a run ===
 
 
-def start(commands: list[list[str]], folder: Path, devices: int = 4) -> list[subprocess.Popen]:
+def start(commands: list[list[str]], folder: Path, devices: int) -> list[subprocess.Popen]:
     """Starts the processes of a run, which find each other if there are several.
 
     Args:
