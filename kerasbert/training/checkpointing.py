@@ -23,7 +23,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from ..backend.hosts import check_same, is_first_process, write_path
+from ..backend.hosts import check_same, is_first_process, together, write_path
 from ..backend.random_state import get_random_state, set_random_state
 from ..backend.sharded_arrays import is_divided
 from . import checkpoint_files
@@ -95,7 +95,7 @@ class Checkpoints(RunCallback):
             )
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        self._wait()
+        self._complete()
         step, record, state = self._newest_intact(run_variables(model))
         check_same("newest checkpoint", step)
         if state is not None:
@@ -122,7 +122,7 @@ class Checkpoints(RunCallback):
 
         Returns: the steps of these checkpoints.
         """
-        self._wait()
+        self._complete()
         steps = self._good_steps()[-last:]
         if last < 1 or len(steps) < last:
             raise ValueError(
@@ -160,7 +160,7 @@ class Checkpoints(RunCallback):
             self._random_state = get_random_state()
 
     def on_train_end(self, logs=None):
-        self._wait()
+        self._complete()
 
     def _check_disk(self):
         needed = sum(math.prod(v.shape) * itemsize(v) for v in run_variables(self.model).values())
@@ -262,6 +262,11 @@ class Checkpoints(RunCallback):
         except Exception as error:
             raise self._write_error(error, self.step) from error
         if within_epoch:
+            self._complete()
+
+    def _complete(self):
+        """Waits in every process until the first one has published the record of a checkpoint that is being written."""
+        with together():
             self._wait()
 
     def _wait(self):

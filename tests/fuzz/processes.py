@@ -130,7 +130,7 @@ def mistakes(run: Path, corpora: dict[str, Path]) -> dict[str, tuple[list[str], 
     return {
         "rows that 4 devices do not divide": (*[of("good", "batch_size=6")] * 2, "divisible by 4.*6 rows"),
         "another corpus": (good, of("other"), same),
-        "another recipe": (good, of("good", "learning_rate=0.5"), f"{same}.*learning_rate"),
+        "another recipe": (good, of("good", "learning_rate=0.5"), f"{same}.*schedule.peak=0.5"),
         "no corpus on one host": (good, missing, "missing"),
         "no corpus": (missing, missing, "missing"),
         "a shard is missing on one host": (of("sharded"), of("shard_missing"), "Missing: shard-00001.bin"),
