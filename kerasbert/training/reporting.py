@@ -98,6 +98,9 @@ class Progress(RunCallback):
         return "  ".join(parts)
 
 
+PROCESS = time.time()  # identifies this process
+
+
 class RunLog(RunCallback):
     """Appends a row to `log.jsonl` and `log.csv` at the end of every epoch.
 
@@ -140,7 +143,8 @@ class RunLog(RunCallback):
         if self._tokens_before is None:
             self._tokens_before = (self.tokens_per_step or 0) * self.initial_step
         self._begin = time.perf_counter()
-        self._first_start, self._starts = last.get("first_start", time.time()), last.get("starts", 0) + 1
+        self._first_start = last.get("first_start", time.time())
+        self._starts = last.get("starts", 0) + (last.get("process") != PROCESS)  # one process may call `fit` repeatedly
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
@@ -149,7 +153,7 @@ class RunLog(RunCallback):
 
     def state(self, step):
         """The state to save in the checkpoint of a step: the rows, and the seconds and tokens of the run so far."""
-        starts = {"first_start": self._first_start, "starts": self._starts}
+        starts = {"first_start": self._first_start, "starts": self._starts, "process": PROCESS}
         return {"rows": self.rows, "seconds": self._seconds(), "tokens": self._tokens(step), **starts}
 
     def describe_goodput(self):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from kerasbert.training import (
     adamw,
     plot_curves,
     read_log,
+    reporting,
 )
 
 
@@ -45,6 +47,22 @@ def test_log_holds_every_epoch(tiny, tmp_path):
     table = csv_rows(tmp_path)
     assert list(table[0]) == list(rows[0])
     assert [float(row["val_loss"]) for row in table] == history.history["val_loss"]
+
+
+@pytest.mark.one_backend
+def test_goodput_counts_processes(tiny, tmp_path, monkeypatch):
+    """A process that calls `fit` repeatedly, for the phases of a run, has started it once."""
+
+    def goodput(start, stop):
+        model, checkpoints = scheduled(tiny), Checkpoints(tmp_path / "checkpoints")
+        assert checkpoints.restore(model) == start
+        log = RunLog(tmp_path, checkpoints=checkpoints)
+        tiny.train(model, start, stop, [checkpoints, log])
+        return log.describe_goodput()
+
+    assert goodput(0, 4) == goodput(4, 8) == ""
+    monkeypatch.setattr(reporting, "PROCESS", 0.0)
+    assert re.fullmatch(r"goodput \d+%: \d+ of \d+ s, in 2 starts", goodput(8, 12))
 
 
 @pytest.mark.one_backend
