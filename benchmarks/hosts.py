@@ -159,9 +159,9 @@ def start(commands: list[list[str]], folder: Path, devices: int) -> list[subproc
     return started
 
 
-def wait(started: list[subprocess.Popen], folder: Path, seconds: float = 600) -> list[tuple[int, str]]:
-    """Waits for the processes that `start` has started. Returns [(exit status, output)]."""
-    deadline = time.monotonic() + seconds
+def wait(started: list[subprocess.Popen], folder: Path) -> list[tuple[int, str]]:
+    """Waits for the processes that `start` has started, at most an hour. Returns [(exit status, output)]."""
+    deadline = time.monotonic() + 3_600
     codes = [process.wait(max(1, deadline - time.monotonic())) for process in started]
     return [(code, (folder / f"process_{index}.txt").read_text()) for index, code in enumerate(codes)]
 

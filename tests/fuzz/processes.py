@@ -150,7 +150,7 @@ def mistakes(run: Path, corpora: dict[str, Path]) -> dict[str, tuple[list[str], 
 def mistaken(commands: list[list[str]], pattern: str, output: Path, run: Path) -> str:
     """What is wrong with how two processes report a mistake; "" if nothing."""
     shutil.rmtree(run, ignore_errors=True)
-    ended = wait(start(commands, output, DEVICES), output, 300)
+    ended = wait(start(commands, output, DEVICES), output)
     if any(code != 1 for code, _ in ended):
         return f"expected the exit statuses 1 and 1, found {[code for code, _ in ended]}: see {output}"
     for number, (_, text) in enumerate(ended):
