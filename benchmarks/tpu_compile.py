@@ -104,7 +104,9 @@ Written by `tpu_compile.py --report`: training steps compiled for TPUs on a mach
 of one device and one step, as the compiler counts it; operations inside Pallas kernels may be missing. `kernels` are
 calls of Splash or flash attention. `float32` counts matrix products of float32 numbers, `scores` the stored arrays of
 attention scores (0 of each is right). `roofline` is the share of the peak that arithmetic, memory and links would allow
-if no communication overlapped with arithmetic; nothing was run. Compile times are of the processor.
+if no communication overlapped with arithmetic; nothing was run. Compile times are of the processor. Collectives inside
+loops are counted once. Weights are float32, and the programs of the level O1 gather them so (4 bytes a weight); at the
+full level, they are first converted to bfloat16 (2 bytes).
 """
 # (model, topology, layout, rows a device, whether the whole model is compiled, too)
 ROWS = (
@@ -258,6 +260,7 @@ def collectives_of(text: str, vocabulary: int) -> dict:
         shape = instruction[1]
         arrays = ARRAY.findall(shape)
         if instruction[2].endswith("-start") and shape.startswith("(") and kind != "all-reduce":
+            arrays = [array for array in arrays if array[1]]  # without the counters of the transfer
             arrays = arrays[len(arrays) // 2 :]  # operands and results; an all-reduce has results only
         whole += kind == "all-gather" and any(str(vocabulary) in sizes.split(",") for _, sizes in arrays)
         # The compiler for TPUs writes a reduce-scatter as an all-reduce that it fuses with the choice of a part.
