@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ sys.path.insert(0, str(REPOSITORY / "docs" / "_ext"))
 docstrings = importlib.import_module("docstrings")
 links = importlib.import_module("links")
 parameters = importlib.import_module("parameters")
+source_links = importlib.import_module("source_links")
 tables = importlib.import_module("family_tables")
 
 pytestmark = pytest.mark.one_backend
@@ -67,3 +69,15 @@ def test_links_that_lead_nowhere_are_listed(tmp_path):
     )
     (tmp_path / "b.html").write_text('<p id="there"></p><a href="a.html">back</a>')
     assert links.broken_links(tmp_path) == ["a.html: b.html#nowhere", "a.html: c.html", "a.html: http://example.org"]
+
+
+def test_links_from_the_source_lead_to_the_page_of_their_module():
+    """A name that two pages describe, under the names of two modules."""
+    described = {"kerasbert.backend.connect": SimpleNamespace(docname="api/backend")}
+    pages = {"connect": "api/training"}
+    env = SimpleNamespace(
+        get_domain=lambda name: SimpleNamespace(objects=described),
+        _viewcode_modules={"kerasbert.backend.hosts": ("", {}, pages, "kerasbert.backend"), "kerasbert.x": False},
+    )
+    source_links.consistent(None, env)
+    assert pages == {"connect": "api/backend"}

@@ -85,7 +85,7 @@ def test_labels_without_names_are_numbers(finished_run, tmp_path):
         evaluate(str(tmp_path / "model"), data=str(tmp_path / "a.csv"))
 
 
-def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path):
+def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path, capsys):
     """The columns of a data set's own files are guessed; tags come in columns without names."""
     (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tgold_label\nthe cat\tsat\tneutral\nthe\tdog\tentailment\n")
     (tmp_path / "a.conll").write_text("the O\ncat B-PET\n")
@@ -95,6 +95,7 @@ def test_tasks_by_name_from_files_with_other_columns(finished_run, tmp_path):
     ):  # fmt: skip
         finetune(str(finished_run[0] / "model"), str(tmp_path / name), tmp_path / task, task=task, **options)
         assert kerasbert.load(tmp_path / task).labels == labels
+        assert "1 updates are few. If scores are low, use more --epochs" in capsys.readouterr().out
 
 
 def test_tags_of_another_set():
@@ -119,6 +120,8 @@ def test_predictions_of_masks(finished_run, monkeypatch, capsys):
     assert len(answer["masks"]) == 2
     assert all(len(candidates) == 3 for candidates in answer["masks"])
     assert answer["masks"][0][0]["score"] >= answer["masks"][0][1]["score"] > 0
+    with pytest.raises(FileNotFoundError, match="must contain config.json. Received: .* without it. Use .*model"):
+        predict(str(finished_run[0]))
 
 
 def test_regression(finished_run, tmp_path):

@@ -48,7 +48,11 @@ def test_novels_are_documents(tmp_path, capsys):
     source, tokenizer = [str(tmp_path / "novels")], tmp_path / "tokenizer"
     train_tokenizer(source, tokenizer, vocabulary_size=40)
     said = capsys.readouterr().out
-    assert "Every text file is one document: there are 3 text files" in said and "3 documents of 139 characters" in said
+    assert (
+        "Every text file is one document: there are 3 text files" in said
+        and "--documents blank-line" in said
+        and "3 documents of 139 characters" in said
+    )
     assert prepare_corpus(source, tokenizer, tmp_path / "a").num_documents == 3
     said = capsys.readouterr().out
     assert "one document: there are 3 text files, and most blank lines separate paragraphs" in said
