@@ -18,6 +18,19 @@ def rust_errors(rule: str) -> Iterator[None]:
         raise ValueError(f"{rule}: {str(error)[:500]}.") from None
 
 
+@contextlib.contextmanager
+def encoding_errors() -> Iterator[None]:
+    """Converts errors of the library when it encodes texts to a ValueError."""
+    try:
+        with rust_errors(NOT_ENCODED):
+            yield
+    except TypeError:
+        raise ValueError(
+            "`texts` must be a list of str or of (str, str) tuples. Received: other types, or a text with an unpaired "
+            'surrogate, such as \'\\ud83d\', which text.encode("utf-8", "replace") replaces.'
+        ) from None
+
+
 def check_ids(vocabulary: dict[str, int]) -> None:
     """Raises a ValueError if ids occur twice, or are so large that tables would be far larger than the vocabulary."""
     if not vocabulary:

@@ -21,7 +21,7 @@ import tokenizers as hf
 from ..text import moses
 from ..text.json_files import check_types, shortened
 from .backends import plain_copy, row_template, word_starts
-from .checks import NOT_ENCODED, check_ids, rust_errors
+from .checks import check_ids, encoding_errors, rust_errors
 from .export import write_files
 from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
@@ -221,17 +221,14 @@ class Tokenizer:
         if isinstance(texts, str):
             raise ValueError("`texts` must be a list of str. Received: one str. Use [text].")
         backend = self._plain_backend if plain_text else self.backend
-        try:
+        with encoding_errors():
             texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-            with rust_errors(NOT_ENCODED):
-                encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
-        except TypeError:
-            raise ValueError("`texts` must be a list of str or of (str, str) tuples. Received: other types.") from None
+            encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         return self._pieces(encodings)
 
     def encode_joined(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes plain texts into one array, int32 (tokens,). Also returns their lengths, int32 (texts,)."""
-        with rust_errors(NOT_ENCODED):
+        with encoding_errors():
             texts = self._prepared(texts, True) if self.preparation else texts
             encodings = self._plain_backend.encode_batch_fast(texts, add_special_tokens=False)
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int32)
@@ -249,7 +246,7 @@ class Tokenizer:
         texts = list(texts)
         backend = self._plain_backend if plain_text else self.backend
         prepared = self._prepared(texts, plain_text) if self.preparation else texts
-        with rust_errors(NOT_ENCODED):
+        with encoding_errors():
             encodings = backend.encode_batch(prepared, add_special_tokens=False)
         rows = []
         for text, read, ids, encoding in zip(texts, prepared, self._pieces(encodings), encodings, strict=True):
@@ -261,7 +258,7 @@ class Tokenizer:
         """For each text, the index of the word of each token, int32 (n,). Punctuation marks count as words."""
         backend = self._plain_backend if plain_text else self.backend
         texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
-        with rust_errors(NOT_ENCODED):
+        with encoding_errors():
             encodings = backend.encode_batch(texts, add_special_tokens=False)
         return [np.array(encoding.word_ids, dtype=np.int32) for encoding in encodings]
 
