@@ -15,6 +15,7 @@ import pathlib
 import shutil
 import sys
 
+import jax
 import keras
 import numpy as np
 
@@ -95,7 +96,15 @@ def resumed_bit_exactly(make, x, y, weight, resumed, folder):
     model = make()
     values = [v.value for v in model.trainable_variables]
     assert sum(not x.sharding.is_fully_replicated for x in values) > 5
-    assert all(x.sharding.is_fully_replicated for x in layouts.gathered_for_use(values))
+    gathered = layouts.gathered_for_use(values, model.trainable_variables)
+    assert all(x.sharding.is_fully_replicated for x in gathered)
+
+    def squares(values):
+        return sum((x**2).sum() for x in layouts.gathered_for_use(values, model.trainable_variables))
+
+    for gradient, x in zip(jax.jit(jax.grad(squares))(values), values):
+        np.testing.assert_array_equal(gradient, 2 * x)
+        assert gradient.sharding.is_equivalent_to(x.sharding, x.ndim)
     model.compile(adamw(3e-3, warmup=1, steps=4))
     model.fit(x, y, 6, 2, sample_weight=weight, verbose=0, shuffle=False)
     for ours, theirs in zip(resumed.trainable_variables, model.trainable_variables):
