@@ -102,9 +102,9 @@ def resumed_bit_exactly(make, x, y, weight, resumed, folder):
     def squares(values):
         return sum((x**2).sum() for x in layouts.gathered_for_use(values, model.trainable_variables))
 
-    for gradient, x in zip(jax.jit(jax.grad(squares))(values), values):
-        np.testing.assert_array_equal(gradient, 2 * x)
-        assert gradient.sharding.is_equivalent_to(x.sharding, x.ndim)
+    for gradient, value in zip(jax.jit(jax.grad(squares))(values), values):
+        np.testing.assert_array_equal(gradient, 2 * value)
+        assert gradient.sharding.is_equivalent_to(value.sharding, value.ndim)
     model.compile(adamw(3e-3, warmup=1, steps=4))
     model.fit(x, y, 6, 2, sample_weight=weight, verbose=0, shuffle=False)
     for ours, theirs in zip(resumed.trainable_variables, model.trainable_variables):
