@@ -76,6 +76,8 @@ def main():
     if options.devices:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
+        # Steps that overlap can wait for each other on simulated devices, because these share a few threads.
+        os.environ["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"
         os.environ["KILLED_RUN_DEVICES"] = options.devices
     write_corpora(options.work)
     path = options.work / "cells.jsonl"

@@ -135,11 +135,13 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    # Steps that overlap can wait for each other on simulated devices, because these share a few threads.
+    devices = {"XLA_FLAGS": flags, "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false"}
     done = subprocess.run(
         [sys.executable, "-c", TRAINING, str(tmp_path_factory.mktemp("runs"))],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": flags},
+        env={**os.environ, **devices},
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     return json.loads(done.stdout.splitlines()[-1])
