@@ -148,8 +148,8 @@ def start(commands: list[list[str]], folder: Path, devices: int) -> list[subproc
         port = free.getsockname()[1]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    # Steps that overlap can wait for each other on simulated devices, because these share a few threads.
-    environment["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"
+    # A collective blocks a thread on each simulated device. With as many threads as cores, they can block each other.
+    environment["PJRT_NPROC"] = "32"
     if len(commands) > 1:
         environment["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"127.0.0.1:{port}"
         environment["KERAS_DISTRIBUTION_NUM_PROCESSES"] = str(len(commands))

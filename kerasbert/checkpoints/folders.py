@@ -8,14 +8,15 @@ from ..core.family import size_names
 from .hub import download
 
 # Models that come with the package. An installed package has them in kerasbert/saved_models, a clone of the repository
-# in saved_models, next to kerasbert.
+# in saved_models, next to kerasbert, with one more model.
 SHIPPED = ("bert_mini_en",)
+ONLY_IN_CLONES = ("modernbert_mini_en",)
 SHIPPED_FOLDERS = (Path(__file__).parent.parent / "saved_models", Path(__file__).parent.parent.parent / "saved_models")
 
 
 def shipped_folder(name):
-    """Returns the folder of a model that comes with the package, or None if there is no such model."""
-    folders = [folder / name for folder in SHIPPED_FOLDERS] if name in SHIPPED else []
+    """Returns the folder of a model that comes with the package or its repository, or None if there is none."""
+    folders = [folder / name for folder in SHIPPED_FOLDERS] if name in SHIPPED + ONLY_IN_CLONES else []
     return next((folder for folder in folders if (folder / "config.json").is_file()), None)
 
 
@@ -38,9 +39,9 @@ def find_folder(path, revision=None, token=None):
         shipped = shipped_folder(str(path))
         if shipped is not None:
             return shipped
-        known = ", ".join(filter(shipped_folder, SHIPPED)) or f"{', '.join(SHIPPED)}, missing here"
+        known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
         sizes = ", ".join(size_names())
-        close = difflib.get_close_matches(str(path), [*SHIPPED, *size_names()], n=1)
+        close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
         raise FileNotFoundError(
             f"A preset is a folder, hf://org/name, a model that comes with kerasbert ({known}) or, in `from_preset`, a "
             f"size ({sizes}). Received: {str(path)!r}, which is none of them."

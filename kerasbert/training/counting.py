@@ -31,12 +31,13 @@ class RunCallback(keras.callbacks.Callback):
         self.step = 0
 
     def on_train_begin(self, logs=None):
-        self.initial_step = getattr(self.model, "initial_step", 0)
-        self.step = self._epoch_start = self.initial_step
-        self.tokens_per_step = self._given_tokens_per_step or getattr(self.model, "tokens_per_step", None)
-        self._warm = False
-        # Threads of an earlier, failed `fit` may still report batches. The threads of this `fit` start later.
-        self._earlier_threads = weakref.WeakSet(threading.enumerate()) - {threading.current_thread()}
+        with self._lock:
+            self.initial_step = getattr(self.model, "initial_step", 0)
+            self.step = self._epoch_start = self.initial_step
+            self.tokens_per_step = self._given_tokens_per_step or getattr(self.model, "tokens_per_step", None)
+            self._warm = False
+            # Threads of an earlier, failed `fit` may still report batches. The threads of this `fit` start later.
+            self._earlier_threads = weakref.WeakSet(threading.enumerate()) - {threading.current_thread()}
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch_start = self.step
@@ -45,9 +46,9 @@ class RunCallback(keras.callbacks.Callback):
         self._slow = []  # steps that may have been compiled: (seconds per step, steps, seconds)
 
     def on_train_batch_end(self, batch, logs=None):
-        if threading.current_thread() in self._earlier_threads:
-            return
         with self._lock:
+            if threading.current_thread() in self._earlier_threads:
+                return
             self.on_report(batch, logs or {})
             step = self._epoch_start + batch + 1
             if step <= self.step:

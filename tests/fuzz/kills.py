@@ -36,7 +36,7 @@ FAMILIES = {
         "electra.tiny",
         "wordpiece",
         (
-            *("accumulation=2", *DROPOUT, "config.embedding_dim=8", "generator_config.embedding_dim=8"),
+            *("accumulation=2", "batch_size=8", *DROPOUT, "config.embedding_dim=8", "generator_config.embedding_dim=8"),
             *("generator_config.num_layers=1", "generator_config.hidden_dim=8", "generator_config.feed_forward_dim=12"),
         ),
     ),
@@ -76,8 +76,8 @@ def main():
     if options.devices:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
-        # Steps that overlap can wait for each other on simulated devices, because these share a few threads.
-        os.environ["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"
+        # A collective blocks a thread on each simulated device. With few threads, they can block each other.
+        os.environ["PJRT_NPROC"] = "32"
         os.environ["KILLED_RUN_DEVICES"] = options.devices
     write_corpora(options.work)
     path = options.work / "cells.jsonl"

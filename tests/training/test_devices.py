@@ -135,8 +135,8 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
-    # Steps that overlap can wait for each other on simulated devices, because these share a few threads.
-    devices = {"XLA_FLAGS": flags, "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false"}
+    # A collective blocks a thread on each simulated device. With as many threads as cores, they can block each other.
+    devices = {"XLA_FLAGS": flags, "PJRT_NPROC": "32"}
     done = subprocess.run(
         [sys.executable, "-c", TRAINING, str(tmp_path_factory.mktemp("runs"))],
         capture_output=True,

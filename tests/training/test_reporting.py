@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import types
 
 import keras
 import pytest
@@ -203,6 +204,34 @@ def test_late_reports_of_a_failed_fit_are_not_counted(tiny):
 
     tiny.train(scheduled(tiny), 0, 8, [stop, Wait()])
     assert stop.step == 8
+
+
+@pytest.mark.one_backend
+def test_a_batch_of_a_failed_fit_that_waited_for_the_lock_is_not_counted():
+    """Its thread asks for the lock before the next `fit` begins, and gets it afterwards."""
+    asked, begun = threading.Event(), threading.Event()
+
+    class Lock:
+        def __enter__(self):
+            if threading.current_thread() is not threading.main_thread():
+                asked.set()
+                begun.wait()
+
+        def __exit__(self, *error):
+            pass
+
+    counting = RunCallback()
+    counting.set_model(types.SimpleNamespace(initial_step=4))
+    counting.on_train_begin()
+    counting.on_epoch_begin(0)
+    counting._lock = Lock()
+    late = threading.Thread(target=counting.on_train_batch_end, args=(3,))
+    late.start()
+    asked.wait()
+    counting.on_train_begin()
+    begun.set()
+    late.join()
+    assert counting.step == 4
 
 
 def test_callbacks_never_make_the_device_wait(tiny, tmp_path):
