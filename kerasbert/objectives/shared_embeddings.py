@@ -5,7 +5,6 @@ their norms, or None for layers that the config does not use), and a constructor
 """
 
 import keras
-import numpy as np
 
 from ..backend.compilation import concrete_array
 from ..core.initializers import zero_weights
@@ -89,11 +88,12 @@ def with_embeddings(backbone, embeddings=None):
 def copy_value(source, variable):
     """Assigns a copy of the value of `source` to `variable`.
 
-    On JAX, two variables must not share a buffer, because training steps donate the buffers of variables.
+    On JAX, two variables must not share a buffer, because training steps donate the buffers of variables. The copy is
+    made on the devices, as a process cannot read the parts of a value that are on the devices of others.
     """
     if concrete_array(keras.ops.zeros((1,))) is None:  # in a trace, tensors have no values
         return
-    variable.assign(np.array(keras.ops.convert_to_numpy(source)))
+    variable.assign(keras.ops.copy(source))
 
 
 def _name(variable):
