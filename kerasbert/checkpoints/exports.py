@@ -148,7 +148,14 @@ def cached_export(folder, model_class, overrides):
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kerasbert" / "exports"
     path = cache / digest(folder, described)
     if not path.is_dir():
-        write_export(path, folder, ENGINE_FORMAT, model_class, overrides=overrides)
+        written = path.with_name(f"{path.name}.{os.getpid()}")
+        write_export(written, folder, ENGINE_FORMAT, model_class, overrides=overrides)
+        try:
+            os.replace(written, path)
+        except OSError:  # another process has written the same export in the meantime, and may already read it
+            shutil.rmtree(written)
+            if not path.is_dir():
+                raise
     return path
 
 
