@@ -124,7 +124,7 @@ def recipe_model(recipe: Recipe):
     tokenizer = SimpleNamespace(vocabulary_size=vocabulary, info=ids)
     corpus = SimpleNamespace(tokenizer=lambda: tokenizer)
     if not recipe.teacher:
-        return make_model(dataclasses.replace(recipe, init_from=""), corpus)
+        return make_model(dataclasses.replace(recipe, init_from="", local_start={}), corpus)
     student = MaskedLM.from_preset(
         recipe.backbone,
         load_weights=False,

@@ -1,6 +1,6 @@
 """RoBERTa's runs (Liu et al. 2019, arXiv 1907.11692, tables 1 to 4 and 9, and fairseq's configuration)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -73,5 +73,5 @@ def doc_sentences() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: whole lines across documents, new masks in every step."""
-    run = dict(TINY_RUN, steps=3_000, config=TINY, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
-    return _paper("roberta.tiny", "roberta_base", **run)
+    run = dict(TINY_RUN, batch_size=16, config=TINY, local_start=LOCAL_START, optimizer=TINY_ADAM, dtype="float32")
+    return _paper("roberta.tiny", "roberta_base", schedule=dict(TINY_SCHEDULE, peak=1e-3), **run)

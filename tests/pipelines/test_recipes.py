@@ -188,7 +188,7 @@ def test_recipes_share_no_numbers():
     assert find_recipe("albert.large").data["ngrams"] == find_recipe("albert.base").data["ngrams"] == 3
     tiny = find_recipe("gpt.tiny")
     tiny.schedule["peak"] = 1.0
-    assert find_recipe("roberta.tiny").schedule["peak"] == 2e-3
+    assert find_recipe("spanbert.tiny").schedule["peak"] == 2e-3
 
 
 def test_optimizers_of_the_papers():
@@ -297,7 +297,7 @@ def test_classes_are_settings_too():
     recipe = find_recipe("bert.tiny").with_settings(
         ["schedule.flat=true", "schedule_class=RootDecay", "optimizer_class=TransformerLamb", "optimizer.beta_2=0.98"]
     )
-    assert recipe.schedule == dict(peak=2e-3, warmup=200, flat=True)
+    assert recipe.schedule == dict(peak=1e-3, warmup=200, flat=True)
     assert make_optimizer(recipe).beta_2 == 0.98 and recipe.class_of("optimizer").__name__ == "TransformerLamb"
     with pytest.raises(ValueError, match="There is no class 'Rocket' for `optimizer` in kerasbert.training"):
         find_recipe("bert.tiny").with_settings(["optimizer_class=Rocket"]).class_of("optimizer")
