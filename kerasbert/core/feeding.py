@@ -289,8 +289,3 @@ def single(outputs):
     """Converts half-precision outputs to float32."""
     halves = ("float16", "bfloat16")
     return keras.tree.map_structure(lambda x: x.astype("float32") if x.dtype.name in halves else x, outputs)
-
-
-def without_scale(optimizer):
-    """Returns the inner optimizer of a loss-scaling optimizer (used for float16), and any other optimizer unchanged."""
-    return getattr(optimizer, "inner_optimizer", optimizer)

@@ -13,8 +13,9 @@ from ..backend.distribution import batch_shards, num_replicas
 from ..backend.lost_hosts import ending_together
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.batches.bucketing import BucketedBatches
+from ..training.alternating import plain_optimizers, with_loss_scale
 from ..training.checkpointing import Checkpoints
-from ..training.optimizers import LossScale, adamw
+from ..training.optimizers import adamw
 from ..training.reporting import Progress, connect
 from .feeding import (
     Epochs,
@@ -28,7 +29,6 @@ from .feeding import (
     report_interval,
     single,
     split_last,
-    without_scale,
 )
 from .inputs import check_arrays, check_keys, checked_inputs
 from .keras_adapter import TrainingMode, is_validation
@@ -57,9 +57,9 @@ class Fitting(TrainingMode):
         steps take about a quarter less time, but XLA compiles a separate program for every input shape.
         """
         optimizer = keras.optimizers.get(optimizer)
-        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        if self.dtype_policy.name == "mixed_float16" and not scaled:
-            optimizer = LossScale(optimizer)
+        if self.dtype_policy.name == "mixed_float16":
+            optimizer = with_loss_scale(optimizer)
+        kwargs["auto_scale_loss"] = False  # the loss scale of Keras misses overflows
         on_tensorflow = keras.backend.backend() == "tensorflow"
         if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:
             jit_compile = self.count_params() >= JIT_FROM
@@ -111,30 +111,30 @@ class Fitting(TrainingMode):
         if not self.compiled:
             self._compile_automatically(steps, accumulation)
         elif self._is_automatic and steps:
-            given = without_scale(self.optimizer)
+            (given,) = plain_optimizers(self.optimizer)
             if given.built and given.schedule is None and given.iterations > 0:
                 return  # the user has set `optimizer.learning_rate` since the last run
             self._compile_automatically(steps, accumulation)
-        schedule = getattr(without_scale(self.optimizer), "schedule", None)
-        if schedule is not self.__dict__.get("_compiled_schedule", schedule):
-            self.train_function = None  # the old function was compiled for another schedule
-        self.__dict__["_compiled_schedule"] = schedule
+        schedules = tuple(getattr(optimizer, "schedule", None) for optimizer in plain_optimizers(self.optimizer))
+        if schedules != self.__dict__.get("_compiled_schedules", schedules):
+            self.train_function = None  # the old function was compiled for other schedules
+        self.__dict__["_compiled_schedules"] = schedules
 
     def _check_schedule(self, steps):
-        """Warns if the learning rate is 0 during all of the next `steps` updates."""
-        optimizer = without_scale(self.optimizer)
-        schedule = getattr(optimizer, "schedule", None)
-        first = int(keras.ops.convert_to_numpy(optimizer.iterations))
-        if schedule is None or not first or steps < 1:
-            return
-        rates = [float(keras.ops.convert_to_numpy(schedule(update))) for update in (first, first + steps - 1)]
-        if not any(rates):
-            warnings.warn(
-                "The learning rate must be above 0 for training: this run changes no weights. Received: a schedule "
-                f"that has ended, with a rate of 0 from update {first} on. Compile the model with a new optimizer, or "
-                "set model.optimizer.learning_rate = 1e-5.",
-                stacklevel=3,
-            )
+        """Warns if a learning rate is 0 during all of the next `steps` updates."""
+        for optimizer in plain_optimizers(self.optimizer):
+            schedule = getattr(optimizer, "schedule", None)
+            first = int(keras.ops.convert_to_numpy(optimizer.iterations))
+            if schedule is None or not first or steps < 1:
+                continue
+            rates = [float(keras.ops.convert_to_numpy(schedule(update))) for update in (first, first + steps - 1)]
+            if not any(rates):
+                warnings.warn(
+                    "The learning rate must be above 0 for training: this run changes no weights. Received: a schedule "
+                    f"that has ended, with a rate of 0 from update {first} on. Compile the model with a new optimizer, "
+                    "or set model.optimizer.learning_rate = 1e-5.",
+                    stacklevel=3,
+                )
 
     def fit(
         self,
@@ -197,7 +197,7 @@ class Fitting(TrainingMode):
             source = readable(x, self._converted, endless=steps_per_epoch is not None)
             self._start_schedule(steps and steps * epochs)
             source = self.prepare(source, training=True)
-            accumulation = getattr(without_scale(self.optimizer), "gradient_accumulation_steps", None) or 1
+            accumulation = getattr(plain_optimizers(self.optimizer)[0], "gradient_accumulation_steps", None) or 1
             self._check_schedule((steps or 1) * epochs // accumulation)
             validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
             with checked_inputs(), data_errors():

@@ -46,6 +46,17 @@ def is_validation(options):
     return options.get("_use_cached_eval_dataset", False)
 
 
+def track_loss(model, loss, rows):
+    """Adds the loss of a batch to the mean that a compiled model reports as `loss`.
+
+    Args:
+        model: the model.
+        loss: a scalar.
+        rows: number of rows in the batch, which is the weight of the loss in the mean.
+    """
+    model._loss_tracker.update_state(loss, sample_weight=rows)
+
+
 def all_layers(layer, include_self=True, recursive=True):
     """Returns the layers inside a layer or model, in the order in which they were assigned.
 

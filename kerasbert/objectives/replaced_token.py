@@ -16,6 +16,7 @@ from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import scatter_positions
+from .alternating_steps import AlternatingSteps
 from .discriminator import (
     AUC,
     Discriminator,
@@ -25,7 +26,6 @@ from .discriminator import (
 )
 from .masked_lm import MaskedLM
 from .objective import (
-    PairObjective,
     WeightedMean,
     as_objective,
     check_labels,
@@ -43,7 +43,7 @@ ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperat
 
 
 @keras.saving.register_keras_serializable("kerasbert")
-class ReplacedTokenDetection(PairObjective):
+class ReplacedTokenDetection(AlternatingSteps):
     """Trains a generator that replaces masked tokens by samples, and a discriminator that detects replaced tokens.
 
     Clark, Luong, Le, Manning 2020, arXiv 2003.10555, section 3. The generator is trained by masked language modeling.
@@ -51,16 +51,18 @@ class ReplacedTokenDetection(PairObjective):
     counts as original. No gradient flows through the sampling. The loss is the mean loss of the generator plus
     `discriminator_weight` times the mean loss of the discriminator.
 
+    One optimizer trains both models in one step. `training.AlternatingOptimizers` train them in two steps per batch, as
+    in DeBERTa-v3.
+
     Args:
         generator: a `MaskedLM`, or a backbone with a `masked_lm` head, or a folder with one of them.
         discriminator: a `Discriminator`, or a backbone with a `replaced_token` head, or a folder with one of them.
         discriminator_weight: weight of the discriminator's loss. Default: 50, or 1 if `objective` predicts tokens.
         embedding_sharing: "shared": both models use and train the embeddings of the discriminator (ELECTRA).
             "disentangled": the embeddings of the discriminator are those of the generator plus a difference, and the
-            loss of the discriminator trains only the difference (DeBERTa-v3, but with one optimizer step per batch
-            instead of two). If the discriminator is given as a backbone, the difference starts at zero. Otherwise, its
-            embeddings keep their values. "none": nothing is shared. The given backbones are never changed. They are
-            copied if necessary.
+            loss of the discriminator trains only the difference (DeBERTa-v3). If the discriminator is given as a
+            backbone, the difference starts at zero. Otherwise, its embeddings keep their values. "none": nothing is
+            shared. The given backbones are never changed. They are copied if necessary.
         objective: what the discriminator predicts. "replaced_tokens": which tokens were replaced. The other objectives
             are ablations in the paper (section 3.4). "replaced_slots": the same, but only at the masked positions
             (ELECTRA 15%). "replace_mlm": the original tokens at the masked positions. "all_tokens_mlm": the original
@@ -79,7 +81,6 @@ class ReplacedTokenDetection(PairObjective):
     """
 
     example_call = 'model.discriminator.score_tokens("The cat sat on the mat.")'
-    PARTS = ("generator", "discriminator")
     default_learning_rate = 5e-4
 
     def __init__(
@@ -129,16 +130,16 @@ class ReplacedTokenDetection(PairObjective):
     def example_inputs(self):
         return {**super().example_inputs(), "masked_positions": ops.zeros((1, 1), "int32")}
 
-    def call(self, inputs, training=None):
-        logits = self.generator(inputs)
-        sampled = self._sample(logits, training)
-        corrupted = scatter_positions(inputs["token_ids"], sampled, inputs["masked_positions"])
-        found = self.discriminator({**inputs, "token_ids": corrupted})
+    def generate(self, inputs, training):
+        logits = self.generator(inputs, training=training)
+        return {"tokens": logits, "sampled": self._sample(logits, training)}
+
+    def discriminate(self, inputs, generated, training):
+        corrupted = scatter_positions(inputs["token_ids"], generated["sampled"], inputs["masked_positions"])
+        found = self.discriminator({**inputs, "token_ids": corrupted}, training=training)
         if isinstance(found, dict):
-            found = {"replaced": found["replaced"], "originals": found["tokens"]}
-        else:
-            found = {"originals" if self.objective == "replace_mlm" else "replaced": found}
-        return {"tokens": logits, "sampled": sampled, **found}
+            return {"replaced": found["replaced"], "originals": found["tokens"]}
+        return {"originals" if self.objective == "replace_mlm" else "replaced": found}
 
     def _sample(self, logits, training):
         """Samples one token for each masked position from the generator's distribution. Returns int32 (b, p)."""
@@ -148,22 +149,21 @@ class ReplacedTokenDetection(PairObjective):
         sampled = keras.random.categorical(ops.reshape(scores, (-1, vocabulary)), 1, dtype="int32", seed=seed)
         return ops.reshape(sampled, (batch, slots))
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        labels = y["tokens"] if isinstance(y, dict) else y
-        given = sample_weight if isinstance(sample_weight, dict) else {"tokens": sample_weight}
-        weights = slot_weights(x, labels, given["tokens"])
+    def generator_loss(self, x, y, y_pred, sample_weight):
+        labels, _, weights = _targets(x, y, sample_weight)
         losses = cross_entropy(y_pred["tokens"], labels)
         right = predicted_correctly(y_pred["tokens"], labels)
         self.mlm_loss.update_state(losses, weights)
         self.mlm_accuracy.update_state(ops.cast(right, "float32"), weights)
-        generator_loss = self.mean_loss(x, losses, weights, "tokens")
+        return self.mean_loss(x, losses, weights, "tokens")
 
+    def discriminator_loss(self, x, y, y_pred, sample_weight):
+        labels, given, weights = _targets(x, y, sample_weight)
         losses, right, weights = self._discriminator_losses(x, labels, y_pred, weights, given)
         self.rtd_loss.update_state(losses, weights)
         self.rtd_accuracy.update_state(ops.cast(right, "float32"), weights)
         counted = "tokens" if self.objective in ("replaced_slots", "replace_mlm") else "replaced"
-        discriminator_loss = self.mean_loss(x, losses, weights, counted)
-        return generator_loss + self.discriminator_weight * discriminator_loss
+        return self.discriminator_weight * self.mean_loss(x, losses, weights, counted)
 
     def _discriminator_losses(self, x, labels, y_pred, slots, given):
         """Returns (losses, hits, weights) of the discriminator, where hits are 1 for correct predictions, otherwise 0.
@@ -296,6 +296,13 @@ class ReplacedTokenDetection(PairObjective):
                 "arguments": self.arguments(),
             },
         )
+
+
+def _targets(x, y, sample_weight):
+    """Returns (labels (b, p), a dict of the given sample weights, weights of the labels, float32 (b, p))."""
+    labels = y["tokens"] if isinstance(y, dict) else y
+    given = sample_weight if isinstance(sample_weight, dict) else {"tokens": sample_weight}
+    return labels, given, slot_weights(x, labels, given["tokens"])
 
 
 def _discriminator_class(objective):

@@ -8,6 +8,7 @@ import keras
 
 from ..backend.compilation import concrete_array
 from ..core.initializers import zero_weights
+from ..core.keras_adapter import all_layers
 from ..core.quantization import has_integers
 from ..layers.embeddings import DisentangledEmbedding
 
@@ -58,6 +59,14 @@ def share_embeddings(generator, discriminator, sharing, keep_tables=False):
                 layer.difference.assign(difference)
         layers.append(layer)
     return generator, with_embeddings(discriminator, tuple(layers))
+
+
+def trained_by_both(generator, discriminator):
+    """Returns the variables that the losses of both models train. A table that the discriminator only reads is none."""
+    tables = [layer for layer in all_layers(discriminator) if isinstance(layer, DisentangledEmbedding)]
+    read = {id(table.base.embeddings) for table in tables}
+    trained = {id(variable) for variable in generator.trainable_variables} - read
+    return [variable for variable in discriminator.trainable_variables if id(variable) in trained]
 
 
 def with_embeddings(backbone, embeddings=None):

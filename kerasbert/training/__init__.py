@@ -1,6 +1,7 @@
 """Training with `model.fit`: optimizers, schedules, exact resuming, reports, and layouts of devices."""
 
 from ..backend import connect, parallel
+from .alternating import AlternatingOptimizers
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 from .local_start import start_with_local_attention
@@ -14,6 +15,7 @@ from .tensor_scaled import StableAdamW, TransformerAdafactor, TransformerLamb
 
 __all__ = [
     "NO_DECAY",
+    "AlternatingOptimizers",
     "Checkpoints",
     "InverseSquareRoot",
     "LossScale",
