@@ -11,7 +11,7 @@ from kerasbert.core.keras_adapter import all_layers
 from kerasbert.data import Batches, Corpus, MixtureBatches, Tokenizer, mixing_rates
 from kerasbert.models import Backbone
 from kerasbert.objectives import Discriminator, MaskedLM, start_from_teacher
-from kerasbert.training import LossScale, start_with_local_attention
+from kerasbert.training import AlternatingOptimizers, LossScale, start_with_local_attention
 
 from .phases import Mixed, Phases
 from .recipes.recipe import Recipe, parameters
@@ -225,7 +225,14 @@ def _config_fields(recipe: Recipe, tokenizer: Tokenizer, group: str) -> dict:
 
 
 def make_optimizer(recipe: Recipe):
-    """Creates the optimizer of the recipe with its schedule, and with loss scaling for float16."""
+    """Creates what the recipe's model is compiled with: one optimizer, or `AlternatingOptimizers` of equal settings."""
+    if recipe.alternating:
+        return AlternatingOptimizers(one_optimizer(recipe), one_optimizer(recipe))
+    return one_optimizer(recipe)
+
+
+def one_optimizer(recipe: Recipe):
+    """Creates an optimizer of the recipe with its schedule, and with loss scaling for float16."""
     schedule, optimizer = recipe.class_of("schedule"), recipe.class_of("optimizer")
     steps = {"steps": recipe.steps} if "steps" in inspect.signature(schedule).parameters else {}
     optimizer = optimizer(

@@ -20,7 +20,7 @@ from kerasbert.core.initializers import zero_weights
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.models import Backbone
 
-from .building import make_optimizer
+from .building import one_optimizer
 from .command import Command
 from .costs import Costs, Rows, costs
 from .info_text import as_text
@@ -99,7 +99,8 @@ def model_facts(subject: Subject, length: int | None, batch_size: int | None, dt
     if limit is not None and length is not None and length > limit:
         raise ValueError(f"Rows of {subject.name} have at most {limit} tokens. Received: length={length}.")
     rows = subject.rows(batch_size, length, limit)
-    optimizer = None if recipe is None else lambda: make_optimizer(recipe)
+    # The state of two optimizers that take turns is as large as that of one, apart from the counters.
+    optimizer = None if recipe is None else lambda: one_optimizer(recipe)
     taken = {dtype: costs(lambda dtype=dtype: subject.make(dtype), rows, optimizer) for dtype in dtypes}
     first = taken[dtypes[0]]
     found = {"subject": subject.name, "kind": subject.kind, **facts}
@@ -213,6 +214,7 @@ def run_facts(subject: Subject, first: Costs, rows: Rows) -> dict:
         "operations": sum(count for count, _ in totals),
         "schedule": {"class": recipe.schedule_class, **recipe.schedule},
         "optimizer": {"class": recipe.optimizer_class, **recipe.optimizer},
+        "alternating": recipe.alternating,
         "dtype": recipe.dtype,
         "accumulation": recipe.accumulation,
         **{name: value for name in GROUPS if (value := getattr(recipe, name))},

@@ -136,7 +136,7 @@ def _run(run: dict) -> list[str]:
         "tokens": f"{in_units(run['tokens'])}tokens with padding ({run['tokens']:,})",
         "operations": f"{in_units(run['operations'])}FLOP, {run['operations'] / 8.64e19:,.3g} PFLOP/s-days",
         "schedule": _arguments(run["schedule"]),
-        "optimizer": _arguments(run["optimizer"]),
+        "optimizer": _arguments(run["optimizer"]) + (", one for each model, in turn" if run["alternating"] else ""),
         "dtype": run["dtype"],
     }
     others = ("data", "objective_options", "held_out", "evaluation_data", "evaluation_config", "pair_data")

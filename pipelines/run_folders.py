@@ -21,7 +21,7 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool 
 
     A finished run may get more steps. With `reschedule`, any run may get different steps and a different schedule.
 
-    Returns: the records of the run (see `record_of`) before each extension.
+    Returns: the records of the run (see `record_of`) before each extension, and its record by an earlier version.
 
     Raises:
         ValueError: the folder holds a run with another recipe or other data.
@@ -35,6 +35,7 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool 
     except ValueError:
         raise ValueError(f"{path} must be the JSON of a recipe, but it is damaged. Use another run folder.") from None
     earlier = there.pop("earlier", [])
+    stored = copy.deepcopy(there)  # as in the checkpoints of the run
     if "recipe" in there:
         there["recipe"] = {**_recipe_defaults(), **there["recipe"]}
     differing = sorted(
@@ -44,7 +45,7 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool 
         if there.get(group, {}).get(name, "absent") != value
     )
     if not differing:
-        return earlier
+        return [*earlier, stored] if there == info != stored else earlier
     hint, steps = "Use another folder.", info["recipe"]["steps"]
     if _differ_only_in(("steps", "schedule"), info, there):
         before = there["recipe"]["steps"]
@@ -53,8 +54,8 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool 
         if extended or (reschedule and steps >= done):
             what = "extending" if extended else "rescheduling"
             print(f"{what} the run of {before:,} updates; the schedule is now that of {steps:,}")
-            write_text(path, json.dumps({**info, "earlier": [*earlier, there]}, indent=2))
-            return [*earlier, there]
+            write_text(path, json.dumps({**info, "earlier": [*earlier, stored]}, indent=2))
+            return [*earlier, stored]
         hint = f"More steps extend a finished run only: finish it with --set steps={before}, use another folder, or "
         hint += f"continue with another schedule, from step {done} on, with --reschedule and steps={done} or more."
     raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")

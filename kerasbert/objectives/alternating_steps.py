@@ -17,18 +17,18 @@ from .shared_embeddings import trained_by_both
 class AlternatingSteps(PairObjective):
     """Base class of pairs of a `generator` and a `discriminator` that `AlternatingOptimizers` can train.
 
-    Subclasses implement the four methods `generate`, `discriminate`, `generator_loss` and `discriminator_loss`. Other
-    optimizers minimise the sum of the losses in one step.
+    Other optimizers minimise the sum of both losses in one step. Subclasses implement `generator_outputs`,
+    `discriminator_outputs`, `generator_loss` and `discriminator_loss`.
     """
 
     PARTS = ("generator", "discriminator")
 
-    def generate(self, inputs, training):
+    def generator_outputs(self, inputs, training):
         """Returns a dict of the generator's outputs, including what the discriminator reads."""
         raise NotImplementedError
 
-    def discriminate(self, inputs, generated, training):
-        """Returns a dict of the discriminator's outputs, given those of the generator."""
+    def discriminator_outputs(self, inputs, filled, training):
+        """Returns a dict of the discriminator's outputs. `filled` are those of the generator."""
         raise NotImplementedError
 
     def generator_loss(self, x, y, y_pred, sample_weight):
@@ -40,8 +40,8 @@ class AlternatingSteps(PairObjective):
         raise NotImplementedError
 
     def call(self, inputs, training=None):
-        generated = self.generate(inputs, training)
-        return {**generated, **self.discriminate(inputs, generated, training)}
+        filled = self.generator_outputs(inputs, training)
+        return {**filled, **self.discriminator_outputs(inputs, filled, training)}
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         first = self.generator_loss(x, y, y_pred, sample_weight)
@@ -87,16 +87,16 @@ class AlternatingSteps(PairObjective):
             self.check_batch(x)
 
         def first():
-            outputs = self.generate(x, True)
+            outputs = self.generator_outputs(x, True)
             return self.generator_loss(x, y, outputs, sample_weight), outputs
 
         def second():
-            outputs = {**generated, **self.discriminate(x, generated, True)}
+            outputs = {**filled, **self.discriminator_outputs(x, filled, True)}
             return self.discriminator_loss(x, y, outputs, sample_weight), outputs
 
         variables = self.optimizer.split(self.trainable_variables)
         with checked_inputs():
-            first_loss, generated = update(self, self.optimizer.generator, variables[0], first)
+            first_loss, filled = update(self, self.optimizer.generator, variables[0], first)
             second_loss, outputs = update(self, self.optimizer.discriminator, variables[1], second)
         loss = (first_loss + second_loss) * num_replicas()  # the losses of replicas are sums over all replicas
         track_loss(self, loss, keras.ops.shape(x["token_ids"])[0])

@@ -130,12 +130,12 @@ class ReplacedTokenDetection(AlternatingSteps):
     def example_inputs(self):
         return {**super().example_inputs(), "masked_positions": ops.zeros((1, 1), "int32")}
 
-    def generate(self, inputs, training):
+    def generator_outputs(self, inputs, training):
         logits = self.generator(inputs, training=training)
         return {"tokens": logits, "sampled": self._sample(logits, training)}
 
-    def discriminate(self, inputs, generated, training):
-        corrupted = scatter_positions(inputs["token_ids"], generated["sampled"], inputs["masked_positions"])
+    def discriminator_outputs(self, inputs, filled, training):
+        corrupted = scatter_positions(inputs["token_ids"], filled["sampled"], inputs["masked_positions"])
         found = self.discriminator({**inputs, "token_ids": corrupted}, training=training)
         if isinstance(found, dict):
             return {"replaced": found["replaced"], "originals": found["tokens"]}

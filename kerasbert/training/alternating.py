@@ -23,14 +23,14 @@ class AlternatingOptimizers(keras.optimizers.Optimizer):
     Args:
         generator, discriminator: the two optimizers, or names of Keras optimizers. They must have the same
             `gradient_accumulation_steps`.
-        name: name of the pair.
+        name: name of the pair. Default: a unique one.
     """
 
     def __init__(
         self,
         generator: str | keras.optimizers.Optimizer,
         discriminator: str | keras.optimizers.Optimizer,
-        name: str = "alternating_optimizers",
+        name: str | None = None,
     ):
         parts = tuple(map(keras.optimizers.get, (generator, discriminator)))
         if parts[0] is parts[1]:

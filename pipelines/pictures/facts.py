@@ -59,7 +59,8 @@ def _chosen(noise: Noise) -> str:
         return f"{rate} are predicted, {spans if noise.words else 'piece by piece'}."
     if isinstance(noise, RareTokens):
         weight = f"in proportion to their count to the power -{noise.exponent}"
-        return f"{rate} are predicted, rare tokens more often: {weight}."
+        of = " of a batch" if noise.whole_batch else ""
+        return f"{rate}{of} are predicted, rare tokens more often: {weight}."
     if isinstance(noise, WindowNGrams):
         return f"{rate} are predicted, one n-gram of up to {len(noise.probabilities)} in each window of a row."
     if isinstance(noise, NGrams):

@@ -33,6 +33,7 @@ def _replaced(name: str, size: str, **changes) -> Recipe:
         ),
         objective="ReplacedTokenDetection",
         objective_options=dict(discriminator_weight=50.0, embedding_sharing="disentangled"),
+        alternating=True,  # as in the code; with False, both losses are minimised in one step
         batches="ReplacedTokenBatches",
         data=dict(rule="deberta", mask_rate=0.15, mask_share=1.0),
     )

@@ -71,6 +71,7 @@ class Recipe:
     # A second model, or pretrained weights.
     generator: str = ""  # name of the size of the generator of ReplacedTokenDetection
     generator_config: dict = dataclasses.field(default_factory=dict)  # fields that differ from the size
+    alternating: bool = False  # generator and discriminator have an optimizer each; see AlternatingOptimizers
     teacher: str = ""  # the folder of a MaskedLM, or a recipe that is run first
     from_teacher: dict = dataclasses.field(default_factory=dict)  # arguments of kerasbert.objectives.start_from_teacher
     init_from: str = ""  # the folder of a model whose training continues, or a recipe that is run first
@@ -104,6 +105,13 @@ class Recipe:
                     f"`{field}` must be given for the objectives {wanted} and for no others. Received: "
                     f"objective={self.objective}, {field}={getattr(self, field)!r}."
                 )
+        sharing = self.objective_options.get("embedding_sharing", "shared")
+        if self.alternating and (not self.generator or sharing == "shared"):
+            raise ValueError(
+                "`alternating` needs the objective ReplacedTokenDetection, and `objective_options.embedding_sharing` "
+                f'"disentangled" or "none". Received: objective={self.objective}, embedding_sharing={sharing!r}. Set '
+                "alternating=false for one optimizer."
+            )
         for name, first, second in MUST_AGREE:
             ours, theirs = getattr(self, first), getattr(self, second)
             if name in ours and name in theirs and ours[name] != theirs[name]:

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from kerasbert.data import RareTokens
 from kerasbert.training import WarmupDecay
-from pipelines.building import _task_rates
-from pipelines.pretrain import make_optimizer
+from pipelines.building import _task_rates, make_optimizer, one_optimizer
 from pipelines.recipes.recipe import all_recipes, find_recipe
 
 pytestmark = pytest.mark.one_backend
@@ -41,7 +41,7 @@ def test_every_recipe_is_complete(name):
     groups += ["pair_data"] if recipe.pairs else []
     for group in groups:
         assert set(getattr(recipe, group)) <= set(recipe.fields_of(group)), group
-    optimizer = make_optimizer(recipe)
+    optimizer = one_optimizer(recipe)
     rates = [float(optimizer._learning_rate(step)) for step in (0, recipe.steps // 2, recipe.steps)]
     assert min(rates) >= 0 and 0 < rates[1] and all(rate < 30 for rate in rates)
     assert inspect.getdoc(all_recipes()[name]).splitlines()[0].endswith(".")
@@ -86,7 +86,7 @@ NUMBERS = {
 def test_the_numbers_of_the_papers(name):
     recipe, (sizes, rates) = find_recipe(name), NUMBERS[name]
     assert (recipe.batch_size, recipe.length, recipe.steps) == sizes
-    schedule = make_optimizer(recipe)._learning_rate
+    schedule = one_optimizer(recipe)._learning_rate
     assert {step: float(schedule(step)) for step in rates} == pytest.approx(rates, rel=2e-4, abs=1e-11)
 
 
@@ -208,6 +208,24 @@ def test_optimizers_of_the_papers():
     assert find_recipe("mbert.base").sampling_exponent == 0.7
 
 
+def test_deberta_v3_has_two_optimizers_of_equal_settings():
+    for name in ("xsmall", "small", "base", "large", "tiny"):
+        first, second = make_optimizer(find_recipe(f"deberta.v3_{name}")).parts
+        assert first is not second and {**first.get_config(), "name": ""} == {**second.get_config(), "name": ""}
+    joint = find_recipe("deberta.v3_base").with_settings(["alternating=false"])
+    assert type(make_optimizer(joint)).__name__ == "TransformerAdamW"
+    half = find_recipe("deberta.v3_base").with_settings(["dtype=mixed_float16", "accumulation=4"])
+    optimizer = make_optimizer(half)
+    assert optimizer.gradient_accumulation_steps == 4
+    assert [type(part).__name__ for part in optimizer.parts] == ["LossScale", "LossScale"]
+
+
+def test_distilbert_samples_rare_tokens_of_a_whole_batch():
+    recipe = find_recipe("distilbert.base")
+    noise = recipe.class_of("data").arguments(recipe.length, **recipe.data)["noise"]
+    assert noise == RareTokens(0.15, exponent=0.7, whole_batch=True)
+
+
 def test_settings_are_read_by_type():
     recipe = find_recipe("bert.tiny").with_settings(
         [
@@ -235,7 +253,7 @@ def test_settings_are_read_by_type():
 @pytest.mark.parametrize("name", all_recipes())
 def test_the_learning_rate_is_one_setting_for_all(name):
     recipe = find_recipe(name).with_settings(["learning_rate=1e-3"])
-    schedule, warmup = make_optimizer(recipe)._learning_rate, recipe.schedule.get("warmup", 0)
+    schedule, warmup = one_optimizer(recipe)._learning_rate, recipe.schedule.get("warmup", 0)
     rates = [float(schedule(step)) for step in (0, max(warmup - 1, 0), warmup, warmup + 1)]
     assert max(rates) == pytest.approx(1e-3, rel=0.03)
     assert recipe == find_recipe(name).with_settings(["learning_rate=0.001"])
@@ -286,6 +304,8 @@ def test_wrong_settings_name_the_fix(setting, message):
         ("spanbert.tiny", "data.max_targets=20", "`objective_options.max_targets` and `data.max_targets` must"),
         ("xlnet.tiny", "data.reuse_length=16", "Received: 32 and 16. Set both"),
         ("xlnet.tiny", "config.bidirectional_data=false", "Received: False and True. Set both"),
+        ("electra.tiny", "alternating=true", "Received: objective=ReplacedTokenDetection, embedding_sharing='shared'"),
+        ("bert.tiny", "alternating=true", "Received: objective=MaskedLM.*Set alternating=false"),
     ],
 )
 def test_numbers_of_model_and_data_agree(name, setting, message):

@@ -168,6 +168,21 @@ def test_a_run_continues_with_another_schedule(finished_run, corpora, tmp_path, 
 
 
 @pytest.mark.one_backend
+def test_a_run_of_a_version_whose_recipes_had_fewer_fields_continues(finished_run, corpora, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished_run[0], run)
+    for path in run.glob("checkpoints/step_00000004*"):
+        path.unlink()
+    for path in (run / "recipe.json", *run.glob("checkpoints/*.json")):
+        record = json.loads(path.read_text())
+        fields = record["recipe"].get("recipe", record["recipe"])  # a checkpoint has the whole recipe.json inside
+        assert fields.pop("alternating") is False
+        path.write_text(json.dumps(record))
+    assert pretrain(corpora[0], run, report_every=2, set=SETTINGS)["step"] == 4
+    assert "continuing from step 2 of 4" in capsys.readouterr().out
+
+
+@pytest.mark.one_backend
 def test_two_runs_in_one_folder(corpora, tmp_path):
     with locked(tmp_path / "run"), pytest.raises(ValueError, match="one process at a time"):
         pretrain(corpora[0], tmp_path / "run", set=SETTINGS)

@@ -255,6 +255,7 @@ RULES = {
     "roberta": {"mask_special": True, "count": "drawn", "random_from": 4},
     "xlm": {"mask_special": True, "count": "independent", "skip_first": True},
     "modernbert": {"mask_special": True, "count": "independent"},
+    "distilbert": {"whole_batch": True},
     "deberta": {},
     "deberta_anywhere": {},
 }
@@ -275,6 +276,7 @@ def masking_rule(
         rule: the family. "bert": `Tokens` with its defaults. "roberta", "xlm" and "modernbert" may select special
             tokens, too. "roberta" with `whole_words` is `WholeWords(by_word=True)`. "xlm" and "modernbert" select each
             token independently. "deberta" and "deberta_anywhere" are `WindowNGrams`, the latter in random order.
+            "distilbert" selects rare tokens among those of a whole batch, and needs `rare_exponent`.
         mask_rate, max_predictions, shares: `rate`, `max_predictions` and `shares` of `Tokens`.
         whole_words: whether to select whole words, as in `WholeWords`.
         ngrams: selects n-grams of words, as in `NGrams`.
@@ -285,6 +287,11 @@ def masking_rule(
     if rare_exponent is not None and (whole_words or ngrams):
         raise ValueError(
             "`rare_exponent` cannot be combined with `whole_words` or `ngrams`. Received: both. Choose one."
+        )
+    if rule == "distilbert" and rare_exponent is None:
+        raise ValueError(
+            'The rule "distilbert" selects rare tokens, so it needs `rare_exponent`. Received: None. Use 0.7, as in '
+            "DistilBERT's code."
         )
     settings = dict(rate=mask_rate, shares=tuple(shares), max_predictions=max_predictions, **RULES[rule])
     if rare_exponent is not None:

@@ -49,6 +49,7 @@ MASKED = [
     (dict(whole_words=True, mask_rate=0.3), dict(noise=WholeWords(0.3))),
     (dict(ngrams=3, max_predictions=4), dict(noise=NGrams(0.15, ngrams=3, max_predictions=4))),
     (dict(rare_exponent=0.7), dict(noise=RareTokens(exponent=0.7))),
+    (dict(rule="distilbert", rare_exponent=0.7), dict(noise=RareTokens(exponent=0.7, whole_batch=True))),
     (dict(sentence_pairs=True, dupe_factor=3), dict(rows=SegmentPairs(3))),
     (dict(rows="sentence_order", short_sequence_rate=0.0), dict(rows=SentenceOrder(10, 0.0))),
     (dict(static_masks=True, dupe_factor=2), dict(static_masks=2)),
@@ -124,6 +125,9 @@ def test_bad_settings(corpus):
 def test_rules_of_families():
     assert masking_rule("bert") == Tokens()
     assert masking_rule("xlm", 0.3) == Tokens(0.3, mask_special=True, count="independent", skip_first=True)
+    assert masking_rule("distilbert", rare_exponent=0.7) == RareTokens(exponent=0.7, whole_batch=True)
+    with pytest.raises(ValueError, match="needs `rare_exponent`. Received: None. Use 0.7"):
+        masking_rule("distilbert")
     assert masking_rule("deberta", ngrams=3) == WindowNGrams(ngrams=3)
     assert masking_rule("deberta_anywhere") == WindowNGrams(ngrams=1, words=False, anywhere=True)
     # 15% of 512 is 76.8; DeBERTa completes its last word; independent counts get six standard deviations.
