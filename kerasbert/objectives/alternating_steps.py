@@ -98,6 +98,6 @@ class AlternatingSteps(PairObjective):
         with checked_inputs():
             first_loss, filled = update(self, self.optimizer.generator, variables[0], first)
             second_loss, outputs = update(self, self.optimizer.discriminator, variables[1], second)
-        loss = (first_loss + second_loss) * num_replicas()  # the losses of replicas are sums over all replicas
+        loss = (first_loss + second_loss) * num_replicas()  # which the losses are divided by
         track_loss(self, loss, keras.ops.shape(x["token_ids"])[0])
         return self.compute_metrics(x, y, outputs, sample_weight)

@@ -51,6 +51,16 @@ def test_all_layers():
     assert keras_adapter.all_layers(model, include_self=False, recursive=False) == [model.inner], VERSION
 
 
+@pytest.mark.one_backend
+def test_losses_of_batches_are_averaged_over_rows():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for loss, rows in ((1.0, 1), (3.0, 3)):
+        keras_adapter.track_loss(model, keras.ops.convert_to_tensor(loss), rows)
+    found = float(model.get_metrics_result()["loss"])
+    assert found == pytest.approx(2.5), f"{VERSION}: `_loss_tracker` is no longer the mean that is reported as `loss`"
+
+
 def test_fit_marks_its_validations():
     class Model(keras.Sequential):
         def evaluate(self, *args, **kwargs):
