@@ -59,6 +59,8 @@ def evaluate(
     seeds: tuple[int, ...] = SuiteOptions.seeds,
     examples: int = SuiteOptions.examples,
     learning_rate: float = SuiteOptions.learning_rate,
+    reference_learning_rate: float | None = None,
+    epochs: int | None = None,
     parts: tuple[str, ...] = (),
 ) -> dict:
     """Evaluates a saved model, and prints the scores as JSON, or as a table for a suite.
@@ -94,6 +96,8 @@ def evaluate(
             seed.
         examples: maximum number of examples to train on.
         learning_rate: peak learning rate.
+        reference_learning_rate: peak learning rate for the reference. Default: `learning_rate`.
+        epochs: passes over the training examples. Default: one or two, depending on the task.
         parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
             Default: all.
     """
@@ -105,7 +109,8 @@ def evaluate(
                 "Received: "
                 f"data={data}, corpus={corpus}, task={task}, answers={answers}."
             )
-        options = SuiteOptions(reference, tuple(seeds), examples, learning_rate, tuple(parts))
+        rates = dict(learning_rate=learning_rate, reference_learning_rate=reference_learning_rate)
+        options = SuiteOptions(reference, tuple(seeds), examples, epochs=epochs, parts=tuple(parts), **rates)
         return run_suite(model, output, Path(folders[0]) if folders else None, tuple(text), options)
     sources = named_sources(data)
     answer_files = {
@@ -289,7 +294,8 @@ main = Command(
         "corpus": ("corpus", "length", "steps"),
         "results": ("output", "answers"),
         "generation": ("max_new_tokens", "num_beams"),
-        "suite": ("suite", "text", "reference", "seeds", "examples", "learning_rate", "parts"),
+        "suite": ("suite", "text", "reference", "seeds", "examples", "learning_rate", "reference_learning_rate")
+        + ("epochs", "parts"),
     },
 )
 

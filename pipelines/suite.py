@@ -70,6 +70,8 @@ class SuiteOptions:
         seeds: seeds. For each of them, a model is trained once for each task and each set of starting weights.
         examples: maximum number of examples to train on.
         learning_rate: peak learning rate for all tasks.
+        reference_learning_rate: the same for the reference, whose size may need another one. Default: `learning_rate`.
+        epochs: passes over the training examples. Default: those of the task.
         parts: the parts to measure. Default: all parts for which there are data.
         pairs: number of minimal pairs per paradigm.
         sentences: number of cloze sentences.
@@ -79,6 +81,8 @@ class SuiteOptions:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     examples: int = 2_000
     learning_rate: float = 3e-4
+    reference_learning_rate: float | None = None
+    epochs: int | None = None
     parts: tuple[str, ...] = ()
     pairs: int = 200
     sentences: int = 200
@@ -154,8 +158,8 @@ def _checked_output(output: Path | None) -> Path:
 
 def _checked_parts(options: SuiteOptions, data: Path | None) -> tuple[str, ...]:
     """Returns the parts to measure, after checking that all of their files exist."""
-    for name, number in (("examples", options.examples), ("seeds", len(options.seeds))):
-        if number < 1:
+    for name, number in (("examples", options.examples), ("seeds", len(options.seeds)), ("epochs", options.epochs)):
+        if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
     if len(set(options.seeds)) < len(options.seeds):
         raise ValueError(f"`seeds` must be different. Received: {', '.join(map(str, options.seeds))}.")
@@ -307,13 +311,16 @@ class Suite:
 
     def _training(self, name: str, seed: int) -> Iterator[Cell]:
         task, options = FINE_TUNING[name], self.options
-        settings = dict(examples=options.examples, learning_rate=options.learning_rate)
-        constants = dict(batch_size=BATCH_SIZE, epochs=task.epochs, length=task.length)
+        epochs = options.epochs or task.epochs
+        constants = dict(examples=options.examples, batch_size=BATCH_SIZE, epochs=epochs, length=task.length)
         for start in self._fitting(name, lambda start: task.head in start.heads, f"a family with a {task.head} head"):
-            identity = dict(task=name, start=start.name, seed=seed, model=start.checksum, **settings, **constants)
-            measure = functools.partial(
-                training_scores, name, start, self.data, seed, options.examples, options.learning_rate
+            rate = options.learning_rate
+            if start.name == "reference":
+                rate = options.reference_learning_rate or rate
+            identity = dict(
+                task=name, start=start.name, seed=seed, model=start.checksum, learning_rate=rate, **constants
             )
+            measure = functools.partial(training_scores, name, start, self.data, seed, options.examples, rate, epochs)
             yield Cell(identity, measure)
 
 

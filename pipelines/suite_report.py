@@ -14,11 +14,11 @@ INTRODUCTION = """Scores are in per cent, correlations in hundredths; ± is the 
 """
 TRAINED = """## Fine-tuning
 
-Means over the seeds ({seeds}) and their standard errors, with at most {examples:,} examples to train on and a peak
-learning rate of {rate:g} for all tasks and starts. A seed chooses the same examples, in the same order, for all starts;
-the held-out examples are the same for all seeds. Differences of the first score of a task have a paired two-sided
-t-test, with Holm's correction over the tasks; "better" and "worse" need a corrected p-value below 0.05. The tests allow
-for the choice of the training examples and for the randomness of training, not for the choice of the held-out examples.
+Means over the seeds ({seeds}) and their standard errors. Settings: at most {examples:,} training examples, epochs:
+{epochs}, peak learning rate: {rates}. A seed chooses the same examples, in the same order, for all starts; the held-out examples
+are the same for all seeds. Differences of the first score of a task have a paired two-sided t-test, with Holm's
+correction over the tasks; "better" and "worse" need a corrected p-value below 0.05. The tests allow for the choice of
+the training examples and for the randomness of training, not for the choice of the held-out examples.
 """
 NOT_TRAINED = """## Without training
 
@@ -39,7 +39,9 @@ def write_report(path: Path, model: str, rows: Sequence[dict], left_out: Sequenc
     trained = [row for row in rows if row["cell"]["task"] not in UNTRAINED]
     if trained:
         cells = [row["cell"] for row in trained]
-        settings = dict(examples=cells[0]["examples"], rate=cells[0]["learning_rate"])
+        numbers = [cell["epochs"] for cell in cells]
+        epochs = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
+        settings = dict(examples=cells[0]["examples"], epochs=epochs, rates=_rates(cells))
         text = TRAINED.format(seeds=len({cell["seed"] for cell in cells}), **settings)
         sections.append(text + "\n" + training_table(trained))
     untrained = [row for row in rows if row["cell"]["task"] in UNTRAINED]
@@ -57,6 +59,14 @@ def write_report(path: Path, model: str, rows: Sequence[dict], left_out: Sequenc
     text = "\n".join(sections)
     write_text(path, text)
     return text
+
+
+def _rates(cells: Sequence[dict]) -> str:
+    """Returns the peak learning rate, and that of the reference if it has another one."""
+    rates = {cell["start"]: f"{cell['learning_rate']:g}" for cell in cells}
+    other = rates.pop("reference", None)
+    rate = next(iter(rates.values()), other)
+    return rate if other in (None, rate) else f"{rate} ({other} for the reference)"
 
 
 def training_table(rows: Sequence[dict]) -> str:

@@ -148,7 +148,9 @@ def _read(name: str, data: Path) -> tuple[Examples, Examples]:
     return FINE_TUNING[name].examples(data)
 
 
-def training_scores(name: str, start: Start, data: Path, seed: int, count: int, learning_rate: float) -> dict:
+def training_scores(
+    name: str, start: Start, data: Path, seed: int, count: int, learning_rate: float, epochs: int
+) -> dict:
     """Fine-tunes a model on at most `count` examples, which depend on the seed, and returns its scores."""
     task, (training, testing) = FINE_TUNING[name], _read(name, data)
     labels = label_names(task.kind, training, where=f" in {data / task.files[0]}")
@@ -156,7 +158,7 @@ def training_scores(name: str, start: Start, data: Path, seed: int, count: int, 
     chosen = some(training, numbers)
     seed_everything(seed)
     model = new_model(task.kind, start.folder, labels, task.length, load_weights=start.load_weights)
-    batches = batches_of(model, task.kind, chosen, batch_size=BATCH_SIZE, epochs=task.epochs, seed=seed)
+    batches = batches_of(model, task.kind, chosen, batch_size=BATCH_SIZE, epochs=epochs, seed=seed)
     model.compile(adamw(learning_rate, warmup=len(batches) // 10, steps=len(batches), weight_decay=0.01))
     model.fit(batches, callbacks=[StopOnNaN()], verbose=0)
     found = score(model, testing)[0]

@@ -110,8 +110,8 @@ def test_starts_are_paired_by_seeds(model, data, tmp_path, monkeypatch):
         return batches
 
     monkeypatch.setattr(suite_scores, "batches_of", watched)
-    run_suite(model, tmp_path, data, options=options("stsb", reference=model))
-    assert len(seen) == 6
+    run_suite(model, tmp_path, data, options=options("stsb", reference=model, epochs=3))
+    assert len(seen) == 6 and len(seen[0]) == 3  # three passes of one batch
     assert seen[0] == seen[1] == seen[2] != seen[3] == seen[4] == seen[5]
     scores = [json.loads(line)["scores"] for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
     assert scores[0] == scores[2] != scores[1]  # the reference is the same model here, scratch is another
@@ -186,12 +186,14 @@ def test_the_table_tests_differences(tmp_path):
     """Three tasks with t = 11.44, -4.24 and 0, so p = 0.00033, 0.0132 and 1, with Holm's factors 3, 2 and 1."""
 
     def rows(task, start, values, metric="accuracy"):
-        cell = dict(task=task, start=start, examples=2000, learning_rate=3e-4)
+        rate = 1e-4 if start == "reference" else 3e-4
+        cell = dict(task=task, start=start, examples=2000, learning_rate=rate, epochs=2 if task == "stsb" else 1)
         return [{"cell": {**cell, "seed": seed}, "scores": {metric: v}, "count": 9} for seed, v in enumerate(values)]
 
     found = [
         *rows("qnli", "pretrained", [62, 61, 63, 62, 62]),
         *rows("qnli", "scratch", [50, 51, 52, 51, 46]),
+        *rows("qnli", "reference", [80, 80, 81, 80, 80]),
         *rows("reviews", "pretrained", [60, 60, 60, 60, 60]),
         *rows("reviews", "scratch", [61, 62, 63, 64, 65]),
         *rows("stsb", "pretrained", [10, 20, 30, 40, 50], "spearman"),
@@ -204,14 +206,16 @@ def test_the_table_tests_differences(tmp_path):
     assert "| qnli | accuracy | 62.0 ± 0.3 | scratch | 50.0 ± 1.0 | +12.0 ± 1.0 | < 0.001 | better |" in text
     assert "| reviews | accuracy | 60.0 ± 0.0 | scratch | 63.0 ± 0.7 | -3.0 ± 0.7 | 0.026 | worse |" in text
     assert "| stsb | spearman | 30.0 ± 7.1 | scratch | 30.0 ± 7.1 | +0.0 ± 4.5 | 1.000 | undecided |" in text
+    assert "epochs:\n1 to 2, peak learning rate: 0.0003 (0.0001 for the reference)." in text
     assert "| vectors | spearman | 0.0 ± 10.0 |" in text and "| cloze | top_1 | 20.0 ± 2.0 |" in text
     assert text.endswith("## Left out\n\n- cloze of the reference\n")
 
 
 def test_an_unfinished_suite_has_a_table(tmp_path):
-    cell = dict(task="qnli", start="pretrained", seed=0, examples=2000, learning_rate=3e-4)
+    cell = dict(task="qnli", start="pretrained", seed=0, examples=2000, learning_rate=3e-4, epochs=4)
     row = {"cell": cell, "scores": {"accuracy": 61.0}, "count": 9}
-    assert "| qnli | accuracy | 61.0 |  |" in write_report(tmp_path / "suite.md", "mine", [row], [])
+    text = write_report(tmp_path / "suite.md", "mine", [row], [])
+    assert "| qnli | accuracy | 61.0 |  |" in text and "epochs:\n4, peak" in text
 
 
 # === Data sets ===
