@@ -17,8 +17,8 @@ TRAINED = """## Fine-tuning
 Means over the seeds ({seeds}) and their standard errors. Settings: at most {examples:,} training examples, epochs:
 {epochs}, peak learning rate: {rates}. A seed chooses the same examples, in the same order, for all starts; the held-out
 examples are the same for all seeds. Differences of the first score of a task have a paired two-sided t-test, with
-Holm's correction over the tasks; "better" and "worse" need a corrected p-value below 0.05. The tests allow for the choice
-of the training examples and for the randomness of training, not for the choice of the held-out examples.
+Holm's correction over the tasks; "better" and "worse" need a corrected p-value below 0.05. The tests allow for the
+choice of the training examples and for the randomness of training, not for the choice of the held-out examples.
 """
 NOT_TRAINED = """## Without training
 
