@@ -185,6 +185,7 @@ class Recipe:
     def with_settings(self, settings: list[str]) -> "Recipe":
         """Returns the recipe with `name=value` overrides, such as `steps=1000` or `config.num_layers=4`.
 
+        `local_start={}`, for example, removes all arguments of a group.
         `learning_rate` sets the peak of the schedule, whatever the name of the schedule's argument. If an override
         changes a class, or the size to one of another family, its group keeps only the arguments that the new class
         accepts.
@@ -203,6 +204,8 @@ class Recipe:
                 changed[name] = _parsed(name, text, arguments[name])
             elif dot and isinstance(changed.get(group), dict):
                 groups.append(setting)
+            elif text == "{}" and isinstance(changed.get(name), dict):
+                changed[name] = {}
             else:
                 options = [f"{key}.NAME" for key, value in changed.items() if isinstance(value, dict)]
                 known = [

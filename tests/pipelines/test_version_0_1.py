@@ -17,6 +17,10 @@ pytestmark = pytest.mark.one_backend
 GOLDENS = REPOSITORY / "tests" / "goldens" / "version_0_1"
 
 
+# Numbers of the recipes that were others in version 0.1.
+FORMER = {"bert.tiny": ("schedule.peak=2e-3", "local_start={}")}
+
+
 def weights_of(model):
     return [(weight.path, keras.ops.convert_to_numpy(weight)) for weight in model.weights if "seed" not in weight.path]
 
@@ -32,7 +36,8 @@ def test_folders_of_version_0_1(name, tmp_path):
         np.testing.assert_array_equal(found, expected, err_msg=path)
     Corpus.open(folder / "corpus").verify()
 
-    last = pretrain(folder / "corpus", folder / "run", recipe=name, report_every=2, set=(*RUN, *SETTINGS[name]))
+    settings = (*RUN, *SETTINGS[name], *FORMER.get(name, ()))
+    last = pretrain(folder / "corpus", folder / "run", recipe=name, report_every=2, set=settings)
     assert last["step"] == 4
     resumed = weights_of(kerasbert.load(folder / "run" / "model"))
     for (path, found), (_, expected) in zip(resumed, model, strict=True):
