@@ -161,6 +161,11 @@ def _checked_parts(options: SuiteOptions, data: Path | None) -> tuple[str, ...]:
     for name, number in (("examples", options.examples), ("seeds", len(options.seeds)), ("epochs", options.epochs)):
         if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
+    if options.reference_learning_rate is not None and options.reference is None:
+        raise ValueError(
+            "`reference_learning_rate` needs a `reference`. Received: "
+            f"{options.reference_learning_rate:g} without one. Add --reference FOLDER, or use --learning-rate."
+        )
     if len(set(options.seeds)) < len(options.seeds):
         raise ValueError(f"`seeds` must be different. Received: {', '.join(map(str, options.seeds))}.")
     unknown = [part for part in options.parts if part not in FILES]

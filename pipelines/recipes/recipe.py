@@ -388,5 +388,5 @@ TINY_SHORT_RUN = dict(TINY_RUN, batch_size=16, steps=1_000)
 TINY_SCHEDULE = dict(peak=2e-3, warmup=200)
 TINY_ADAM = dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0)
 # The heads of the first block attend to neighbours at first. Otherwise, models of this size with learned positions do
-# no better than token frequencies for thousands of updates, and a learning rate of 2e-3 can keep them there.
+# no better than token frequencies for hundreds of updates (benchmarks/plateau.md).
 LOCAL_START = dict(num_blocks=1)
