@@ -9,6 +9,7 @@ training may change all of these weights.
 
 import keras
 import numpy as np
+from keras import ops
 
 # Angular frequencies of the sinusoids, in radians per position. The highest lies below pi, so that positions at a
 # distance of one differ in all of them, and the lowest has a period of about 2,500 positions.
@@ -51,7 +52,8 @@ def start_with_local_attention(
     attentions = [_attention(backbone, block) for block in backbone.blocks[:num_blocks]]
     rows, width = table.shape
     if deviation is None:
-        deviation = float(np.sqrt(np.mean(np.square(np.asarray(_numpy(backbone.token_embedding.embeddings))))))
+        embeddings = ops.cast(backbone.token_embedding.embeddings, "float32")
+        deviation = float(ops.convert_to_numpy(ops.sqrt(ops.mean(ops.square(embeddings)))))
     frequencies = np.geomspace(HIGHEST, LOWEST, width // 2)
     angles = np.arange(rows)[:, None] * frequencies
     table.assign(np.sqrt(2.0) * deviation * np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
@@ -88,26 +90,21 @@ def _attention(backbone, block):
 
 def _attend_to(attention, offsets, strength: float, frequencies) -> None:
     """Adds terms to the kernels of queries and keys so that head h attends to the token at its offset."""
-    query, key = _numpy(attention.query.kernel), _numpy(attention.key.kernel)
-    width, heads = query.shape[0], attention.num_heads
-    head_size = query.shape[1] // heads
+    width, columns = attention.query.kernel.shape
+    heads = attention.num_heads
+    head_size = columns // heads
+    query, key = np.zeros((width, columns), "float32"), np.zeros((width, columns), "float32")
     pairs = np.arange(head_size // 2)  # a head reads the pairs (sin, cos) of the highest frequencies
     for head in range(heads):
         angle = frequencies[pairs] * offsets[head % len(offsets)]
         sin, cos = pairs, width // 2 + pairs
         first = head * head_size + pairs
         second = first + len(pairs)
-        query[sin, first] += strength
-        query[cos, second] += strength
+        query[sin, first] = query[cos, second] = strength
         # The rotation maps the key of position j to the key of position j - offset.
-        key[sin, first] += strength * np.cos(angle)
-        key[cos, first] -= strength * np.sin(angle)
-        key[cos, second] += strength * np.cos(angle)
-        key[sin, second] += strength * np.sin(angle)
-    attention.query.kernel.assign(query)
-    attention.key.kernel.assign(key)
-
-
-def _numpy(variable) -> np.ndarray:
-    """Returns a copy of the values of a variable."""
-    return np.array(keras.ops.convert_to_numpy(variable), dtype="float32")
+        key[sin, first] = key[cos, second] = strength * np.cos(angle)
+        key[cos, first] = -strength * np.sin(angle)
+        key[sin, second] = strength * np.sin(angle)
+    # No kernel is read as a whole: its parts can be on the devices of several hosts.
+    for kernel, term in ((attention.query.kernel, query), (attention.key.kernel, key)):
+        kernel.assign(kernel + ops.cast(term, kernel.dtype))
