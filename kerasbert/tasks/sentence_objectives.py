@@ -62,7 +62,8 @@ def cosine(one, other):
 
 def unit(x):
     """Scales vectors along the last axis to length 1; vectors of zeros stay zeros."""
-    return x / ops.maximum(ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True)), 1e-12)
+    # The bound is inside the root, whose gradient is infinite at 0: the vectors of empty rows would make it nan.
+    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
 
 
 def pair_features(vectors):

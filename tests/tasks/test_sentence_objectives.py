@@ -63,6 +63,14 @@ def test_equal_vectors_have_a_gradient():
     assert np.isfinite(found).all()
 
 
+def test_vectors_of_empty_rows_have_a_gradient():
+    """A batch that is not full ends in rows without tokens, whose vectors are zeros and whose weight is 0."""
+    vectors = np.float32([[[3, 4], [4, 3]], [[0, 0], [0, 0]]])
+    scores = weights = np.float32([1, 0])
+    found = gradient(lambda x: ops.sum(cosine_losses(x, scores) * ops.convert_to_tensor(weights)), vectors)
+    assert np.isfinite(found).all() and np.abs(found[0]).max() > 0 and not found[1].any()
+
+
 def test_cosines_are_along_the_last_axis():
     one, other = np.random.default_rng(0).normal(size=(2, 2, 3, 4)).astype("float32")
     expected = (one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)
