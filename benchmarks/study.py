@@ -2,22 +2,25 @@
 
     python benchmarks/study.py train --data ../shared/data                     # every cell that is not there yet
     python benchmarks/study.py train --data ../shared/data --only "MLM" "ELECTRA" --seeds 0
+    python benchmarks/study.py budget --data ../shared/data                    # updates, tokens, operations and hours
     python benchmarks/study.py plot                                            # study.png and study.md
 
-Every model has 2 layers of width 128 (an encoder-decoder 2 and 2, ELECTRA a generator of half the width besides), a
-vocabulary of 2,000 and rows of 64 tokens of English novels, and is pretrained with the same number of floating-point
-operations of matrix products, BUDGET, gradients included. That is what equal compute means here, not equal seconds:
-operations do not depend on what else the machine does, and a cell can be repeated. (An objective that predicts every
-token pays for its output layer: at this width that is a third of its compute, in a base model a tenth.)
+Every model has 2 layers of width 128 (an encoder-decoder 2 and 2, ELECTRA a generator of one layer in addition), a
+vocabulary of 2,000 and rows of 64 tokens of English novels. All are pretrained with the same number of floating-point
+operations of matrix products, BUDGET, including the gradients. Equal compute does not mean equal seconds here: the
+number of operations does not depend on what else the machine does, so cells can be repeated. (An objective that
+predicts every token pays for its output layer. At this width that is a third of its compute, in a base model a tenth.)
+Models with learned positions start with local attention, without which they stay at token frequencies in runs of this
+length (plateau.md).
 
-Two measures are the same for all of them, both of frozen vectors of all layers, by a linear map that has one solution:
-`signs`, how much it explains of which sign stood between two neighbouring words of a text without signs, and `reviews`,
-its accuracy on sentences of film reviews (a sentence as a whole). Of an encoder-decoder the encoder is measured.
-Directions are compared after fine-tuning, too, with and without a BiLSTM on top; masked language models by their
-held-out loss as well, all on the same kind of masks.
+Two measures are the same for all models, both on frozen vectors of all layers: `signs`, the share of the variance of
+the signs between neighbouring words that a linear map of the vectors explains, in a text without signs; and
+`similarity`, the correlation of the cosines of mean vectors with the similarity of sentences. For an encoder-decoder,
+its encoder is measured. Directions are also compared after fine-tuning, with and without a BiLSTM on top, and masked
+language models by their held-out loss on the same kind of masks.
 
-A cell is one setting and one seed, less than three minutes on one core; its row is appended to RESULTS once it is
-finished, and a cell that is there is not run again.
+A cell is one setting and one seed, and takes less than five minutes on one core. Its row is appended to RESULTS when it
+is finished, and a cell with a row is not run again. `budget` shows the cost of all cells before they are run.
 """
 
 import json
@@ -30,15 +33,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tyro  # noqa: E402
 
-from benchmarks.study_parts import SENTINELS, VOCABULARY, corpora, fine_tuned, part_of, reviews, signs, training_flops
+from benchmarks.study_parts import (  # noqa: E402
+    SENTINELS,
+    VOCABULARY,
+    corpora,
+    fine_tuned,
+    part_of,
+    sign_baselines,
+    signs,
+    similarity,
+    training_flops,
+)
 from benchmarks.study_report import report  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
 from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
-from pipelines.recipes.recipe import find_recipe  # noqa: E402
+from pipelines.recipes.recipe import LOCAL_START, find_recipe  # noqa: E402
 
 RESULTS = Path(__file__).with_name("study.jsonl")
 WORK = Path("runs/study")
-BUDGET = 1.6e12
+BUDGET = 4e12
 SIZE = VOCABULARY + SENTINELS
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 
@@ -72,8 +85,8 @@ def paired(rows: str):
 def spans(scheme: str, boundary: bool = False):
     def recipe():
         numbers = dict(objective="SpanBoundary") if boundary else dict(objective="MaskedLM", objective_options={})
-        data = dict(scheme="pieces" if scheme == "names" else scheme, boundary=boundary, whole_sentences=False)
-        return base("spans", "spanbert.tiny", **numbers, data=data, held_out=dict(scheme="pieces", phrases=None))
+        data = dict(scheme=scheme, boundary=boundary, whole_sentences=False)
+        return base("spans", "spanbert.tiny", **numbers, data=data, held_out=dict(scheme="pieces"))
 
     return recipe
 
@@ -92,7 +105,7 @@ def denoised(objective: str = "random_spans", **data):
 
 
 def left_to_right():
-    return base("left_to_right", "gpt.tiny")
+    return base("left_to_right", "gpt.tiny", local_start=dict(LOCAL_START, offsets=(-1, -2)))
 
 
 SETTINGS = {
@@ -112,7 +125,6 @@ SETTINGS = {
     "SOP": paired("sentence_order"),
     "masks of pieces": spans("pieces"),
     "masks of words": spans("words"),
-    "masks of names": spans("names"),
     "masks of spans": spans("spans"),
     "masks of spans, SBO": spans("spans", boundary=True),
     "ELECTRA, 1/4 compute": electra,
@@ -122,12 +134,11 @@ SETTINGS = {
     "one static mask, 16 passes": masked(static_masks=True, dupe_factor=1),
     "dynamic masks, 16 passes": masked(),
     "T5, rate 10%": denoised(rate=0.10),
-    "T5, rate 25%": denoised(rate=0.25),
     "T5, rate 50%": denoised(rate=0.50),
-    "T5, 4 passes": denoised(),
     "T5, 64 passes": denoised(),
 }
-DIRECTIONS = ("MLM", "left to right")
+BASELINE = "no pretraining, encoder"
+FINE_TUNED = ("MLM", "left to right", BASELINE)
 COMPUTE = {"1/4 compute": 0.25, "2x compute": 2.0}
 
 
@@ -137,14 +148,10 @@ COMPUTE = {"1/4 compute": 0.25, "2x compute": 2.0}
 def cell(name: str, seed: int, data: Path) -> dict:
     """One setting with one seed; its row of RESULTS."""
     begin = time.process_time()
-    training, held_out, names = corpora(data, WORK / "corpus")
+    training, held_out = corpora(data, WORK / "corpus")
     recipe, text = replace(SETTINGS[name](), seed=seed), training
-    if name == "masks of names":
-        recipe.data["phrases"] = names
+    steps, once = steps_of(name, recipe, training)
     ending = name.rpartition(", ")[2]
-    budget = BUDGET * COMPUTE.get(ending, 1.0)
-    once = flops_of(recipe, make_batches(replace(recipe, steps=1, schedule={"peak": 1.0, "warmup": 0}), training)[0])
-    steps = 0 if name.startswith("no pretraining") else max(1, round(budget / once))
     if ending.endswith(" passes"):
         tokens = steps * recipe.batch_size * recipe.length
         text = part_of(training, tokens / int(ending.split()[0]), data, WORK / "corpus")
@@ -159,11 +166,12 @@ def cell(name: str, seed: int, data: Path) -> dict:
     leads = recipe.backbone.startswith(("bert", "electra"))
     both = (training, held_out)
     measures = {"signs": signs(model.backbone, both, leads)}
-    measures["reviews"] = reviews(model.backbone, data, training.tokenizer(), leads)
-    for recurrent in (False, True) if name in DIRECTIONS else ():
+    measures["similarity"] = similarity(model.backbone, data, training.tokenizer(), leads)
+    for recurrent in (False, True) if name in FINE_TUNED else ():
         measures["fine-tuned, BiLSTM" if recurrent else "fine-tuned"] = fine_tuned(
             model.backbone, both, leads, seed, recurrent
         )
+    baselines = {"baselines": sign_baselines(both)} if name == BASELINE else {}
     return {
         "cell": f"{name}, seed {seed}",
         "setting": name,
@@ -172,10 +180,19 @@ def cell(name: str, seed: int, data: Path) -> dict:
         "teraflops": round(steps * once / 1e12, 3),
         "tokens": steps * recipe.batch_size * recipe.length,
         **{key: round(value, 4) for key, value in measures.items()},
+        **baselines,
         "held_out": {key: round(float(value), 4) for key, value in arguments.items()},
         "pretraining_seconds": round(trained, 1),
         "seconds": round(time.process_time() - begin, 1),
     }
+
+
+def steps_of(name: str, recipe, training) -> tuple[int, float]:
+    """The number of updates of a setting, and the floating-point operations of one."""
+    once = flops_of(recipe, make_batches(replace(recipe, steps=1, schedule={"peak": 1.0, "warmup": 0}), training)[0])
+    if name.startswith("no pretraining"):
+        return 0, once
+    return max(1, round(BUDGET * COMPUTE.get(name.rpartition(", ")[2], 1.0) / once)), once
 
 
 def flops_of(recipe, batch: tuple) -> float:
@@ -190,7 +207,7 @@ def rows() -> dict[str, dict]:
     return {row["cell"]: row for row in map(json.loads, lines)}
 
 
-def train(data: Path, only: tuple[str, ...] = tuple(SETTINGS), seeds: tuple[int, ...] = (0, 1, 2)) -> None:
+def train(data: Path, only: tuple[str, ...] = tuple(SETTINGS), seeds: tuple[int, ...] = (0, 1, 2, 3, 4)) -> None:
     """Runs cells, all settings with the first seed, then with the next.
 
     Args:
@@ -208,6 +225,28 @@ def train(data: Path, only: tuple[str, ...] = tuple(SETTINGS), seeds: tuple[int,
             print(json.dumps(row), flush=True)
 
 
+def budget(data: Path, seeds: int = 5, gigaflops: float = 25.0, measuring: float = 25.0) -> None:
+    """Prints what all cells cost, as a table in Markdown.
+
+    Args:
+        data: folder of the texts.
+        seeds: number of seeds.
+        gigaflops: operations of training per second of one core, in billions.
+        measuring: seconds of a cell that are not training.
+    """
+    training, _ = corpora(data, WORK / "corpus")
+    print("| setting | updates | tokens | operations | minutes of a seed |\n|---|---|---|---|---|")
+    total = 0.0
+    for name, make in SETTINGS.items():
+        recipe = make()
+        steps, once = steps_of(name, recipe, training)
+        minutes = (steps * once / gigaflops / 1e9 + measuring) / 60
+        total += minutes
+        tokens = steps * recipe.batch_size * recipe.length
+        print(f"| {name} | {steps:,} | {tokens:,} | {steps * once:.1e} | {minutes:.1f} |")
+    print(f"\n{len(SETTINGS) * seeds} cells, {total * seeds / 60:.1f} hours of one core.")
+
+
 def plot() -> None:
     """Draws study.png and writes study.md from the cells that are there."""
     for path in report(list(rows().values()), RESULTS.with_suffix("")):
@@ -215,4 +254,4 @@ def plot() -> None:
 
 
 if __name__ == "__main__":
-    tyro.extras.subcommand_cli_from_dict({"train": train, "plot": plot})
+    tyro.extras.subcommand_cli_from_dict({"train": train, "budget": budget, "plot": plot})

@@ -1,6 +1,5 @@
-"""What the cells of `study.py` are made of: text, floating-point operations, and two measures for every encoder."""
+"""What the cells of `study.py` are made of: text, floating-point operations, and the measures of encoders."""
 
-import hashlib
 import re
 from pathlib import Path
 
@@ -8,8 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from kerasbert import metrics
 from kerasbert.data import Corpus, Tokenizer, encode_texts, read_documents
 from kerasbert.training import adamw
+from pipelines.suite_tasks import FINE_TUNING
 
 VOCABULARY = 2_000
 SENTINELS = 32  # ids behind the vocabulary
@@ -28,39 +29,16 @@ def documents(path: Path) -> list[str]:
     return [ENDS.sub(r"\1\n", "\n".join(group)) for group in groups]
 
 
-def corpora(data: Path, work: Path) -> tuple[Corpus, Corpus, np.ndarray]:
-    """Text to train on, held-out text, and where names stand in the first, (n, 2); written the first time."""
+def corpora(data: Path, work: Path) -> tuple[Corpus, Corpus]:
+    """The text to train on, and held-out text. They are written the first time."""
     files = [data / "pretraining" / name for name in ("lm_en_5mb.txt", "lm_en_valid.txt")]
-    if not (work / "names.npy").exists():
+    if not (work / "held_out" / "corpus.json").exists():
         texts = list(map(documents, files))
         tokenizer = Tokenizer.train("wordpiece", texts[0], VOCABULARY, lowercase=True)
         for name, found in zip(("training", "held_out"), texts, strict=True):
             if not (work / name / "corpus.json").exists():
                 Corpus.write(work / name, found, tokenizer)
-        np.save(work / "names.npy", names_in(texts[0], Corpus.open(work / "training")))
-    training, held_out = (Corpus.open(work / name) for name in ("training", "held_out"))
-    return training, held_out, np.load(work / "names.npy")
-
-
-def names_in(texts: list[str], corpus: Corpus) -> np.ndarray:
-    """Start and stop, in tokens of the corpus, of runs of capitalised words that do not begin a sentence."""
-    lines = [line for text in texts for line in text.splitlines() if line.strip()]
-    found, place, starts = [], 0, corpus.word_starts
-    rows = corpus.tokenizer().backend.encode_batch(lines, add_special_tokens=False)
-    for encoded, line in zip(rows, lines, strict=True):
-        first, ids = None, encoded.ids
-        for i, (begin, _) in enumerate([*encoded.offsets, (0, 0)]):
-            inside = i < len(ids) and not starts[ids[i]] and first is not None  # a piece of the word before
-            named = 0 < i < len(ids) and line[begin - 1] == " " and line[begin].isupper()
-            named = named and line[begin : begin + 2].isalpha()  # no "I"
-            if named and first is None:
-                first = i
-            elif first is not None and not named and not inside:
-                found.append((place + first, place + i))
-                first = None
-        place += len(ids)
-    assert place == corpus.num_tokens, "the corpus holds these lines"
-    return np.array(found, dtype=np.int64)
+    return Corpus.open(work / "training"), Corpus.open(work / "held_out")
 
 
 def part_of(corpus: Corpus, tokens: float, data: Path, work: Path) -> Corpus:
@@ -193,6 +171,19 @@ def signs(backbone, corpora: tuple[Corpus, Corpus], leads: bool) -> float:
     return float(1 - np.square(left).sum() / np.square(expected - share).sum())
 
 
+def sign_baselines(corpora: tuple[Corpus, Corpus]) -> dict[str, float]:
+    """Nats a word on held-out text for guessing the signs by their frequency, overall and after each token."""
+    (tokens, labels), (unseen, expected) = (without_punctuation(*p) for p in zip(corpora, (3_200, 400), strict=True))
+    shares = np.bincount(labels.ravel(), minlength=3) / labels.size
+    counts = np.zeros((corpora[0].tokenizer().vocabulary_size, 3))
+    np.add.at(counts, (tokens, labels), 1.0)
+    by_token = (counts + shares) / (counts.sum(axis=1, keepdims=True) + 1.0)
+    return {
+        "frequencies": float(-np.log(shares[expected]).mean()),
+        "tokens": float(-np.log(by_token[unseen, expected]).mean()),
+    }
+
+
 def fine_tuned(backbone, corpora: tuple[Corpus, Corpus], leads: bool, seed: int, recurrent: bool) -> float:
     """Nats a word for the same after 200 updates of all weights; the backbone is as before afterwards."""
     (tokens, labels), (unseen, expected) = (without_punctuation(*p) for p in zip(corpora, (3_200, 400), strict=True))
@@ -211,27 +202,18 @@ def fine_tuned(backbone, corpora: tuple[Corpus, Corpus], leads: bool, seed: int,
     return float(-np.take_along_axis(logits, expected[..., None], axis=-1).mean())
 
 
-def reviews(backbone, data: Path, tokenizer: Tokenizer, leads: bool) -> float:
-    """Accuracy of a linear classifier on frozen features, the mean of each layer, for 1,000 sentences of film reviews.
+def similarity(backbone, data: Path, tokenizer: Tokenizer, leads: bool) -> float:
+    """Spearman correlation of human similarity scores with the cosines of mean vectors: STS-B, 1,379 held-out pairs.
 
-    3,000 others are learned from, and 1,000 choose the penalty.
+    The vector of a sentence is the mean of the hidden states of all layers over its tokens.
     """
-    lines = set((data / "classification" / "movie_reviews.latin1.txt").read_text("latin-1").splitlines())
-    lines = [line for line in lines if line[:2] in ("0 ", "1 ")]
-    lines = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())[-5_000:]
-    labels = np.array([2.0 * int(line[0]) - 1 for line in lines])
-    x = encode_texts(tokenizer, [line[2:] for line in lines], max_length=32, pad_to=32)
-    x = {name: x[name] for name in ("token_ids", "lengths")}
-    if not leads:
-        x = {"token_ids": x["token_ids"][:, 1:].copy(), "lengths": x["lengths"] - 1}
-    features = Reader(backbone, mean=True).predict(x, batch_size=128, verbose=0).astype("float64")
-    features = np.pad((features - features.mean(0)) / (features.std(0) + 1e-6), [(0, 0), (0, 1)], constant_values=1)
-    parts = np.split(np.arange(len(lines)), [len(lines) - 2_000, len(lines) - 1_000])  # train, choose, test
-
-    def right(penalty: float, train: np.ndarray, test: np.ndarray) -> float:
-        gram = features[train].T @ features[train] + penalty * np.eye(features.shape[1])
-        weights = np.linalg.solve(gram, features[train].T @ labels[train])
-        return float(((features[test] @ weights > 0) == (labels[test] > 0)).mean())
-
-    best = max((10.0, 100.0, 1_000.0, 10_000.0), key=lambda penalty: right(penalty, parts[0], parts[1]))
-    return right(best, np.concatenate(parts[:2]), parts[2])
+    examples = FINE_TUNING["stsb"].read(data / FINE_TUNING["stsb"].files[1])
+    sides = []
+    for texts in zip(*examples.x, strict=True):
+        x = encode_texts(tokenizer, list(texts), max_length=WIDTH, pad_to=WIDTH)
+        x = {name: x[name] for name in ("token_ids", "lengths")}
+        if not leads:
+            x = {"token_ids": x["token_ids"][:, 1:].copy(), "lengths": x["lengths"] - 1}
+        vectors = Reader(backbone, mean=True).predict(x, batch_size=100, verbose=0)
+        sides.append(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return metrics.spearman([float(label) for label in examples.y], (sides[0] * sides[1]).sum(axis=1))

@@ -12,8 +12,9 @@ import numpy as np
 from keras import ops
 
 # Angular frequencies of the sinusoids, in radians per position. The highest lies below pi, so that positions at a
-# distance of one differ in all of them, and the lowest has a period of about 2,500 positions.
-HIGHEST, LOWEST = 2.5, 2.5e-3
+# distance of one differ in all of them. Heads compare positions by those down to LOWEST_READ, which has a period of 16
+# positions, since lower ones cannot tell neighbours apart. The lowest has a period of about 2,500 positions.
+HIGHEST, LOWEST_READ, LOWEST = 2.5, 0.4, 2.5e-3
 
 
 def start_with_local_attention(
@@ -30,8 +31,9 @@ def start_with_local_attention(
     For this, an identity and a rotation are added to the initial query and key kernels.
 
     Args:
-        backbone: a model with a learned position table that is as wide as the hidden states, and with
-            `MultiHeadAttention` in its blocks, such as `Bert`, `Roberta`, `DistilBert` or `GPT2`.
+        backbone: a model with a learned position table, and with `MultiHeadAttention` in its blocks, such as `Bert`,
+            `Roberta`, `DistilBert` or `GPT2`. The table is as wide as the hidden states, or narrower and projected to
+            them, as in `Albert`. If blocks share their weights, the heads of all of them change.
         num_blocks: number of blocks to change, counted from the input.
         offsets: distances in tokens, one for each head; they repeat if there are more heads. Use negative offsets for
             causal models.
@@ -54,22 +56,32 @@ def start_with_local_attention(
     if deviation is None:
         embeddings = ops.cast(backbone.token_embedding.embeddings, "float32")
         deviation = float(ops.convert_to_numpy(ops.sqrt(ops.mean(ops.square(embeddings)))))
-    frequencies = np.geomspace(HIGHEST, LOWEST, width // 2)
+    frequencies = _frequencies(width // 2, min([_head_size(attention) // 2 for attention in attentions], default=0))
     angles = np.arange(rows)[:, None] * frequencies
     table.assign(np.sqrt(2.0) * deviation * np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+    projection = getattr(backbone, "embedding_projection", None)
     for attention in attentions:
-        _attend_to(attention, offsets, strength, frequencies)
+        _attend_to(attention, offsets, strength, frequencies, projection and projection.kernel)
+
+
+def _frequencies(count: int, read: int) -> np.ndarray:
+    """Returns angular frequencies in decreasing order. Heads read the first ones, which are at least LOWEST_READ."""
+    frequencies, read = np.geomspace(HIGHEST, LOWEST, count), min(count, read)
+    if read and frequencies[read - 1] < LOWEST_READ:
+        rest = np.geomspace(LOWEST_READ, LOWEST, count - read + 1)[1:]
+        frequencies = np.concatenate([np.geomspace(HIGHEST, LOWEST_READ, read), rest])
+    return frequencies
 
 
 def _position_table(backbone):
-    """Returns the variable with one vector for each position, of shape (positions, m)."""
+    """Returns the variable with one vector for each position, of shape (positions, m) or (positions, e) with e < m."""
     layer, width = getattr(backbone, "position_embedding", None), backbone.config.hidden_dim
     table = getattr(layer, "embeddings", None)
-    if table is None or table.shape[-1] != width or width % 2 or not table.trainable:
+    if table is None or table.shape[-1] > width or table.shape[-1] % 2 or not table.trainable:
         received = "none" if table is None else f"{tuple(table.shape)} for hidden states of width {width}"
         raise ValueError(
-            "`start_with_local_attention` needs a trainable position table that is as wide as the hidden states, "
-            f"which must be an even number. {type(backbone).__name__} has: {received}. Models with relative or rotary "
+            "`start_with_local_attention` needs a trainable position table whose width is an even number, and at most "
+            f"that of the hidden states. {type(backbone).__name__} has: {received}. Models with relative or rotary "
             "positions do not need this initialization."
         )
     return table
@@ -77,6 +89,7 @@ def _position_table(backbone):
 
 def _attention(backbone, block):
     """Returns the attention layer of a block, which computes queries and keys from the hidden states."""
+    block = block[0] if isinstance(block, tuple) else block  # in ALBERT, attention and feed-forward blocks
     attention, width = getattr(block, "attention", None), backbone.config.hidden_dim
     kernels = [getattr(getattr(attention, name, None), "kernel", None) for name in ("query", "key")]
     if not hasattr(attention, "num_heads") or any(kernel is None or kernel.shape[0] != width for kernel in kernels):
@@ -88,14 +101,22 @@ def _attention(backbone, block):
     return attention
 
 
-def _attend_to(attention, offsets, strength: float, frequencies) -> None:
-    """Adds terms to the kernels of queries and keys so that head h attends to the token at its offset."""
-    width, columns = attention.query.kernel.shape
-    heads = attention.num_heads
-    head_size = columns // heads
-    query, key = np.zeros((width, columns), "float32"), np.zeros((width, columns), "float32")
-    pairs = np.arange(head_size // 2)  # a head reads the pairs (sin, cos) of the highest frequencies
-    for head in range(heads):
+def _head_size(attention) -> int:
+    return attention.query.kernel.shape[1] // attention.num_heads
+
+
+def _attend_to(attention, offsets, strength: float, frequencies, projection=None) -> None:
+    """Adds terms to the kernels of queries and keys so that head h attends to the token at its offset.
+
+    Args:
+        projection: the kernel that maps embeddings to hidden states, (e, m), if there is one. The terms then read the
+            embeddings from the hidden states by its pseudo-inverse.
+    """
+    head_size, width = _head_size(attention), 2 * len(frequencies)
+    shape = width, attention.query.kernel.shape[1]
+    query, key = np.zeros(shape, "float32"), np.zeros(shape, "float32")
+    pairs = np.arange(min(head_size // 2, width // 2))  # a head reads the pairs (sin, cos) of the highest frequencies
+    for head in range(attention.num_heads):
         angle = frequencies[pairs] * offsets[head % len(offsets)]
         sin, cos = pairs, width // 2 + pairs
         first = head * head_size + pairs
@@ -107,4 +128,7 @@ def _attend_to(attention, offsets, strength: float, frequencies) -> None:
         key[sin, second] = strength * np.sin(angle)
     # No kernel is read as a whole: its parts can be on the devices of several hosts.
     for kernel, term in ((attention.query.kernel, query), (attention.key.kernel, key)):
+        if projection is not None:
+            rows = ops.cast(projection, "float32")
+            term = ops.matmul(ops.transpose(rows), ops.solve(ops.matmul(rows, ops.transpose(rows)), term))
         kernel.assign(kernel + ops.cast(term, kernel.dtype))

@@ -1,6 +1,6 @@
 """ALBERT's runs (Lan et al. 2019, arXiv 1909.11942, section 4.1, and the official code)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 _DATA = dict(
     rows="sentence_order",
@@ -61,5 +61,6 @@ def base_mlm() -> Recipe:
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: n-grams of whole words, sentence order, shared layers."""
     data = dict(rows="sentence_order", ngrams=3, mask_rate=0.15, short_sequence_rate=0.1, dupe_factor=4)
-    run = dict(TINY_RUN, steps=6_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, optimizer_class="TransformerAdamW")
-    return _paper("albert.tiny", "albert_base_v2", config=dict(TINY, embedding_dim=64), data=data, **run)
+    run = dict(TINY_RUN, steps=3_000, config=dict(TINY, embedding_dim=64), data=data, local_start=LOCAL_START)
+    run |= dict(schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM, optimizer_class="TransformerAdamW")
+    return _paper("albert.tiny", "albert_base_v2", **run)

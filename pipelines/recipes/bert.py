@@ -66,7 +66,7 @@ def tiny() -> Recipe:
         "bert_tiny",
         batch_size=16,
         length=64,
-        steps=4_000,
+        steps=2_000,
         long_length=0,
         long_steps=0,
         # 0.02 is suitable for a width of 768. With this width, the loss would stay on a plateau for thousands of steps.

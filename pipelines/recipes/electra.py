@@ -1,6 +1,6 @@
 """ELECTRA's runs (Clark et al. 2020, arXiv 2003.10555, table 6, and the official code)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -71,8 +71,11 @@ def all_tokens_mlm() -> Recipe:
 
 
 def tiny() -> Recipe:
-    """A small version of small for two CPU cores: a generator of half the width, full rows with a single segment."""
-    generator = dict(TINY, embedding_dim=128, hidden_dim=64, num_heads=1, feed_forward_dim=256)
+    """A small version of small for two CPU cores: a generator of one layer, full rows with a single segment.
+
+    The generator is as wide as the discriminator, since the local start needs embeddings that are at most as wide as the model.
+    """
     config, data = dict(TINY, embedding_dim=128), dict(mask_rate=0.15, mask_share=0.85)
-    run = dict(TINY_RUN, steps=4_000, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data=data)
-    return _paper("electra.tiny", "electra_small", config=config, generator_config=generator, **run)
+    run = dict(TINY_RUN, steps=3_000, config=config, generator_config=dict(config, num_layers=1), data=data)
+    run |= dict(local_start=LOCAL_START, schedule=dict(TINY_SCHEDULE, peak=1e-3), optimizer=TINY_ADAM)
+    return _paper("electra.tiny", "electra_small", **run)

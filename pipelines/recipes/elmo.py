@@ -36,5 +36,5 @@ def tiny() -> Recipe:
     """A small version of base for two CPU cores, with AdamW: few filters, width 64."""
     filters = ((1, 16), (2, 16), (3, 32), (4, 64))
     config = dict(filters=filters, num_highways=1, hidden_dim=64, cell_dim=256, dropout=0.0)
-    run = dict(TINY_RUN, length=32, steps=1_500, config=config, optimizer=TINY_ADAM)
+    run = dict(TINY_RUN, batch_size=32, length=32, steps=1_500, config=config, optimizer=TINY_ADAM)
     return _paper("elmo.tiny", **run, optimizer_class="TransformerAdamW", schedule=dict(peak=3e-3, warmup=100))

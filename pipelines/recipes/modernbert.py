@@ -83,7 +83,7 @@ def tiny() -> Recipe:
     """A small version of all stages for two CPU cores: packed rows, 30% masks, warm-up, constant rate, 1 - sqrt."""
     config = dict(TINY_SIZE, local_attention=32, attention_output_dropout=0.0)
     schedule = dict(peak=2e-3, warmup=200, decay_from=2_000, final=2e-6, shape="sqrt")
-    run = dict(TINY_RUN, length=128, batch_size=16, config=config, schedule=schedule, dtype="float32")
+    run = dict(TINY_RUN, length=128, config=config, schedule=schedule, dtype="float32")
     return _paper("modernbert.tiny", "modernbert_base", **run)
 
 

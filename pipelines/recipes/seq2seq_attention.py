@@ -36,6 +36,6 @@ def tiny() -> Recipe:
     """A small version of attention for two CPU cores: pairs of captions, AdamW."""
     config = dict(embedding_dim=64, hidden_dim=128, alignment_dim=64, output_dim=64)
     config |= dict(initializer_range=0.05, alignment_range=0.05)
-    run = dict(TINY_RUN, length=24, steps=800, config=config, optimizer=TINY_ADAM)
+    run = dict(TINY_RUN, batch_size=32, length=24, steps=800, config=config, optimizer=TINY_ADAM)
     run |= dict(optimizer_class="TransformerAdamW", schedule=dict(peak=3e-3, warmup=100))
     return _paper("seq2seq_attention.tiny", "rnnsearch", **run)

@@ -1,6 +1,6 @@
 """SpanBERT's runs (Joshi et al. 2019, arXiv 1907.10529, section 4, and the published command)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -53,5 +53,5 @@ def spans() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores."""
-    run = dict(TINY_RUN, steps=3_000, config=TINY, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
-    return _paper("spanbert.tiny", "bert_base_cased", **run)
+    run = dict(TINY_RUN, config=TINY, local_start=LOCAL_START, optimizer=TINY_ADAM)
+    return _paper("spanbert.tiny", "bert_base_cased", schedule=dict(TINY_SCHEDULE, peak=1e-3), **run)

@@ -173,7 +173,6 @@ _TINY = dict(
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )
-_WHOLE_TEXTS = dict(batch_size=16)  # for objectives whose targets are whole texts, which are the most expensive
 _TINY_CONFIG = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512, dropout=0.0)
 
 
@@ -194,17 +193,17 @@ def tiny_prefix_lm() -> Recipe:
 
 def tiny_bert_style() -> Recipe:
     """A small version of bert_style for two CPU cores."""
-    return _tiny("tiny_bert_style", "bert", **_WHOLE_TEXTS)
+    return _tiny("tiny_bert_style", "bert")
 
 
 def tiny_mass_style() -> Recipe:
     """A small version of mass_style for two CPU cores."""
-    return _tiny("tiny_mass_style", "mass", **_WHOLE_TEXTS)
+    return _tiny("tiny_mass_style", "mass")
 
 
 def tiny_deshuffling() -> Recipe:
     """A small version of deshuffling for two CPU cores."""
-    return _tiny("tiny_deshuffling", "deshuffling", **_WHOLE_TEXTS)
+    return _tiny("tiny_deshuffling", "deshuffling")
 
 
 def tiny_replace_spans() -> Recipe:
@@ -226,11 +225,11 @@ def tiny_multitask() -> Recipe:
 def tiny_language_model() -> Recipe:
     """A small version of language_model for two CPU cores."""
     config = dict(architecture="language_model")
-    return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config, **_WHOLE_TEXTS), "causal")
+    return _causal(_tiny("tiny_language_model", "lm", objective_options={}, config=config), "causal")
 
 
 def tiny_prefix_language_model() -> Recipe:
     """A small version of prefix_language_model for two CPU cores."""
     config = dict(architecture="prefix_language_model")
-    recipe = _tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config, **_WHOLE_TEXTS)
+    recipe = _tiny("tiny_prefix_language_model", "prefix_lm", objective_options={}, config=config)
     return _causal(recipe)

@@ -41,6 +41,6 @@ def big_en_fr() -> Recipe:
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: pairs of captions."""
     config = dict(num_layers=2, hidden_dim=128, num_heads=4, feed_forward_dim=512, dropout=0.0)
-    run = dict(TINY_RUN, length=32, steps=1_500, config=config)
+    run = dict(TINY_RUN, batch_size=32, length=32, steps=1_500, config=config)
     schedule = dict(hidden_dim=128, warmup=400)
     return _paper("transformer.tiny", "transformer_base", 128, **dict(run, schedule=schedule))

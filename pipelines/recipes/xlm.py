@@ -1,6 +1,6 @@
 """XLM's runs (Lample and Conneau 2019, arXiv 1901.07291, section 5.1, and the official commands)."""
 
-from .recipe import NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START, NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 _XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _MASKS = dict(rule="xlm", mask_rate=0.15)
@@ -49,6 +49,9 @@ def english() -> Recipe:
     return _paper("xlm.english", "xlm_mlm_en_2048", schedule=schedule, optimizer=optimizer, languages=())
 
 
+_MASKED = dict(local_start=LOCAL_START, schedule=dict(TINY_SCHEDULE, peak=1e-3))
+
+
 def _tiny(name: str, **changes) -> Recipe:
     config = dict(num_layers=2, hidden_dim=128, num_heads=2, embedding_initializer_range=128**-0.5, **NO_DROPOUT)
     run = dict(TINY_RUN, schedule_class="WarmupDecay", schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
@@ -58,16 +61,17 @@ def _tiny(name: str, **changes) -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of mlm for two CPU cores, in three languages."""
-    return _tiny("xlm.tiny")
+    return _tiny("xlm.tiny", **_MASKED)
 
 
 def tiny_clm() -> Recipe:
     """A small version of clm for two CPU cores, in three languages."""
     numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=dict(causal=True))
-    return _tiny("xlm.tiny_clm", batch_size=16, steps=1_000, **numbers)
+    return _tiny("xlm.tiny_clm", steps=1_000, **numbers)
 
 
 def tiny_tlm() -> Recipe:
     """A small version of mlm_tlm for two CPU cores: three languages, and parallel text such as de-en."""
     masks = dict(_MASKS, max_predictions=16)
-    return _tiny("xlm.tiny_tlm", pairs="TranslationLMBatches", pair_data=masks, data=dict(rows="stream", **masks))
+    pairs = dict(pairs="TranslationLMBatches", pair_data=masks, data=dict(rows="stream", **masks))
+    return _tiny("xlm.tiny_tlm", **pairs, **_MASKED)

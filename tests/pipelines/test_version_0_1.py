@@ -18,7 +18,7 @@ GOLDENS = REPOSITORY / "tests" / "goldens" / "version_0_1"
 
 
 # Numbers of the recipes that were others in version 0.1.
-FORMER = {"bert.tiny": ("schedule.peak=2e-3", "local_start={}")}
+FORMER = dict.fromkeys(["bert.tiny", "electra.tiny"], ("schedule.peak=2e-3", "local_start={}"))
 
 
 def weights_of(model):
