@@ -60,7 +60,7 @@ def evaluate(
     examples: int = SuiteOptions.examples,
     learning_rate: float = SuiteOptions.learning_rate,
     reference_learning_rate: float | None = None,
-    epochs: int | None = None,
+    epochs: int = SuiteOptions.epochs,
     parts: tuple[str, ...] = (),
 ) -> dict:
     """Evaluates a saved model, and prints the scores as JSON, or as a table for a suite.
@@ -97,7 +97,7 @@ def evaluate(
         examples: maximum number of examples to train on.
         learning_rate: peak learning rate.
         reference_learning_rate: peak learning rate for the reference. Default: `learning_rate`.
-        epochs: passes over the training examples. Default: one or two, depending on the task.
+        epochs: passes over the training examples.
         parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
             Default: all.
     """

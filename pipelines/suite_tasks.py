@@ -29,7 +29,6 @@ class SuiteTask:
         metrics: the scores to report. Differences of the first one are tested.
         read: function that reads the examples of a file.
         length: maximum number of tokens in an example.
-        epochs: passes over the training examples.
     """
 
     kind: str
@@ -37,7 +36,6 @@ class SuiteTask:
     metrics: tuple[str, ...]
     read: Callable[[Path], Examples]
     length: int = 64
-    epochs: int = 2
 
     def examples(self, folder: Path) -> tuple[Examples, Examples]:
         """Reads all training examples, and at most `TESTING` held-out examples, evenly spaced among all."""
@@ -141,7 +139,6 @@ FINE_TUNING = {
         metrics=("f1", "exact_match"),
         read=_questions,
         length=96,
-        epochs=1,
     ),
     # Whether a sentence answers a question (Wang et al. 2018, GLUE).
     "qnli": SuiteTask(
@@ -150,7 +147,6 @@ FINE_TUNING = {
         metrics=("accuracy",),
         read=_reader("classes", "question", "sentence", "label"),
         length=96,
-        epochs=1,
     ),
     # How similar two sentences are, from 0 to 5 (Cer et al. 2017).
     "stsb": SuiteTask(
@@ -166,7 +162,6 @@ FINE_TUNING = {
         metrics=("accuracy",),
         read=summary_pairs,
         length=96,
-        epochs=1,
     ),
     # Whether a sentence of a review of a film is positive (Pang, Lee 2005).
     "reviews": SuiteTask(
