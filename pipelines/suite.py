@@ -20,7 +20,7 @@ their scores can be compared in pairs. Every measurement is called a cell, and i
 already exists for the same weights and settings is not measured again, so an interrupted suite can resume, and several
 models, processes and numbers of seeds can share a folder. suite.md is the table of the last command.
 
-On one core, a model of 8 layers and 256 units takes about three hours. Fine-tuning and scoring once takes three minutes.
+On one core, a model of 8 layers and 256 units takes about three hours, and one fine-tuning about three minutes.
 """
 
 import functools

@@ -73,7 +73,7 @@ def all_tokens_mlm() -> Recipe:
 def tiny() -> Recipe:
     """A small version of small for two CPU cores: a generator of one layer, full rows with a single segment.
 
-    The generator is as wide as the discriminator, since the local start needs embeddings that are at most as wide as the model.
+    The generator is as wide as the discriminator, since the local start needs embeddings that are no wider than it.
     """
     config, data = dict(TINY, embedding_dim=128), dict(mask_rate=0.15, mask_share=0.85)
     run = dict(TINY_RUN, steps=3_000, config=config, generator_config=dict(config, num_layers=1), data=data)
