@@ -49,7 +49,7 @@ from kerasbert.backend import seed_everything  # noqa: E402
 from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
 from pipelines.recipes.recipe import LOCAL_START, find_recipe  # noqa: E402
 
-RESULTS = Path(__file__).with_name("study.jsonl")
+RESULTS = Path(__file__).with_name("objectives.jsonl")
 WORK = Path("runs/study")
 BUDGET = 4e12
 SIZE = VOCABULARY + SENTINELS
@@ -249,7 +249,7 @@ def budget(data: Path, seeds: int = 5, gigaflops: float = 25.0, measuring: float
 
 def plot() -> None:
     """Draws study.png and writes study.md from the cells that are there."""
-    for path in report(list(rows().values()), RESULTS.with_suffix("")):
+    for path in report(list(rows().values()), RESULTS.with_name("study")):
         print(path)
 
 
