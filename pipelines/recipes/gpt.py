@@ -1,6 +1,6 @@
 """GPT's run (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 4.1)."""
 
-from .recipe import TINY, TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
+from .recipe import LOCAL_START_TO_THE_LEFT, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, **changes) -> Recipe:
@@ -25,5 +25,5 @@ def base() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores."""
-    config = dict(TINY, embedding_dropout=0.0)
-    return _paper("gpt.tiny", **dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM))
+    run = dict(TINY_RUN, config=dict(TINY, embedding_dropout=0.0), local_start=LOCAL_START_TO_THE_LEFT)
+    return _paper("gpt.tiny", **run, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)

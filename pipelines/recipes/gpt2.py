@@ -4,7 +4,7 @@ The paper uses batches of 512 rows of 1,024 tokens, and learning rates tuned on 
 decay here are taken from GPT-3 models of similar size (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
-from .recipe import TINY, TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
+from .recipe import LOCAL_START_TO_THE_LEFT, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, peak: float, **changes) -> Recipe:
@@ -45,5 +45,5 @@ def xl() -> Recipe:
 def tiny() -> Recipe:
     """A small version of small for two CPU cores."""
     config = dict(TINY, embedding_dropout=0.0)
-    run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, dtype="float32")
-    return _paper("gpt2.tiny", "gpt2_small", 2e-3, **run)
+    run = dict(TINY_RUN, config=config, local_start=LOCAL_START_TO_THE_LEFT, optimizer=TINY_ADAM, dtype="float32")
+    return _paper("gpt2.tiny", "gpt2_small", 2e-3, schedule=TINY_SCHEDULE, **run)

@@ -384,9 +384,9 @@ TINY_SIZE = dict(num_layers=2, hidden_dim=128, num_heads=2, feed_forward_dim=512
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 TINY = dict(TINY_SIZE, **NO_DROPOUT)
 TINY_RUN = dict(batch_size=16, length=64, steps=2_000, long_length=0, long_steps=0, accumulation=1)
-TINY_SHORT_RUN = dict(TINY_RUN, steps=1_000)
 TINY_SCHEDULE = dict(peak=2e-3, warmup=200)
 TINY_ADAM = dict(weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, global_clipnorm=1.0)
 # The heads of the first block attend to neighbours at first. Otherwise, models of this size with learned positions do
 # no better than token frequencies for hundreds of updates (benchmarks/plateau.md).
 LOCAL_START = dict(num_blocks=1)
+LOCAL_START_TO_THE_LEFT = dict(LOCAL_START, offsets=(-1, -2))  # for causal models

@@ -3,7 +3,7 @@
 The results were measured with a longer memory than in training, and with shorter segments.
 """
 
-from .recipe import TINY_ADAM, TINY_SCHEDULE, TINY_SHORT_RUN, Recipe
+from .recipe import TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, **changes) -> Recipe:
@@ -60,5 +60,5 @@ def tiny() -> Recipe:
     """A small version of wikitext103 for two CPU cores: streams, a memory of one segment, an adaptive softmax."""
     config = dict(num_layers=2, num_heads=2, head_dim=64, hidden_dim=128, feed_forward_dim=512)
     config |= dict(cutoffs=(1_000, 3_000), memory_length=64, initializer_range=0.04, dropout=0.0)
-    run = dict(TINY_SHORT_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={}, held_out={})
+    run = dict(TINY_RUN, config=config, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM, data={}, held_out={})
     return _paper("transformer_xl.tiny", "transformer_xl_wikitext103", **run)

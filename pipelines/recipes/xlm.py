@@ -1,6 +1,6 @@
 """XLM's runs (Lample and Conneau 2019, arXiv 1901.07291, section 5.1, and the official commands)."""
 
-from .recipe import LOCAL_START, NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START, LOCAL_START_TO_THE_LEFT, NO_DROPOUT, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 _XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _MASKS = dict(rule="xlm", mask_rate=0.15)
@@ -67,7 +67,7 @@ def tiny() -> Recipe:
 def tiny_clm() -> Recipe:
     """A small version of clm for two CPU cores, in three languages."""
     numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=dict(causal=True))
-    return _tiny("xlm.tiny_clm", steps=1_000, **numbers)
+    return _tiny("xlm.tiny_clm", local_start=LOCAL_START_TO_THE_LEFT, **numbers)
 
 
 def tiny_tlm() -> Recipe:
