@@ -23,5 +23,5 @@ def large() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores."""
-    numbers = dict(name="camembert.tiny", backbone="camembert_base", steps=2_000, data=dict(_DATA))
+    numbers = dict(name="camembert.tiny", backbone="camembert_base", data=dict(_DATA))
     return Recipe(**{**vars(roberta.tiny()), **numbers})

@@ -12,4 +12,4 @@ def base() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: any number of corpora, one per language."""
-    return Recipe(**{**vars(bert.tiny()), "name": "mbert.tiny", "sampling_exponent": 0.7, "steps": 2_000})
+    return Recipe(**{**vars(bert.tiny()), "name": "mbert.tiny", "sampling_exponent": 0.7})

@@ -169,7 +169,6 @@ def mt5_base() -> Recipe:
 # At a width of 128, learning is faster if Adafactor's relative steps decay during the run.
 _TINY = dict(
     TINY_RUN,
-    steps=2_000,
     schedule_class="WarmupDecay",
     schedule=dict(peak=0.02, warmup=100, final=1e-3),
 )

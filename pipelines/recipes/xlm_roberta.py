@@ -23,5 +23,5 @@ def large() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: any number of corpora, one per language."""
-    numbers = dict(name="xlm_roberta.tiny", backbone="xlm_roberta_base", steps=2_000, sampling_exponent=0.3)
+    numbers = dict(name="xlm_roberta.tiny", backbone="xlm_roberta_base", sampling_exponent=0.3)
     return Recipe(**{**vars(roberta.tiny()), **numbers})

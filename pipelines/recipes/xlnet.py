@@ -44,5 +44,5 @@ def tiny() -> Recipe:
     """A small version of base for two CPU cores: two streams, a memory, both directions."""
     config = dict(TINY, memory_length=32, reuse_length=32, bidirectional_data=True)
     data = dict(reuse_length=32, bidirectional_data=True, partial_prediction=6, max_span=5)
-    run = dict(TINY_RUN, steps=2_000, config=config, data=data, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
+    run = dict(TINY_RUN, config=config, data=data, schedule=TINY_SCHEDULE, optimizer=TINY_ADAM)
     return _paper("xlnet.tiny", "xlnet_base", **run)
