@@ -2,9 +2,9 @@
 
     python benchmarks/frozen_generator.py --corpus corpora/sentences --held-out corpora/held_out
 
-The second stage of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2): `bert_mini_en` is the generator, and
-is not trained further. The discriminators start with its weights, and are trained on its samples, one for each seed. The
-detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
+The second stage of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2). `bert_mini_en` is the generator, and
+is not trained further. The discriminators start with its weights, and are trained on its samples, one for each seed.
+The detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
 training text (`bars.bigram_scores`). Both are scored by the area under the ROC curve on the same held-out samples. A
 t-test over the seeds decides whether the gain over the detector is above GOAL.
 
