@@ -46,7 +46,7 @@ def recipe_of(seed: int, steps: int) -> Recipe:
 
 def as_electra(bert: Bert) -> Electra:
     """The same network as ELECTRA, whose embeddings are as wide as its hidden states."""
-    from keras import ops
+    from keras import ops  # behind kerasbert, which picks the backend
 
     names = {field.name for field in dataclasses.fields(ElectraConfig)}
     config = {name: value for name, value in vars(bert.config).items() if name in names}

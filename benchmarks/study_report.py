@@ -205,6 +205,7 @@ def power(rows: list[dict], measure: str) -> Difference | None:
 
 
 def has_power(rows: list[dict], measure: str) -> bool:
+    """Whether pretrained models are better than random ones by this measure; True if that was not measured."""
     found = power(rows, measure)
     return measure == "held out" or found is None or (found.mean > 0 and found.p < 0.05)
 

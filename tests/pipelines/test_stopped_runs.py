@@ -36,6 +36,16 @@ def assert_same(run, whole):
 
 
 @pytest.fixture
+def run(finished_run, tmp_path):
+    """The folder of a run of four steps that has only its checkpoint of step 2."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run[0], run)
+    for path in run.glob("checkpoints/step_00000004*"):
+        path.unlink()
+    return run
+
+
+@pytest.fixture
 def interrupt(monkeypatch):
     """A function that makes Ctrl-C come before a batch of the first epoch."""
     requests = []
@@ -134,11 +144,7 @@ def test_a_finished_run_gets_more_steps(finished_run, corpora, tmp_path, capsys)
 
 
 @pytest.mark.one_backend
-def test_what_does_not_extend_a_run(finished_run, corpora, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished_run[0], run)
-    for path in run.glob("checkpoints/step_00000004*"):
-        path.unlink()
+def test_what_does_not_extend_a_run(run, corpora):
     with pytest.raises(ValueError, match="extend a finished run only: finish it with --set steps=4"):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=6"))
     with pytest.raises(ValueError, match="batch_size: 4 in the folder, 2 now(.|\n)*Use another folder"):
@@ -146,11 +152,7 @@ def test_what_does_not_extend_a_run(finished_run, corpora, tmp_path):
 
 
 @pytest.mark.one_backend
-def test_a_run_continues_with_another_schedule(finished_run, corpora, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(finished_run[0], run)
-    for path in run.glob("checkpoints/step_00000004*"):
-        path.unlink()
+def test_a_run_continues_with_another_schedule(run, corpora, capsys):
     decay = (*SETTINGS, "steps=3", "schedule.warmup=0", "schedule.decay_from=2")
     with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
         pretrain(corpora[0], run, set=decay)
@@ -168,11 +170,7 @@ def test_a_run_continues_with_another_schedule(finished_run, corpora, tmp_path, 
 
 
 @pytest.mark.one_backend
-def test_a_run_of_a_version_whose_recipes_had_fewer_fields_continues(finished_run, corpora, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(finished_run[0], run)
-    for path in run.glob("checkpoints/step_00000004*"):
-        path.unlink()
+def test_a_run_of_a_version_whose_recipes_had_fewer_fields_continues(run, corpora, capsys):
     for path in (run / "recipe.json", *run.glob("checkpoints/*.json")):
         record = json.loads(path.read_text())
         fields = record["recipe"].get("recipe", record["recipe"])  # a checkpoint has the whole recipe.json inside
