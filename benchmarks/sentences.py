@@ -1,7 +1,9 @@
-"""Writes the text of books with one sentence in each paragraph, so that every sentence becomes a document.
+"""Writes the text of books with one sentence, or one paragraph, in each line, and blank lines between them.
 
     python benchmarks/sentences.py --source novels/*.txt --output sentences/
     python -m pipelines.prepare_corpus --source sentences/ --documents blank-line --tokenizer T --output corpora/s
+
+Every sentence then becomes a document; with `--documents file`, every book does, and sentences are its lines.
 
 Lines that were wrapped are joined, and the underscores that Project Gutenberg writes for italics are dropped.
 """
@@ -22,16 +24,19 @@ TITLES = "Mr|Mrs|Ms|Dr|St|Messrs|Mme|Mlle|Capt|Col|Gen|Lieut|Rev|Hon|No|vs"
 ABBREVIATION = re.compile(rf"(?:^|[\s\"'“‘(])(?:{TITLES}|[A-Z])\.$")
 
 
-def main(source: tuple[Path, ...], output: Path) -> None:
-    """Writes a file of sentences for every book.
+def main(source: tuple[Path, ...], output: Path, whole_paragraphs: bool = False) -> None:
+    """Writes a file for every book.
 
     Args:
         source: text files.
         output: folder for the files, which have the names of the books.
+        whole_paragraphs: do not split paragraphs into sentences.
     """
     output.mkdir(parents=True, exist_ok=True)
     for path in source:
-        found = [one for paragraph in paragraphs(path.read_text(encoding="utf-8")) for one in sentences(paragraph)]
+        found = paragraphs(path.read_text(encoding="utf-8-sig"))
+        if not whole_paragraphs:
+            found = [one for paragraph in found for one in sentences(paragraph)]
         (output / path.name).write_text("\n\n".join(found) + "\n", encoding="utf-8")
 
 

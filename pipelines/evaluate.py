@@ -61,6 +61,7 @@ def evaluate(
     learning_rate: float = SuiteOptions.learning_rate,
     reference_learning_rate: float | None = None,
     epochs: int = SuiteOptions.epochs,
+    dtype: str | None = None,
     parts: tuple[str, ...] = (),
 ) -> dict:
     """Evaluates a saved model, and prints the scores as JSON, or as a table for a suite.
@@ -98,6 +99,7 @@ def evaluate(
         learning_rate: peak learning rate.
         reference_learning_rate: peak learning rate for the reference. Default: `learning_rate`.
         epochs: passes over the training examples.
+        dtype: dtype policy of the models that are fine-tuned, such as mixed_bfloat16.
         parts: parts of the suite: minimal_pairs, cloze, vectors, wnut17, squad, qnli, stsb, summaries, reviews.
             Default: all.
     """
@@ -109,8 +111,9 @@ def evaluate(
                 "Received: "
                 f"data={data}, corpus={corpus}, task={task}, answers={answers}."
             )
-        rates = dict(learning_rate=learning_rate, reference_learning_rate=reference_learning_rate)
-        options = SuiteOptions(reference, tuple(seeds), examples, epochs=epochs, parts=tuple(parts), **rates)
+        settings = dict(learning_rate=learning_rate, reference_learning_rate=reference_learning_rate)
+        settings |= dict(epochs=epochs, dtype=dtype, parts=tuple(parts))
+        options = SuiteOptions(reference, tuple(seeds), examples, **settings)
         return run_suite(model, output, Path(folders[0]) if folders else None, tuple(text), options)
     sources = named_sources(data)
     answer_files = {
@@ -295,7 +298,7 @@ main = Command(
         "results": ("output", "answers"),
         "generation": ("max_new_tokens", "num_beams"),
         "suite": ("suite", "text", "reference", "seeds", "examples", "learning_rate", "reference_learning_rate")
-        + ("epochs", "parts"),
+        + ("epochs", "dtype", "parts"),
     },
 )
 

@@ -72,6 +72,7 @@ class SuiteOptions:
         learning_rate: peak learning rate for all tasks.
         reference_learning_rate: the same for the reference, whose size may need another one. Default: `learning_rate`.
         epochs: passes over the training examples.
+        dtype: dtype policy of the models that are fine-tuned, such as mixed_bfloat16. Default: that of their folder.
         parts: the parts to measure. Default: all parts for which there are data.
         pairs: number of minimal pairs per paradigm.
         sentences: number of cloze sentences.
@@ -83,6 +84,7 @@ class SuiteOptions:
     learning_rate: float = 5e-4
     reference_learning_rate: float | None = None
     epochs: int = 4
+    dtype: str | None = None
     parts: tuple[str, ...] = ()
     pairs: int = 200
     sentences: int = 200
@@ -318,6 +320,7 @@ class Suite:
         task, options = FINE_TUNING[name], self.options
         count, epochs = options.examples, options.epochs
         constants = dict(examples=count, batch_size=BATCH_SIZE, epochs=epochs, length=task.length)
+        constants |= {} if options.dtype is None else {"dtype": options.dtype}
         for start in self._fitting(name, lambda start: task.head in start.heads, f"a family with a {task.head} head"):
             rate = options.learning_rate
             if start.name == "reference":
@@ -325,7 +328,8 @@ class Suite:
             identity = dict(
                 task=name, start=start.name, seed=seed, model=start.checksum, learning_rate=rate, **constants
             )
-            measure = functools.partial(training_scores, name, start, self.data, seed, count, rate, epochs)
+            settings = (count, rate, epochs, options.dtype)
+            measure = functools.partial(training_scores, name, start, self.data, seed, *settings)
             yield Cell(identity, measure)
 
 

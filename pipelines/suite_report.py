@@ -15,10 +15,11 @@ INTRODUCTION = """Scores are in per cent, correlations in hundredths; ± is the 
 TRAINED = """## Fine-tuning
 
 Means over the seeds ({seeds}) and their standard errors. Settings: at most {examples:,} training examples, epochs:
-{epochs}, peak learning rate: {rates}. A seed chooses the same examples, in the same order, for all starts; the held-out
-examples are the same for all seeds. Differences of the first score of a task have a paired two-sided t-test, with
-Holm's correction over the tasks; "better" and "worse" need a corrected p-value below 0.05. The tests allow for the
-choice of the training examples and for the randomness of training, not for the choice of the held-out examples.
+{epochs}, peak learning rate: {rates}{dtype}. A seed chooses the same examples, in the same order,
+for all starts; the held-out examples are the same for all seeds. Differences of the first score of a task have a paired
+two-sided t-test, with Holm's correction over the tasks; "better" and "worse" need a corrected p-value below 0.05. The
+tests allow for the choice of the training examples and for the randomness of training, not for the choice of the
+held-out examples.
 """
 NOT_TRAINED = """## Without training
 
@@ -41,7 +42,8 @@ def write_report(path: Path, model: str, rows: Sequence[dict], left_out: Sequenc
         cells = [row["cell"] for row in trained]
         numbers = [cell["epochs"] for cell in cells]
         epochs = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
-        settings = dict(examples=cells[0]["examples"], epochs=epochs, rates=_rates(cells))
+        dtype = f", dtype: {cells[0]['dtype']}" if "dtype" in cells[0] else ""
+        settings = dict(examples=cells[0]["examples"], epochs=epochs, rates=_rates(cells), dtype=dtype)
         text = TRAINED.format(seeds=len({cell["seed"] for cell in cells}), **settings)
         sections.append(text + "\n" + training_table(trained))
     untrained = [row for row in rows if row["cell"]["task"] in UNTRAINED]

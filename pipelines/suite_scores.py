@@ -149,7 +149,14 @@ def _read(name: str, data: Path) -> tuple[Examples, Examples]:
 
 
 def training_scores(
-    name: str, start: Start, data: Path, seed: int, count: int, learning_rate: float, epochs: int
+    name: str,
+    start: Start,
+    data: Path,
+    seed: int,
+    count: int,
+    learning_rate: float,
+    epochs: int,
+    dtype: str | None = None,
 ) -> dict:
     """Fine-tunes a model on at most `count` examples, which depend on the seed, and returns its scores."""
     task, (training, testing) = FINE_TUNING[name], _read(name, data)
@@ -157,7 +164,7 @@ def training_scores(
     numbers = np.random.Generator(np.random.Philox(seed)).permutation(len(training))[:count]
     chosen = some(training, numbers)
     seed_everything(seed)
-    model = new_model(task.kind, start.folder, labels, task.length, load_weights=start.load_weights)
+    model = new_model(task.kind, start.folder, labels, task.length, load_weights=start.load_weights, dtype=dtype)
     batches = batches_of(model, task.kind, chosen, batch_size=BATCH_SIZE, epochs=epochs, seed=seed)
     model.compile(adamw(learning_rate, warmup=len(batches) // 10, steps=len(batches), weight_decay=0.01))
     model.fit(batches, callbacks=[StopOnNaN()], verbose=0)

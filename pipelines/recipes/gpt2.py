@@ -4,7 +4,7 @@ The paper uses batches of 512 rows of 1,024 tokens, and learning rates tuned on 
 decay here are taken from GPT-3 models of similar size (Brown et al. 2020, arXiv 2005.14165, table 2.1).
 """
 
-from .recipe import LOCAL_START_TO_THE_LEFT, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
+from .recipe import LOCAL_START_TO_THE_LEFT, NO_DROPOUT, TINY, TINY_ADAM, TINY_RUN, TINY_SCHEDULE, Recipe
 
 
 def _paper(name: str, size: str, peak: float, **changes) -> Recipe:
@@ -47,3 +47,13 @@ def tiny() -> Recipe:
     config = dict(TINY, embedding_dropout=0.0)
     run = dict(TINY_RUN, config=config, local_start=LOCAL_START_TO_THE_LEFT, optimizer=TINY_ADAM, dtype="float32")
     return _paper("gpt2.tiny", "gpt2_small", 2e-3, schedule=TINY_SCHEDULE, **run)
+
+
+def mini_en() -> Recipe:
+    """6 layers, 256 wide, rows of 128 tokens of English novels: `saved_models/gpt2_mini_en`."""
+    # PyTorch is faster in bfloat16 than in float32 on processors that have instructions for it.
+    config = dict(NO_DROPOUT, embedding_dropout=0.0, num_layers=6, hidden_dim=256, num_heads=4, feed_forward_dim=1_024)
+    config |= dict(max_length=128, initializer_range=0.05)
+    run = dict(TINY_RUN, length=128, steps=15_000, config=config, local_start=LOCAL_START_TO_THE_LEFT)
+    run |= dict(optimizer=TINY_ADAM, schedule=dict(peak=1e-3, warmup=300, decay_from=2_000))
+    return _paper("gpt2.mini_en", "gpt2_small", 1e-3, **run)

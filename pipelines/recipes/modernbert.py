@@ -110,3 +110,13 @@ def mini_en_long() -> Recipe:
     changes = dict(name="modernbert.mini_en_long", init_from="modernbert.mini_en", dtype="mixed_bfloat16")
     changes |= dict(batch_size=16, steps=8_600, schedule=schedule, seed=2)
     return Recipe(**{**vars(mini_en()), **changes})
+
+
+def mini_en_segments() -> Recipe:
+    """The third stage of `saved_models/modernbert_mini_en`: one or two segments of several sentences in each row."""
+    # Rows as in ELECTRA's code have the form of the inputs of fine-tuning: long texts, and pairs of texts.
+    data = dict(rows="segments", mask_rate=0.25, shares=(1.0, 0.0))
+    changes = dict(name="modernbert.mini_en_segments", init_from="modernbert.mini_en_long", data=data, steps=15_600)
+    changes |= dict(schedule=dict(peak=1e-3, warmup=300, decay_from=2_000), seed=3)
+    changes |= dict(held_out=dict(mask_rate=0.2, shares=(1.0, 0.0)))
+    return Recipe(**{**vars(mini_en_long()), **changes})

@@ -128,6 +128,23 @@ def test_every_kind_of_task_can_be_trained(task, model, data, tmp_path):
     assert tuple(row["scores"]) == FINE_TUNING[task].metrics
 
 
+def test_models_are_trained_in_the_given_dtype(model, data, tmp_path, monkeypatch):
+    policies = []
+    original = suite_scores.new_model
+
+    def watched(*arguments, **settings):
+        policies.append(settings["dtype"])
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(suite_scores, "new_model", watched)
+    for dtype in (None, "mixed_bfloat16"):
+        run_suite(model, tmp_path, data, options=options("stsb", seeds=(0,), dtype=dtype))
+    assert policies == [None] * 2 + ["mixed_bfloat16"] * 2
+    cells = [json.loads(line)["cell"] for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
+    assert [cell.get("dtype") for cell in cells] == policies
+    assert "peak learning rate: 0.0005, dtype: mixed_bfloat16. A seed" in (tmp_path / "suite.md").read_text()
+
+
 def test_without_data_minimal_pairs_are_measured(model, tmp_path, capsys):
     pairs = generate(pairs=40)
     (tmp_path / "text.txt").write_text("\n".join(f"{pair.good} {pair.bad}" for pair in pairs) * 50)
