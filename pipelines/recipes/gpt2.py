@@ -50,7 +50,7 @@ def tiny() -> Recipe:
 
 
 def mini_en() -> Recipe:
-    """6 layers, 256 wide, rows of 128 tokens of English novels: `saved_models/gpt2_mini_en`."""
+    """6 layers, 256 wide, rows of 128 tokens of English novels, on one core."""
     # PyTorch is faster in bfloat16 than in float32 on processors that have instructions for it.
     config = dict(NO_DROPOUT, embedding_dropout=0.0, num_layers=6, hidden_dim=256, num_heads=4, feed_forward_dim=1_024)
     config |= dict(max_length=128, initializer_range=0.05)
