@@ -12,7 +12,7 @@ from kerasbert.backend import keep_programs
 from kerasbert.command_line import did_you_mean, fail
 from kerasbert.training import RunStopped, TrainingDiverged
 
-from .options import as_arguments, description, options_class, unknown_option
+from .options import as_arguments, description, options_class, repeated_option, unknown_option
 from .settings import with_settings_file
 
 # {package that a command needs: the extra of kerasbert that installs it}
@@ -67,7 +67,7 @@ class Command:
         import tyro
 
         arguments = self._named(arguments)
-        mistake = unknown_option(self.function, arguments)
+        mistake = unknown_option(self.function, arguments) or repeated_option(arguments)
         if mistake:
             fail(f"{mistake} `{program} --help` lists the options.")
         arguments = with_settings_file(self.function, arguments)

@@ -53,6 +53,20 @@ def unknown_option(function: Callable, arguments: list[str]) -> str | None:
     return None
 
 
+def repeated_option(arguments: list[str]) -> str | None:
+    """Returns an error message for the first option that is given twice, or None. Only its last values would be used.
+
+    ["--corpus", "a", "--corpus", "b"] -> "--corpus can be given only once. ..."
+    """
+    given = set()
+    for argument in arguments:
+        name = argument.partition("=")[0].replace("_", "-")
+        if argument.startswith("--") and name in given and name != f"--{CONFIG}":  # which `settings` checks
+            return f"{name} can be given only once. If it takes several values, put them after it: {name} A B."
+        given.add(name)
+    return None
+
+
 def options_class(function: Callable, groups: Mapping[str, tuple[str, ...]]) -> type:
     """Creates a dataclass with a field per argument of the function. The arguments of a group form an inner dataclass.
 

@@ -10,7 +10,7 @@ import pytest
 
 from kerasbert import command_line
 from pipelines.command import Command, Commands
-from pipelines.options import option_types
+from pipelines.options import option_types, repeated_option
 
 pytestmark = pytest.mark.one_backend
 
@@ -156,3 +156,11 @@ def test_several_commands_under_one_name(ended, monkeypatch):
     assert ended(both)[0] == 0 and seen == [(("a",), Path("plans"), 3, False, "a")]
     monkeypatch.setattr(sys, "argv", ["kerasbert make", "hous"])
     assert ended(both)[2].startswith("kerasbert make has no command 'hous'. Did you mean house? The commands are house")
+
+
+@pytest.mark.parametrize("arguments", [["--set", "a=1", "--set", "b=2"], ["--set=a=1", "--set=b=2"]])
+def test_a_repeated_option_is_an_error(arguments):
+    """Otherwise, only its last values would be used."""
+    message = repeated_option(["--name", "x", *arguments])
+    assert message == "--set can be given only once. If it takes several values, put them after it: --set A B."
+    assert repeated_option(["x", "x", "--set", "a=1", "a=1"]) is None
