@@ -1,9 +1,13 @@
-"""ELECTRA's discriminator beside a detector that counts bigrams, on the samples of one frozen generator.
+"""A discriminator like ELECTRA's beside a detector that counts bigrams, on the samples of one frozen generator.
 
-    python benchmarks/frozen_generator.py --corpus corpora/sentences --held-out corpora/held_out
+    KERAS_BACKEND=torch python benchmarks/frozen_generator.py --corpus corpora/sentences --held-out corpora/held_out
 
-The second stage of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2). `bert_mini_en` is the generator, and
-is not trained further. The discriminators start with its weights, and are trained on its samples, one for each seed.
+Both stages of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2): masked language modeling, and then a
+discriminator that is trained on the samples of a frozen generator, and starts with weights of the first stage. The
+generator is `bert_mini_en`, and the discriminators, one for each seed, start as `modernbert_mini_en`, which has read
+more. (In the paper, both are the same network. A discriminator that is no better than the generator before it starts
+finds its samples as plausible as the generator does.)
+
 The detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
 training text (`bars.bigram_scores`). Both are scored by the area under the ROC curve on the same held-out samples. A
 t-test over the seeds decides whether the gain over the detector is above GOAL.
@@ -26,7 +30,8 @@ from benchmarks.harness import append, machine  # noqa: E402
 from benchmarks.recipe_measures import compare  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
 from kerasbert.data import Corpus  # noqa: E402
-from kerasbert.models import Bert, Electra, ElectraConfig  # noqa: E402
+from kerasbert.models import ModernBert  # noqa: E402
+from kerasbert.models.electra import ReplacedTokenHead  # noqa: E402
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection  # noqa: E402
 from pipelines.building import make_batches, make_optimizer  # noqa: E402
 from pipelines.recipes.recipe import Recipe, find_recipe  # noqa: E402
@@ -34,35 +39,34 @@ from pipelines.statistics import paired_t_test  # noqa: E402
 
 RESULTS = Path(__file__).with_name("frozen_generator.jsonl")
 GOAL = 0.03
-GENERATOR = ROOT / "saved_models" / "bert_mini_en"
+GENERATOR, START = (ROOT / "saved_models" / name for name in ("bert_mini_en", "modernbert_mini_en"))
+
+
+def replaced_token_head(config, **common) -> ReplacedTokenHead:
+    return ReplacedTokenHead(config.hidden_dim, config.head_activation, config.kernel_initializer(), **common)
+
+
+class ModernElectra(ModernBert):
+    """ModernBERT with the head of ELECTRA's discriminator."""
+
+    family = dataclasses.replace(
+        ModernBert.family, heads={**ModernBert.family.heads, "replaced_token": replaced_token_head}
+    )
 
 
 def recipe_of(seed: int, steps: int) -> Recipe:
     """ELECTRA's objective on rows like those of the generator: single sentences, packed."""
-    data, schedule = dict(rows="packed", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=steps // 10)
-    run = dict(batch_size=8, length=128, steps=steps, seed=seed, data=data, schedule=schedule)
+    data, schedule = dict(rows="packed", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=steps // 20)
+    run = dict(batch_size=16, length=64, steps=steps, seed=seed, data=data, schedule=schedule)
     return dataclasses.replace(find_recipe("electra.tiny"), **run)
-
-
-def as_electra(bert: Bert) -> Electra:
-    """The same network as ELECTRA, whose embeddings are as wide as its hidden states."""
-    from keras import ops  # behind kerasbert, which picks the backend
-
-    names = {field.name for field in dataclasses.fields(ElectraConfig)}
-    config = {name: value for name, value in vars(bert.config).items() if name in names}
-    electra = Electra(ElectraConfig(**config, embedding_dim=bert.config.hidden_dim))
-    values = {weight.path.partition("/")[2]: ops.convert_to_numpy(weight) for weight in bert.trainable_weights}
-    for weight in electra.trainable_weights:
-        weight.assign(values[weight.path.partition("/")[2]])
-    return electra
 
 
 def run(recipe: Recipe, corpora: dict, held_out: dict) -> dict:
     """Trains one discriminator. Returns its area, those of the detectors, and the loss of the generator."""
     seed_everything(recipe.seed)
     generator = MaskedLM.from_preset(GENERATOR, dtype="float32")
-    discriminator = as_electra(generator.backbone)
-    model = ReplacedTokenDetection(generator, discriminator, embedding_sharing="none", seed=recipe.seed)
+    discriminator = ModernElectra.from_preset(START, dtype="mixed_bfloat16")
+    model = ReplacedTokenDetection(generator, discriminator, 1.0, embedding_sharing="none", seed=recipe.seed)
     model.generator.trainable = False
     model.compile(make_optimizer(recipe))
     model.fit(make_batches(recipe, corpora), verbose=0)
@@ -71,11 +75,11 @@ def run(recipe: Recipe, corpora: dict, held_out: dict) -> dict:
     return {"auc": curve["value"], "bars": curve["bars"], "nats": loss["value"], "unigrams": loss["bars"]["unigrams"]}
 
 
-def main(corpus: Path, held_out: Path, seeds: int = 5, steps: int = 1_500, results: Path = RESULTS) -> None:
+def main(corpus: Path, held_out: Path, seeds: int = 5, steps: int = 3_000, results: Path = RESULTS) -> None:
     """Trains what is not in the results, and prints the comparison.
 
     Args:
-        corpus: a folder that `prepare_corpus` wrote with the tokenizer of the generator.
+        corpus: a folder that `prepare_corpus` wrote with the tokenizer of `bert_mini_en`.
         held_out: the same for held-out text.
         seeds: number of discriminators.
         steps: updates of each.
