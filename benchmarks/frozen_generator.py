@@ -75,7 +75,7 @@ def run(recipe: Recipe, corpora: dict, held_out: dict) -> dict:
     return {"auc": curve["value"], "bars": curve["bars"], "nats": loss["value"], "unigrams": loss["bars"]["unigrams"]}
 
 
-def main(corpus: Path, held_out: Path, seeds: int = 5, steps: int = 3_000, results: Path = RESULTS) -> None:
+def main(corpus: Path, held_out: Path, seeds: int = 5, steps: int = 2_000, results: Path = RESULTS) -> None:
     """Trains what is not in the results, and prints the comparison.
 
     Args:

@@ -51,7 +51,7 @@ from pipelines.recipes.recipe import LOCAL_START, find_recipe  # noqa: E402
 
 RESULTS = Path(__file__).with_name("objectives.jsonl")
 WORK = Path("runs/study")
-BUDGET = 4e12
+BUDGET = 1.2e13
 SIZE = VOCABULARY + SENTINELS
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0)
 
