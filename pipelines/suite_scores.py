@@ -11,7 +11,8 @@ import numpy as np
 
 from kerasbert import metrics
 from kerasbert.backend import seed_everything
-from kerasbert.data import read_documents
+from kerasbert.checkpoints.folders import find_folder
+from kerasbert.data import Tokenizer, read_documents
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextEmbedder
 from kerasbert.training import StopOnNaN, adamw
@@ -47,8 +48,9 @@ class Start:
     def checksum(self) -> str:
         """A checksum of the weights in the folder; of random weights, one of the architecture and the tokenizer."""
         if not self.load_weights:
-            backbone, tokenizer = getattr(self.model, "backbone", self.model), self.model.tokenizer
-            return f"{zlib.crc32(f'{backbone.config} {tokenizer and tokenizer.hash}'.encode()):08x}"
+            backbone = getattr(self.model, "backbone", self.model)
+            tokenizer = getattr(self.model, "tokenizer", None) or Tokenizer.load(find_folder(self.folder))
+            return f"{zlib.crc32(f'{backbone.config} {tokenizer.hash}'.encode()):08x}"
         found = 0
         for weight in self.model.trainable_weights:
             found = zlib.crc32(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)), found)

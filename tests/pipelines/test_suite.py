@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from kerasbert.data import Tokenizer
-from kerasbert.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
+from kerasbert.models import (
+    GPT2,
+    Bert,
+    BertConfig,
+    GPT2Config,
+    ModernBert,
+    ModernBertConfig,
+    Transformer,
+    TransformerConfig,
+)
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from pipelines import suite_scores
 from pipelines.evaluate import evaluate
@@ -163,6 +172,20 @@ def test_what_a_model_does_not_fit_is_left_out(tokenizer, data, tmp_path, capsys
     )
     assert set(found) == {"vectors_pretrained", "vectors_scratch"}
     assert "- cloze of the pretrained model, a CausalLM: needs a MaskedLM\n" in capsys.readouterr().out
+
+
+def test_a_backbone_shares_the_cells_from_scratch_with_a_masked_lm(tokenizer, data, tmp_path):
+    """The model of such a folder has no tokenizer, but the folder does."""
+    both = MaskedLM(ModernBert(ModernBertConfig(tokenizer.vocabulary_size, **SIZES)), tokenizer=tokenizer)
+    both.save_to_preset(tmp_path / "masked_lm")
+    both.backbone.save_to_preset(tmp_path / "backbone")
+    tokenizer.save(tmp_path / "backbone")
+    for name in ("masked_lm", "backbone"):
+        found = run_suite(str(tmp_path / name), tmp_path / "out", data, options=options("stsb", seeds=(0,)))
+        assert set(found) == {"stsb_pretrained", "stsb_scratch"}
+    lines = (tmp_path / "out" / "cells.jsonl").read_text().splitlines()
+    starts = [json.loads(line)["cell"]["start"] for line in lines]
+    assert starts == ["pretrained", "scratch", "pretrained"]
 
 
 # === Errors ===
