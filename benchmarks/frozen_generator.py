@@ -61,13 +61,19 @@ def recipe_of(seed: int, steps: int) -> Recipe:
     return dataclasses.replace(find_recipe("electra.tiny"), **run)
 
 
+def make_trainer(start: Path, seed: int) -> ReplacedTokenDetection:
+    """The objective that trains the encoder in `start`, with a new head, on the samples of the frozen generator."""
+    seed_everything(seed)
+    generator = MaskedLM.from_preset(GENERATOR, dtype="float32")
+    discriminator = ModernElectra.from_preset(start, dtype="mixed_bfloat16")
+    trainer = ReplacedTokenDetection(generator, discriminator, 1.0, embedding_sharing="none", seed=seed)
+    trainer.generator.trainable = False
+    return trainer
+
+
 def run(recipe: Recipe, corpora: dict, held_out: dict) -> dict:
     """Trains one discriminator. Returns its area, those of the detectors, and the loss of the generator."""
-    seed_everything(recipe.seed)
-    generator = MaskedLM.from_preset(GENERATOR, dtype="float32")
-    discriminator = ModernElectra.from_preset(START, dtype="mixed_bfloat16")
-    model = ReplacedTokenDetection(generator, discriminator, 1.0, embedding_sharing="none", seed=recipe.seed)
-    model.generator.trainable = False
+    model = make_trainer(START, recipe.seed)
     model.compile(make_optimizer(recipe))
     model.fit(make_batches(recipe, corpora), verbose=0)
     found = {one["what"]: one for one in compare(recipe, model, corpora, held_out)["measures"]}

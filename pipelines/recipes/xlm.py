@@ -65,9 +65,9 @@ def tiny() -> Recipe:
 
 
 def tiny_clm() -> Recipe:
-    """A small version of clm for two CPU cores, in three languages."""
+    """A small version of clm for two CPU cores, in three languages. After 2,000 steps it is worse than bigrams."""
     numbers = dict(objective="CausalLM", batches="CausalLMBatches", data=dict(lines=True), config=dict(causal=True))
-    return _tiny("xlm.tiny_clm", local_start=LOCAL_START_TO_THE_LEFT, **numbers)
+    return _tiny("xlm.tiny_clm", steps=5_000, local_start=LOCAL_START_TO_THE_LEFT, **numbers)
 
 
 def tiny_tlm() -> Recipe:

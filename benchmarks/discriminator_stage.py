@@ -1,0 +1,89 @@
+"""Trains an encoder further as ELECTRA's discriminator, on the samples of a frozen generator.
+
+    KERAS_BACKEND=torch python benchmarks/discriminator_stage.py --corpus corpora/books --output runs/discriminator
+
+The second of the two stages in Clark et al. 2020 (arXiv 2003.10555, section 3.2), with the models and the optimizer of
+`frozen_generator.py`: the generator is `bert_mini_en`, and the encoder is `modernbert_mini_en`, which was trained by
+masked language modeling only. Since all of its targets were masked, the hidden states of visible tokens, which
+fine-tuning reads, were not trained to say anything. The discriminator is trained at every token.
+
+A stage can be followed by another one (--start FOLDER), with a new head and new Adam moments. The learning rate is
+constant after the warm-up, or decays to 0 with --decay. The folder is written every 1,000 updates.
+"""
+
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import keras  # noqa: E402
+import tyro  # noqa: E402
+
+from benchmarks.frozen_generator import START, make_trainer, recipe_of  # noqa: E402
+from benchmarks.harness import append  # noqa: E402
+from kerasbert.data import Corpus  # noqa: E402
+from kerasbert.models import ModernBert  # noqa: E402
+from pipelines.building import make_batches, make_optimizer  # noqa: E402
+
+
+class Saved(keras.callbacks.Callback):
+    """Appends the means of the last updates to the log every 200 updates, and writes the encoder every 1,000 updates.
+
+    Args:
+        tokenizer: the tokenizer, which is saved with the encoder.
+        folder: the folder to write.
+    """
+
+    def __init__(self, tokenizer, folder: Path):
+        super().__init__()
+        self.tokenizer, self.folder = tokenizer, folder
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (batch + 1) % 200 == 0:
+            means = {name: round(float(value), 4) for name, value in logs.items()}
+            row = {"update": batch + 1, **means, "seconds": round(time.process_time())}
+            print(json.dumps(row), flush=True)
+            append(self.folder / "progress.jsonl", [row])
+            self.model.reset_metrics()
+        if (batch + 1) % 1_000 == 0:
+            self.save()
+
+    def on_train_end(self, logs=None):
+        self.save()
+
+    def save(self):
+        ModernBert.save_to_preset(self.model.discriminator.backbone, self.folder)
+        self.tokenizer.save(self.folder)
+
+
+def main(
+    corpus: Path,
+    output: Path,
+    start: Path = START,
+    steps: int = 5_000,
+    decay: bool = False,
+    seed: int = 0,
+) -> None:
+    """Trains the encoder and writes its folder, with the log of the run as progress.jsonl.
+
+    Args:
+        corpus: a folder that `prepare_corpus` wrote with the tokenizer of `bert_mini_en`.
+        output: folder of the encoder.
+        start: folder of the encoder to start from.
+        steps: updates of 16 rows of 128 tokens, with one or two segments each.
+        decay: whether the learning rate decays linearly to 0.
+        seed: seed of the rows, the masks, the samples and the new head.
+    """
+    data, schedule = dict(rows="segments", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=300)
+    schedule["final"] = 0.0 if decay else schedule["peak"]
+    recipe = dataclasses.replace(recipe_of(seed, steps), length=128, data=data, schedule=schedule)
+    text, trainer = Corpus.open(corpus), make_trainer(start, seed)
+    trainer.compile(make_optimizer(recipe))
+    trainer.fit(make_batches(recipe, text), verbose=0, callbacks=[Saved(text.tokenizer(), output)])
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
