@@ -5,8 +5,7 @@
 Both stages of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2): masked language modeling, and then a
 discriminator that is trained on the samples of a frozen generator, and starts with weights of the first stage. The
 generator is `bert_mini_en`, and the discriminators, one for each seed, start as `modernbert_mini_en`, which has read
-more. (In the paper, both are the same network. A discriminator that is no better than the generator before it starts
-finds its samples as plausible as the generator does.)
+more. (In the paper, both are the same network.)
 
 The detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
 training text (`bars.bigram_scores`). Both are scored by the area under the ROC curve on the same held-out samples. A
