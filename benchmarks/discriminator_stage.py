@@ -39,16 +39,17 @@ class Saved(keras.callbacks.Callback):
 
     def __init__(self, tokenizer, folder: Path):
         super().__init__()
-        self.tokenizer, self.folder = tokenizer, folder
+        self.tokenizer, self.folder, self.updates = tokenizer, folder, 0
 
     def on_train_batch_end(self, batch, logs=None):
-        if (batch + 1) % 200 == 0:
+        self.updates += 1
+        if self.updates % 200 == 0:
             means = {name: round(float(value), 4) for name, value in logs.items()}
-            row = {"update": batch + 1, **means, "seconds": round(time.process_time())}
+            row = {"update": self.updates, **means, "seconds": round(time.process_time())}
             print(json.dumps(row), flush=True)
             append(self.folder / "progress.jsonl", [row])
             self.model.reset_metrics()
-        if (batch + 1) % 1_000 == 0:
+        if self.updates % 1_000 == 0:
             self.save()
 
     def on_train_end(self, logs=None):
@@ -77,7 +78,7 @@ def main(
         decay: whether the learning rate decays linearly to 0.
         seed: seed of the rows, the masks, the samples and the new head.
     """
-    data, schedule = dict(rows="segments", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=300)
+    data, schedule = dict(rows="segments", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=min(300, steps // 2))
     schedule["final"] = 0.0 if decay else schedule["peak"]
     recipe = dataclasses.replace(recipe_of(seed, steps), length=128, data=data, schedule=schedule)
     text, trainer = Corpus.open(corpus), make_trainer(start, seed)

@@ -225,7 +225,7 @@ def train(data: Path, only: tuple[str, ...] = tuple(SETTINGS), seeds: tuple[int,
             print(json.dumps(row), flush=True)
 
 
-def budget(data: Path, seeds: int = 5, gigaflops: float = 25.0, measuring: float = 25.0) -> None:
+def budget(data: Path, seeds: int = 5, gigaflops: float = 100.0, measuring: float = 30.0) -> None:
     """Prints what all cells cost, as a table in Markdown.
 
     Args:

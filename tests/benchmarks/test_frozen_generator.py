@@ -1,12 +1,14 @@
-"""The comparison of ELECTRA's discriminator with a detector that counts bigrams."""
+"""Discriminators on the samples of a frozen generator: the comparison with bigrams, and a stage of training."""
 
 import keras
 import numpy as np
 import pytest
 
+from benchmarks import discriminator_stage, frozen_generator
 from benchmarks.frozen_generator import ModernElectra, recipe_of, verdict
-from kerasbert.models import ModernBert, ModernBertConfig
-from kerasbert.objectives import Discriminator
+from kerasbert.data import Corpus, Tokenizer
+from kerasbert.models import Bert, BertConfig, ModernBert, ModernBertConfig
+from kerasbert.objectives import Discriminator, MaskedLM
 
 pytestmark = pytest.mark.one_backend
 
@@ -33,3 +35,23 @@ def test_the_gain_is_tested_against_the_goal():
     assert "gain +0.0500 +- 0.0058; a gain of 0.03 is not met (p = 0.0742, 3 seeds)" in verdict(less)
     worse = [{**row, "auc": 0.7} for row in rows[:1]] + [{**row, "auc": 0.701} for row in rows[1:]]
     assert "is not met" in verdict(worse)
+
+
+def test_a_stage_trains_the_encoder_only(tmp_path, monkeypatch):
+    tokenizer = Tokenizer.train("wordpiece", ["a b c d e f g h"] * 5, vocabulary_size=21, lowercase=True)
+    sizes = dict(num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=128)
+    sizes["vocabulary_size"] = tokenizer.vocabulary_size
+    generator = MaskedLM(Bert(BertConfig(**sizes)), tokenizer=tokenizer, sentence_pair=False)
+    generator.save_to_preset(tmp_path / "generator")
+    start = ModernBert(ModernBertConfig(**sizes))
+    start.save_to_preset(tmp_path / "start")
+    Corpus.write(tmp_path / "corpus", ["a b c d e f g h\n" * 40] * 40, tokenizer)
+    monkeypatch.setattr(frozen_generator, "GENERATOR", tmp_path / "generator")
+    trainer = frozen_generator.make_trainer(tmp_path / "start", seed=0)
+    assert not any(variable.trainable for variable in trainer.generator.variables)
+
+    discriminator_stage.main(tmp_path / "corpus", tmp_path / "trained", start=tmp_path / "start", steps=2)
+    table = start.token_embedding.embeddings
+    trained = ModernBert.from_preset(tmp_path / "trained").token_embedding.embeddings
+    assert np.abs(keras.ops.convert_to_numpy(trained - table)).max() > 0
+    assert Tokenizer.load(tmp_path / "trained").hash == tokenizer.hash

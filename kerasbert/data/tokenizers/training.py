@@ -221,7 +221,7 @@ def train_backend(
         raise ValueError(
             f"`vocabulary_size` must cover the alphabet and the special tokens. Received: {vocabulary_size}, but there "
             "are "
-            f"{reached} of them. Use a size above {reached}, or text with fewer characters."
+            f"{reached} of them. Use at least {reached}, or text with fewer characters."
         )
     if "cls" in roles and "sep" in roles:
         template = roberta_template if kind == "byte_bpe" else bert_template
