@@ -56,7 +56,10 @@ class Saved(keras.callbacks.Callback):
         self.save()
 
     def save(self):
-        ModernBert.save_to_preset(self.model.discriminator.backbone, self.folder)
+        trained = self.model.discriminator.backbone
+        encoder = ModernBert(trained.config, dtype="float32")  # whose folder can be loaded without `ModernElectra`
+        encoder.set_weights(trained.get_weights())
+        encoder.save_to_preset(self.folder)
         self.tokenizer.save(self.folder)
 
 
