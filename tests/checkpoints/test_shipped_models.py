@@ -41,9 +41,10 @@ def test_a_name_is_looked_up_in_both_places(folders):
     assert classifier.backbone.config.vocabulary_size == 12
 
 
-def test_a_clone_has_another_model(folders):
-    model(11).save_to_preset(folders[1] / "modernbert_mini_en")
-    assert kerasbert.load("modernbert_mini_en").config.vocabulary_size == 11
+@pytest.mark.parametrize("name", ["modernbert_mini_en", "modernbert_mini_en_rtd"])
+def test_a_clone_has_other_models(folders, name):
+    model(11).save_to_preset(folders[1] / name)
+    assert kerasbert.load(name).config.vocabulary_size == 11
 
 
 def test_a_local_folder_of_the_name_wins(folders):
