@@ -4,8 +4,8 @@
 
 The second of the two stages in Clark et al. 2020 (arXiv 2003.10555, section 3.2), with the models and the optimizer of
 `frozen_generator.py`: the generator is `bert_mini_en`, and the encoder is `modernbert_mini_en`, which was trained by
-masked language modeling only. Since all of its targets were masked, the hidden states of visible tokens, which
-fine-tuning reads, were not trained to say anything. The discriminator is trained at every token.
+masked language modeling only. All of its targets were masked, so no loss was computed at visible tokens, whose hidden
+states fine-tuning reads. The discriminator has a loss at every token.
 
 A stage can be followed by another one (--start FOLDER), with a new head and new Adam moments. The learning rate is
 constant after the warm-up, or decays to 0 with --decay. The folder is written every 1,000 updates.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import kerasbert  # noqa: E402, F401  # isort: skip  # before keras, for which it picks the backend
 import keras  # noqa: E402
 import tyro  # noqa: E402
 

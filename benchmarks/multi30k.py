@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import kerasbert  # noqa: E402, F401  # isort: skip  # before keras, for which it picks the backend
 import keras  # noqa: E402
 import tyro  # noqa: E402
 

@@ -6,6 +6,7 @@ and in its biases. Importing this module registers the family.
 
 import dataclasses
 
+import kerasbert  # noqa: F401  # isort: skip  # before keras, for which it picks the backend
 import keras
 
 from kerasbert.layers import (

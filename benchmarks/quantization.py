@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
+import kerasbert  # isort: skip  # before keras, for which it picks the backend
 import keras
 import numpy as np
 import scipy.stats
 
-import kerasbert
 from kerasbert.tasks import TextEmbedder
 
 INT8, INT4 = keras.quantizers.Int8QuantizationConfig, keras.quantizers.Int4QuantizationConfig

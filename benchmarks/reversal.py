@@ -19,6 +19,7 @@ from typing import Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import kerasbert  # noqa: E402, F401  # isort: skip  # before keras, for which it picks the backend
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tyro  # noqa: E402

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import kerasbert  # noqa: F401  # isort: skip  # before keras, for which it picks the backend
 import keras
 import numpy as np
 from keras import ops

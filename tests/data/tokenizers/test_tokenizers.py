@@ -211,6 +211,7 @@ def test_a_published_tokenizer_json_loses_its_truncation(wordpiece, tmp_path):
     [
         (("wordpiece", ["a small text"], 30_000), "training ended at"),
         (("byte_bpe", ["a small text"], 100), "must cover the alphabet"),
+        (("wordpiece", ["a b c"], 9), "there are 11 of them. Use at least 11,"),
         (("unigram", ["abcdefghijklmnopqrstuvwxyz"], 10), "too small|must cover the alphabet"),
         (("wordpiece", [], 100), "must contain text"),
         (("wordpiece", [" \n\n "], 100), "must contain text"),
