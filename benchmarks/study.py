@@ -19,7 +19,7 @@ the signs between neighbouring words that a linear map of the vectors explains, 
 its encoder is measured. Directions are also compared after fine-tuning, with and without a BiLSTM on top, and masked
 language models by their held-out loss on the same kind of masks.
 
-A cell is one setting and one seed, and takes less than five minutes on one core. Its row is appended to RESULTS when it
+A cell is one setting and one seed, and takes less than four minutes on one core. Its row is appended to RESULTS when it
 is finished, and a cell with a row is not run again. `budget` shows the cost of all cells before they are run.
 """
 
