@@ -1,11 +1,12 @@
 """Trains an encoder further as ELECTRA's discriminator, on the samples of a frozen generator.
 
-    KERAS_BACKEND=torch python benchmarks/discriminator_stage.py --corpus corpora/books --output runs/discriminator
+    KERAS_BACKEND=torch python benchmarks/discriminator_stage.py --corpus corpora/books --output runs/discriminator \
+        --generator runs/bert_decay/model
 
 The second of the two stages in Clark et al. 2020 (arXiv 2003.10555, section 3.2), with the models and the optimizer of
-`frozen_generator.py`: the generator is `bert_mini_en`, and the encoder is `modernbert_mini_en`, which was trained by
-masked language modeling only. All of its targets were masked, so no loss was computed at visible tokens, whose hidden
-states fine-tuning reads. The discriminator has a loss at every token.
+`frozen_generator.py`. The encoder is `modernbert_mini_en`, which was trained by masked language modeling only. All of
+its targets were masked, so no loss was computed at visible tokens, whose hidden states fine-tuning reads. The
+discriminator has a loss at every token.
 
 A stage can be followed by another one (--start FOLDER), with a new head and new Adam moments. The learning rate is
 constant after the warm-up, or decays to 0 with --decay. The folder is written every 1,000 updates.
@@ -67,6 +68,7 @@ class Saved(keras.callbacks.Callback):
 def main(
     corpus: Path,
     output: Path,
+    generator: Path,
     start: Path = START,
     steps: int = 5_000,
     decay: bool = False,
@@ -77,6 +79,7 @@ def main(
     Args:
         corpus: a folder that `prepare_corpus` wrote with the tokenizer of `bert_mini_en`.
         output: folder of the encoder.
+        generator: folder of a MaskedLM with this tokenizer, which is not trained.
         start: folder of the encoder to start from.
         steps: updates of 16 rows of 128 tokens, with one or two segments each.
         decay: whether the learning rate decays linearly to 0.
@@ -85,7 +88,7 @@ def main(
     data, schedule = dict(rows="segments", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=min(300, steps // 2))
     schedule["final"] = 0.0 if decay else schedule["peak"]
     recipe = dataclasses.replace(recipe_of(seed, steps), length=128, data=data, schedule=schedule)
-    text, trainer = Corpus.open(corpus), make_trainer(start, seed)
+    text, trainer = Corpus.open(corpus), make_trainer(generator, start, seed)
     trainer.compile(make_optimizer(recipe))
     trainer.fit(make_batches(recipe, text), verbose=0, callbacks=[Saved(text.tokenizer(), output)])
 

@@ -1,11 +1,13 @@
 """A discriminator like ELECTRA's beside a detector that counts bigrams, on the samples of one frozen generator.
 
-    KERAS_BACKEND=torch python benchmarks/frozen_generator.py --corpus corpora/sentences --held-out corpora/held_out
+    KERAS_BACKEND=torch python benchmarks/frozen_generator.py --corpus corpora/sentences --held-out corpora/held_out \
+        --generator runs/bert_decay/model
 
 Both stages of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2): masked language modeling, and then a
 discriminator that is trained on the samples of a frozen generator, and starts with weights of the first stage. The
-generator is `bert_mini_en`, and the discriminators, one for each seed, start as `modernbert_mini_en`, which has read
-more. (In the paper, both are the same network.)
+generator of `frozen_generator.jsonl` is a BERT of the recipes `bert.mini_en` and `bert.mini_en_decay`, which was
+`saved_models/bert_mini_en` up to commit 40b1138. The discriminators, one for each seed, start as `modernbert_mini_en`,
+which has read more. (In the paper, both are the same network.)
 
 The detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
 training text (`bars.bigram_scores`). Both are scored by the area under the ROC curve on the same held-out samples. A
@@ -38,7 +40,7 @@ from pipelines.statistics import paired_t_test  # noqa: E402
 
 RESULTS = Path(__file__).with_name("frozen_generator.jsonl")
 GOAL = 0.03
-GENERATOR, START = (ROOT / "saved_models" / name for name in ("bert_mini_en", "modernbert_mini_en"))
+START = ROOT / "saved_models/modernbert_mini_en"
 
 
 def replaced_token_head(config, **common) -> ReplacedTokenHead:
@@ -60,19 +62,19 @@ def recipe_of(seed: int, steps: int) -> Recipe:
     return dataclasses.replace(find_recipe("electra.tiny"), **run)
 
 
-def make_trainer(start: Path, seed: int) -> ReplacedTokenDetection:
+def make_trainer(generator: Path, start: Path, seed: int) -> ReplacedTokenDetection:
     """The objective that trains the encoder in `start`, with a new head, on the samples of the frozen generator."""
     seed_everything(seed)
-    generator = MaskedLM.from_preset(GENERATOR, dtype="float32")
+    generator = MaskedLM.from_preset(generator, dtype="float32")
     discriminator = ModernElectra.from_preset(start, dtype="mixed_bfloat16")
     trainer = ReplacedTokenDetection(generator, discriminator, 1.0, embedding_sharing="none", seed=seed)
     trainer.generator.trainable = False
     return trainer
 
 
-def run(recipe: Recipe, corpora: dict, held_out: dict) -> dict:
+def run(recipe: Recipe, generator: Path, corpora: dict, held_out: dict) -> dict:
     """Trains one discriminator. Returns its area, those of the detectors, and the loss of the generator."""
-    model = make_trainer(START, recipe.seed)
+    model = make_trainer(generator, START, recipe.seed)
     model.compile(make_optimizer(recipe))
     model.fit(make_batches(recipe, corpora), verbose=0)
     found = {one["what"]: one for one in compare(recipe, model, corpora, held_out)["measures"]}
@@ -80,12 +82,15 @@ def run(recipe: Recipe, corpora: dict, held_out: dict) -> dict:
     return {"auc": curve["value"], "bars": curve["bars"], "nats": loss["value"], "unigrams": loss["bars"]["unigrams"]}
 
 
-def main(corpus: Path, held_out: Path, seeds: int = 5, steps: int = 2_000, results: Path = RESULTS) -> None:
+def main(
+    corpus: Path, held_out: Path, generator: Path, seeds: int = 5, steps: int = 2_000, results: Path = RESULTS
+) -> None:
     """Trains what is not in the results, and prints the comparison.
 
     Args:
         corpus: a folder that `prepare_corpus` wrote with the tokenizer of `bert_mini_en`.
         held_out: the same for held-out text.
+        generator: folder of a MaskedLM with this tokenizer.
         seeds: number of discriminators.
         steps: updates of each.
         results: file of the finished runs.
@@ -97,7 +102,7 @@ def main(corpus: Path, held_out: Path, seeds: int = 5, steps: int = 2_000, resul
         if (seed, steps) in done:
             continue
         begin = time.process_time()
-        row = {"seed": seed, "steps": steps, **run(recipe_of(seed, steps), *texts)}
+        row = {"seed": seed, "steps": steps, **run(recipe_of(seed, steps), generator, *texts)}
         row |= {"seconds": round(time.process_time() - begin, 1), **machine()}
         append(results, [row])
         done[seed, steps] = row

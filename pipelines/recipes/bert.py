@@ -94,7 +94,7 @@ def _mini_en(name: str, **changes) -> Recipe:
 
 
 def mini_en() -> Recipe:
-    """The first stage of `saved_models/bert_mini_en`: 4 layers of width 256, with a constant learning rate.
+    """4 layers of width 256, with a constant learning rate. `modernbert.mini_en` starts with its token embeddings.
 
     Each document of the corpus is one sentence. Several sentences are packed into a row of 128 tokens.
     """
@@ -105,6 +105,30 @@ def mini_en() -> Recipe:
 
 
 def mini_en_decay() -> Recipe:
-    """The second stage of `saved_models/bert_mini_en`, in which the learning rate decays to 1e-5."""
+    """The second stage of mini_en, in which the learning rate decays to 1e-5."""
     schedule = dict(peak=1e-3, warmup=100, final=1e-5)
     return _mini_en("bert.mini_en_decay", steps=5_000, schedule=schedule, seed=1, init_from="bert.mini_en")
+
+
+def mini_en_distilled() -> Recipe:
+    """The first stage of `saved_models/bert_mini_en`: 6 layers that learn from `saved_models/modernbert_mini_en`.
+
+    The loss is MobileBERT's: the outputs and the attention of each layer, and the probabilities of the hidden tokens.
+    """
+    # The teacher has the same tokenizer, width, and number of layers and heads.
+    options = dict(strategy="auxiliary", feature_weight=10.0, mean_weight=0.0, variance_weight=0.0)
+    config = dict(NO_DROPOUT, max_length=128, initializer_range=0.06, num_layers=6, feed_forward_dim=512)
+    changes = dict(objective="KnowledgeTransfer", objective_options=options, teacher="modernbert.mini_en_segments")
+    changes |= dict(from_teacher=dict(layers=[], transform=True), config=config, dtype="mixed_bfloat16", batch_size=16)
+    changes |= dict(data=dict(rows="packed", mask_rate=0.25, shares=(1.0, 0.0)), held_out=dict(mask_rate=0.2))
+    schedule = dict(peak=1e-3, warmup=300, decay_from=2_000)
+    return _mini_en("bert.mini_en_distilled", steps=9_000, schedule=schedule, seed=2, **changes)
+
+
+def mini_en_distilled_segments() -> Recipe:
+    """The second stage of `saved_models/bert_mini_en`: one or two segments of several sentences in each row."""
+    first = mini_en_distilled()
+    changes = dict(name="bert.mini_en_distilled_segments", init_from=first.name, from_teacher={})
+    changes |= dict(data=dict(first.data, rows="segments"), steps=4_500, seed=3)
+    changes |= dict(schedule=dict(peak=1e-3, warmup=200, decay_from=800))
+    return Recipe(**{**vars(first), **changes})

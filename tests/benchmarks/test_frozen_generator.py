@@ -38,7 +38,7 @@ def test_the_gain_is_tested_against_the_goal():
     assert "is not met" in verdict(worse)
 
 
-def test_a_stage_trains_the_encoder_only(tmp_path, monkeypatch):
+def test_a_stage_trains_the_encoder_only(tmp_path):
     tokenizer = Tokenizer.train("wordpiece", ["a b c d e f g h"] * 5, vocabulary_size=21, lowercase=True)
     sizes = dict(num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=128)
     sizes["vocabulary_size"] = tokenizer.vocabulary_size
@@ -47,11 +47,11 @@ def test_a_stage_trains_the_encoder_only(tmp_path, monkeypatch):
     start = ModernBert(ModernBertConfig(**sizes))
     start.save_to_preset(tmp_path / "start")
     Corpus.write(tmp_path / "corpus", ["a b c d e f g h\n" * 40] * 40, tokenizer)
-    monkeypatch.setattr(frozen_generator, "GENERATOR", tmp_path / "generator")
-    trainer = frozen_generator.make_trainer(tmp_path / "start", seed=0)
+    trainer = frozen_generator.make_trainer(tmp_path / "generator", tmp_path / "start", seed=0)
     assert not any(variable.trainable for variable in trainer.generator.variables)
 
-    discriminator_stage.main(tmp_path / "corpus", tmp_path / "trained", start=tmp_path / "start", steps=2)
+    folders = [tmp_path / name for name in ("corpus", "trained", "generator", "start")]
+    discriminator_stage.main(*folders, steps=2)
     table = start.token_embedding.embeddings
     trained = kerasbert.load(tmp_path / "trained")
     assert type(trained) is ModernBert
