@@ -50,6 +50,8 @@ def start_from_teacher(
             DistilBERT initialises them randomly, MobileBERT copies them.
 
     Returns: list of the paths of the student's variables that were set.
+
+    Raises: ValueError if nothing can be copied, or none of the layers that `transform` asks for.
     """
     if layers is None:
         layers = spread_layers(teacher.backbone.config.num_layers, student.backbone.config.num_layers)
@@ -70,6 +72,12 @@ def start_from_teacher(
         raise ValueError(
             "Student and teacher must have weights with the same name and shape. Received: "
             f"{type(student.backbone).__name__} and {type(teacher.backbone).__name__}, which have none in common."
+        )
+    if transform and not any(path.startswith("masked_lm/") and path != "masked_lm/bias" for path in filled):
+        raise ValueError(
+            "For transform=True, the heads of student and teacher must have layers with the same name and shape. "
+            f"Received: heads of {type(student.backbone).__name__} and {type(teacher.backbone).__name__}, which have "
+            "none in common. Use transform=False."
         )
     return filled
 

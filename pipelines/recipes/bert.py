@@ -119,7 +119,7 @@ def mini_en_distilled() -> Recipe:
     options = dict(strategy="auxiliary", feature_weight=10.0, mean_weight=0.0, variance_weight=0.0)
     config = dict(NO_DROPOUT, max_length=128, initializer_range=0.06, num_layers=6, feed_forward_dim=512)
     changes = dict(objective="KnowledgeTransfer", objective_options=options, teacher="modernbert.mini_en_segments")
-    changes |= dict(from_teacher=dict(layers=[], transform=True), config=config, dtype="mixed_bfloat16", batch_size=16)
+    changes |= dict(from_teacher=dict(layers=()), config=config, dtype="mixed_bfloat16", batch_size=16)
     changes |= dict(data=dict(rows="packed", mask_rate=0.25, shares=(1.0, 0.0)), held_out=dict(mask_rate=0.2))
     schedule = dict(peak=1e-3, warmup=300, decay_from=2_000)
     return _mini_en("bert.mini_en_distilled", steps=9_000, schedule=schedule, seed=2, **changes)

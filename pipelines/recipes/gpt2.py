@@ -54,6 +54,6 @@ def mini_en() -> Recipe:
     # PyTorch is faster in bfloat16 than in float32 on processors that have instructions for it.
     config = dict(NO_DROPOUT, embedding_dropout=0.0, num_layers=6, hidden_dim=256, num_heads=4, feed_forward_dim=1_024)
     config |= dict(max_length=128, initializer_range=0.05)
-    run = dict(TINY_RUN, length=128, steps=15_000, config=config, local_start=LOCAL_START_TO_THE_LEFT)
+    run = dict(TINY_RUN, length=128, steps=8_000, config=config, local_start=LOCAL_START_TO_THE_LEFT)
     run |= dict(optimizer=TINY_ADAM, schedule=dict(peak=1e-3, warmup=300, decay_from=2_000))
     return _paper("gpt2.mini_en", "gpt2_small", 1e-3, **run)

@@ -6,7 +6,16 @@ import pytest
 
 import kerasbert
 from kerasbert.data import ExampleBatches, Tokenizer
-from kerasbert.models import Bert, BertConfig, DistilBert, DistilBertConfig, MobileBert, MobileBertConfig
+from kerasbert.models import (
+    Bert,
+    BertConfig,
+    DistilBert,
+    DistilBertConfig,
+    MobileBert,
+    MobileBertConfig,
+    ModernBert,
+    ModernBertConfig,
+)
 from kerasbert.objectives import Distillation, KnowledgeTransfer, MaskedLM, start_from_teacher
 from kerasbert.objectives.distillation import cosine_distance, soft_divergence, spread_layers
 from kerasbert.objectives.knowledge_transfer import attention_divergence
@@ -170,6 +179,18 @@ def test_the_student_that_starts_from_its_teacher_is_a_thinner_bert():
             np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
     fresh = distilbert(layers=2)
     assert len(start_from_teacher(fresh, teacher)) == 4 + 2 * 16 + 1  # all but the layers of the head
+
+
+@pytest.mark.one_backend
+def test_a_head_without_common_layers_cannot_be_copied():
+    """The layers of ModernBERT's head have other names than BERT's. Token embeddings and the output bias are common."""
+    teacher = MaskedLM(ModernBert(ModernBertConfig(**SIZES, num_layers=2)))
+    with pytest.raises(
+        ValueError, match="For transform=True, .* Received: heads of Bert and ModernBert, .* Use transform=False"
+    ):
+        start_from_teacher(bert(), teacher, layers=(), transform=True)
+    filled = start_from_teacher(bert(), teacher, layers=())
+    assert {"token_embedding/embeddings", "masked_lm/bias"} <= set(filled)
 
 
 @pytest.mark.one_backend
