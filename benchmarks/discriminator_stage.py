@@ -1,7 +1,7 @@
 """Trains an encoder further as ELECTRA's discriminator, on the samples of a frozen generator.
 
     KERAS_BACKEND=torch python benchmarks/discriminator_stage.py --corpus corpora/books --output runs/discriminator \
-        --generator runs/bert_decay/model
+        --generator runs/decay/model
 
 The second of the two stages in Clark et al. 2020 (arXiv 2003.10555, section 3.2), with the models and the optimizer of
 `frozen_generator.py`. The encoder is `modernbert_mini_en`, which was trained by masked language modeling only. All of

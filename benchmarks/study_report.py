@@ -59,8 +59,8 @@ COMPARISONS = (
         "In the paper, with 220M parameters and 3.4e10 tokens, deshuffling is ten GLUE points below the rest and the"
         " prefix language model three. The denoising objectives are within three standard deviations (0.235 points) of"
         " each other. Replaced spans and dropped tokens, which are as good as the rest in the paper, have the lowest"
-        " `signs` of the pretrained models here, and by `similarity`, only deshuffling is above random weights. These"
-        " differences were not tested.",
+        " `signs` of the pretrained models in this table, and by `similarity`, only deshuffling is above random"
+        " weights. These differences were not tested.",
     ),
     Comparison(
         "T5: rate of corruption",
@@ -309,7 +309,7 @@ def _shown(values: np.ndarray) -> str:
 
 def _budget(rows: list[dict]) -> str:
     full = [row["teraflops"] for row in rows if row["setting"] == "MLM"]
-    return f"{np.mean(full):.2g}e12 operations" if full else ""
+    return f"{1e12 * np.mean(full):.1e} operations".replace("e+", "e") if full else ""
 
 
 def _draw(rows: list[dict], path: Path) -> None:

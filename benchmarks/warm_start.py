@@ -1,6 +1,6 @@
 """Starts a ModernBERT with what a trained BERT knows about single tokens.
 
-    python benchmarks/warm_start.py --source runs/bert_decay/model --output runs/warm_start
+    python benchmarks/warm_start.py --source runs/decay/model --output runs/warm_start
     python -m pipelines.pretrain modernbert.mini_en --corpus corpora/s --run runs/mini --set init_from=runs/warm_start
 
 The token embeddings, the norm after them and the head that predicts tokens are copied; the blocks are random. The

@@ -57,3 +57,14 @@ def mini_en() -> Recipe:
     run = dict(TINY_RUN, length=128, steps=8_000, config=config, local_start=LOCAL_START_TO_THE_LEFT)
     run |= dict(optimizer=TINY_ADAM, schedule=dict(peak=1e-3, warmup=300, decay_from=2_000))
     return _paper("gpt2.mini_en", "gpt2_small", 1e-3, **run)
+
+
+def mini_en_four_layers() -> Recipe:
+    """The second stage of `saved_models/gpt2_mini_en`: four of the layers of `gpt2.mini_en`, trained further.
+
+    `benchmarks/fewer_layers.py` makes the model to start from.
+    """
+    first = mini_en()
+    changes = dict(name="gpt2.mini_en_four_layers", config=dict(first.config, num_layers=4), local_start={})
+    changes |= dict(steps=3_500, schedule=dict(peak=8e-4, warmup=100), seed=1)
+    return Recipe(**{**vars(first), **changes})

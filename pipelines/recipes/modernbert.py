@@ -88,7 +88,7 @@ def tiny() -> Recipe:
 
 
 def mini_en() -> Recipe:
-    """6 layers, 256 wide, single sentences in packed rows of 128 tokens: 22 minutes of one core.
+    """6 layers, 256 wide, single sentences in packed rows of 128 tokens.
 
     `benchmarks/warm_start.py` makes a model to start from, with the token embeddings and the head of a BERT that was
     trained by `bert.mini_en` and `bert.mini_en_decay`.
