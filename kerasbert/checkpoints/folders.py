@@ -8,9 +8,9 @@ from ..core.family import size_names
 from .hub import download
 
 # Models that come with the package. An installed package has them in kerasbert/saved_models, a clone of the repository
-# in saved_models, next to kerasbert, with two more models.
+# in saved_models, next to kerasbert, with three more models.
 SHIPPED = ("bert_mini_en",)
-ONLY_IN_CLONES = ("modernbert_mini_en", "modernbert_mini_en_rtd")
+ONLY_IN_CLONES = ("modernbert_mini_en", "modernbert_mini_en_rtd", "gpt2_mini_en")
 SHIPPED_FOLDERS = (Path(__file__).parent.parent / "saved_models", Path(__file__).parent.parent.parent / "saved_models")
 
 

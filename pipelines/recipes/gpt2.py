@@ -66,5 +66,5 @@ def mini_en_four_layers() -> Recipe:
     """
     first = mini_en()
     changes = dict(name="gpt2.mini_en_four_layers", config=dict(first.config, num_layers=4), local_start={})
-    changes |= dict(steps=3_500, schedule=dict(peak=8e-4, warmup=100), seed=1)
+    changes |= dict(steps=2_000, schedule=dict(peak=8e-4, warmup=100), seed=1)
     return Recipe(**{**vars(first), **changes})

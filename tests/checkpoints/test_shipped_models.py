@@ -41,7 +41,7 @@ def test_a_name_is_looked_up_in_both_places(folders):
     assert classifier.backbone.config.vocabulary_size == 12
 
 
-@pytest.mark.parametrize("name", ["modernbert_mini_en", "modernbert_mini_en_rtd"])
+@pytest.mark.parametrize("name", ["modernbert_mini_en", "modernbert_mini_en_rtd", "gpt2_mini_en"])
 def test_a_clone_has_other_models(folders, name):
     model(11).save_to_preset(folders[1] / name)
     assert kerasbert.load(name).config.vocabulary_size == 11
