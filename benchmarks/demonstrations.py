@@ -1,6 +1,6 @@
 """Two small demonstrations: T5 fills a blank of a requested length, and XLNet knows that New goes with York.
 
-    python benchmarks/demonstrations.py blanks --data ../shared/data
+    python benchmarks/demonstrations.py blanks --data data
     python benchmarks/demonstrations.py names
 
 `blanks`: text with one sentinel in the place of 1 to 8 words is the input, the words are the answer; one model is told

@@ -1,8 +1,8 @@
 """Fine-tuning on real tasks: what a start is worth, and whether transformers gets the same out of the same weights.
 
-    python benchmarks/finetuning.py --data ../shared/data                          # all cells, one after the other
-    python benchmarks/finetuning.py --data ../shared/data --only stsb "qnli, minilm"
-    python benchmarks/finetuning.py --data ../shared/data --table            # only the table, `finetuning.md`
+    python benchmarks/finetuning.py --data data                          # all cells, one after the other
+    python benchmarks/finetuning.py --data data --only stsb "qnli, minilm"
+    python benchmarks/finetuning.py --data data --table            # only the table, `finetuning.md`
 
 A cell is one training, on one core and in a program of its own: a row of RESULTS, appended when it is finished; a cell
 that is there is not run again. Data are cut so that it takes minutes (JOBS says to what); what is cut is spread evenly

@@ -5,9 +5,9 @@
 
 Both stages of the two in Clark et al. 2020 (arXiv 2003.10555, section 3.2): masked language modeling, and then a
 discriminator that is trained on the samples of a frozen generator, and starts with weights of the first stage. The
-generator of `frozen_generator.jsonl` is a BERT of the recipes `bert.mini_en` and `bert.mini_en_decay`, which was
-`saved_models/bert_mini_en` up to 26 November 2026. The discriminators, one for each seed, start as
-`modernbert_mini_en`, which has read more. (In the paper, both are the same network.)
+generator of `frozen_generator.jsonl` is a BERT of the recipes `bert.mini_en` and `bert.mini_en_decay`. The
+discriminators, one for each seed, start as `modernbert_mini_en`, which has read more. (In the paper, both
+are the same network.)
 
 The detector knows how often the generator writes a token, and how often a token stands beside its two neighbours in the
 training text (`bars.bigram_scores`). Both are scored by the area under the ROC curve on the same held-out samples. A

@@ -1,8 +1,8 @@
 """Objectives of pretraining side by side, at equal compute: small models, the papers' questions.
 
-    python benchmarks/study.py train --data ../shared/data                     # every cell that is not there yet
-    python benchmarks/study.py train --data ../shared/data --only "MLM" "ELECTRA" --seeds 0
-    python benchmarks/study.py budget --data ../shared/data                    # updates, tokens, operations and hours
+    python benchmarks/study.py train --data data                     # every cell that is not there yet
+    python benchmarks/study.py train --data data --only "MLM" "ELECTRA" --seeds 0
+    python benchmarks/study.py budget --data data                    # updates, tokens, operations and hours
     python benchmarks/study.py plot                                            # study.png and study.md
 
 Every model has 2 layers of width 128 (an encoder-decoder 2 and 2, ELECTRA a generator of one layer in addition), a

@@ -107,7 +107,7 @@ COMPARISONS = (
             ("MLM", BASELINES[0]),
         ),
         "The curves of the paper begin at 1e18 operations; with 14M parameters, GLUE differs by five points in favour"
-        " of ELECTRA. Here it is behind, by less the more compute there is: 0.043, 0.020 and 0.009.",
+        " of ELECTRA. Here it is behind, and the gap shrinks with more compute: 0.043, 0.020 and 0.009.",
     ),
     Comparison(
         "ALBERT: sentence pairs",

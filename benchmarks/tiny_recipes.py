@@ -1,9 +1,9 @@
 """Every tiny recipe on real text: what it learns, how fast, in how much memory.
 
-    python benchmarks/tiny_recipes.py --data ../shared/data                    # all cells, one after the other
-    python benchmarks/tiny_recipes.py --data ../shared/data --only electra.tiny xlnet.tiny
-    python benchmarks/tiny_recipes.py --data ../shared/data --only roberta.tiny --text french --tokenizer unigram
-    python benchmarks/tiny_recipes.py --data ../shared/data --table            # writes tiny_recipes.md
+    python benchmarks/tiny_recipes.py --data data                    # all cells, one after the other
+    python benchmarks/tiny_recipes.py --data data --only electra.tiny xlnet.tiny
+    python benchmarks/tiny_recipes.py --data data --only roberta.tiny --text french --tokenizer unigram
+    python benchmarks/tiny_recipes.py --data data --table            # writes tiny_recipes.md
 
 A cell is one recipe, with its settings, text and tokenizer, trained in a program of its own: a row of RESULTS, appended
 when it is finished; a cell that is there is not run again, and one that was cut off continues from its checkpoint.
@@ -149,7 +149,7 @@ By `tiny_recipes.py`, which names the files that explain the texts, the measures
 
 ## What is learnt
 
-On held-out text, nats a token that the model was not shown. `bar`: the best prediction that only counts, on the same
+On held-out text, nats a token that the model was not shown. `bar`: the best prediction from counts alone, on the same
 targets; the others are in brackets. Unigrams are those of a language, bigrams are for models that read the token before
 a target, and an accuracy has to be better than always giving the most frequent label. `gain`: by how much the model is
 better, with its standard error over the units of the last column: whole documents, up to 24 blocks of a held-out text
