@@ -370,6 +370,6 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     write_json(folder / "config.json", config)
     if model is not parts_of(model):
         if model.tokenizer is not None:
-            model.tokenizer.save(folder)
+            model.tokenizer.save(folder, model.texts_have_segments)
         model.write_extras(folder)
     write_json(folder / "kerasbert.json", saved)

@@ -13,6 +13,7 @@ from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets
 from ..layers.embeddings import float_table, gather_positions
+from .batch import BATCH_KEYS
 from .family import Family
 from .inputs import (
     check_arrays,
@@ -184,6 +185,15 @@ class Backbone(Shared, Quantizable, keras.Model):
         if self.position_limit:
             limits.append(("position_ids", self.position_limit, "max_length"))
         return limits
+
+    @property
+    def reads_segments(self) -> bool:
+        """Whether `segment_ids` can change the outputs. Without `num_segments` in their config, users' backbones do."""
+        if getattr(self.config, "num_segments", 2) < 2:
+            return False
+        if not type(self).__module__.startswith("kerasbert."):
+            return True
+        return type(self).__name__ in BATCH_KEYS["segment_ids"].backbones.split(", ")
 
     # === Parts that objectives and tasks use ===
 

@@ -299,6 +299,12 @@ class Trainable(Shared, Quantizable, Fitting):
         if gather_weights(self.weights):
             presets.save(self, path, **options)
 
+    @property
+    def texts_have_segments(self) -> bool:
+        """Whether this model reads the segments of its tokenizer's template, if the template has any."""
+        template = self.tokenizer.template(pair=True) if self.tokenizer else ()
+        return self.backbone.reads_segments and any(segment for _, segment in template)
+
     def require_tokenizer(self) -> Tokenizer:
         """Returns the tokenizer. Raises a ValueError if there is none."""
         if self.tokenizer is None:

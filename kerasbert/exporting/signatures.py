@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..core.batch import BATCH_KEYS
 from ..core.inputs import checked_inputs
 from ..objectives import CausalLM, Discriminator, MaskedLM, Seq2SeqLM
 from ..tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
@@ -22,7 +21,6 @@ KINDS = {
     CausalLM: ("continue_text", {"logits": ("batch", "length", "vocabulary")}),
     Seq2SeqLM: ("generate", {"logits": ("batch", "decoder_length", "vocabulary")}),
 }
-SEGMENTED = BATCH_KEYS["segment_ids"].backbones.split(", ")
 # Sizes of the inputs with which a program is traced. They differ, so that no two axes are taken for the same one.
 EXAMPLE = {"batch": 3, "choices": 5, "length": 11, "decoder_length": 13}
 
@@ -66,18 +64,10 @@ def kind_of(model):
 
 def input_names(model):
     """The names of the arrays that the text methods of a model compute, with `padding_mask` instead of `lengths`."""
-    tokenizer = model.require_tokenizer()
+    model.require_tokenizer()
     if isinstance(model, Seq2SeqLM):
         return ["token_ids", "padding_mask", "decoder_token_ids", "decoder_padding_mask"]
-    typed = any(segment for _, segment in tokenizer.template(pair=True)) and not isinstance(model, CausalLM)
-    return ["token_ids", "padding_mask", *(["segment_ids"] if typed and _reads_segments(model.backbone) else [])]
-
-
-def _reads_segments(backbone):
-    """Whether a backbone has several segments. Those of other packages are assumed to have them."""
-    if getattr(backbone.config, "num_segments", 2) < 2:
-        return False
-    return not type(backbone).__module__.startswith("kerasbert.") or type(backbone).__name__ in SEGMENTED
+    return ["token_ids", "padding_mask", *(["segment_ids"] if model.texts_have_segments else [])]
 
 
 def whole_program(model):

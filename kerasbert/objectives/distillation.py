@@ -202,7 +202,7 @@ class FromTeacher(PairObjective):
         """Saves the student as a `MaskedLM`; see `Trainable.save_to_preset`."""
         self.student.save_to_preset(path, **options)
         if self.tokenizer is not None:
-            self.tokenizer.save(path)
+            self.tokenizer.save(path, self.texts_have_segments)
 
 
 @keras.saving.register_keras_serializable("kerasbert")

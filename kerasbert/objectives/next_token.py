@@ -57,6 +57,8 @@ class NextToken(Objective):
 
     # === Generation ===
 
+    texts_have_segments = False  # a prompt is one text
+
     def encode_prompts(self, texts):
         """Returns the token ids of text prompts, a list of int32 arrays."""
         return self.require_tokenizer().encode(texts, add_special_tokens=False)

@@ -41,16 +41,23 @@ def word_starts(content: dict, tokens: Sequence[str]) -> np.ndarray:
 
 
 def row_template(backend: hf.Tokenizer, tokens: Sequence[str], pair: bool) -> tuple[tuple[int | str, int], ...]:
-    """Finds the template of rows (see `Tokenizer.template`) by encoding a text."""
+    """Finds the template of rows (see `Tokenizer.template`) by encoding a text.
+
+    Without a template, `tokenizers` gives the second text of a pair segment 1. Here it is 0, because the families
+    without a template have no segments. GPT-2 would add the embedding of the token with this id.
+    """
     with rust_errors(NOT_ENCODED):
         encodings = (backend.encode(text, add_special_tokens=False) for text in ("a", "0", *tokens))
         probe = next((encoding for encoding in encodings if encoding.ids), None)
         if probe is None:
             raise ValueError(f"{NOT_ENCODED}: it cannot encode any token of its vocabulary.")
         full = backend.post_process(probe, probe if pair else None)
+    state = backend.post_processor.__getstate__().decode() if backend.post_processor else ""
+    has_template = any(kind in state for kind in ("TemplateProcessing", "BertProcessing", "RobertaProcessing"))
+    segments = full.type_ids if has_template else [0] * len(full)
     items: list[tuple[int | str, int]] = []
     texts = 0
-    for index, segment, special in zip(full.ids, full.type_ids, full.special_tokens_mask, strict=True):
+    for index, segment, special in zip(full.ids, segments, full.special_tokens_mask, strict=True):
         if special:
             items.append((index, segment))
             continue

@@ -9,15 +9,15 @@ from .families import FAMILIES, Family
 from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, SentencePieceModel, model_bytes
 
 
-def write_files(tokenizer, folder: Path) -> None:
+def write_files(tokenizer, folder: Path, segment_ids: bool) -> None:
     """Writes the settings, `tokenizer.json`, and the vocabulary in the file format of the family.
 
     The settings name a tokenizer class that uses `tokenizer.json` unchanged, because the classes of the families
     rebuild parts of it. XLM gets no `tokenizer.json`, because no normaliser can express Moses. Its tokenizer class
-    reads the vocabulary instead.
+    reads the vocabulary instead. With `segment_ids`, transformers' tokenizer returns the segments of the template.
     """
     special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
-    typed = any(segment for _, segment in tokenizer.template(pair=True))
+    typed = segment_ids and any(segment for _, segment in tokenizer.template(pair=True))
     settings = {
         "tokenizer_class": "XLMTokenizer" if tokenizer.preparation else "PreTrainedTokenizerFast",
         "model_max_length": tokenizer.max_length or int(1e30),

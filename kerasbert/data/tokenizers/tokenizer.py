@@ -199,14 +199,19 @@ class Tokenizer:
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, segment_ids: bool = True) -> None:
         """Writes `tokenizer.json`, its settings, and the vocabulary in the file format of the family.
 
         `transformers.AutoTokenizer` loads the folder and gives the same ids.
+
+        Args:
+            folder: a folder, created if it does not exist.
+            segment_ids: False if the model in the folder does not read segment ids. `AutoTokenizer` then does not
+                return `token_type_ids`, even if the tokenizer's template has segments.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_files(self, folder)
+        write_files(self, folder, segment_ids)
 
     # === Encoding ===
 

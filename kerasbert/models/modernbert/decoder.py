@@ -52,7 +52,7 @@ class ModernBertDecoderConfig(Config):
     layer_norm_epsilon: float = 1e-5
     initializer_range: float = 0.02  # standard deviation before truncation
     initializer_cutoff: float = 2.0  # number of standard deviations at which the distribution is truncated
-    pad_id: int | None = 50_283
+    pad_id: int | None = 50_283  # transformers rejects an id outside the vocabulary; pass `tokenizer.pad_id`
     bos_id: int | None = 50_281
     eos_id: int | None = 50_282
     cls_id: int | None = 50_281
