@@ -33,7 +33,12 @@ def write_files(tokenizer, folder: Path, segment_ids: bool) -> None:
     if tokenizer.family:
         settings["tokenizer_family"] = tokenizer.family
     _write_vocabulary(tokenizer, folder)
-    write_text(folder / "special_tokens_map.json", json.dumps(special, indent=2, ensure_ascii=False))
+    # Here, transformers takes dicts as the arguments of `AddedToken`, which include no type.
+    untyped = {
+        role: {key: value for key, value in entry.items() if key != "__type"} if isinstance(entry, dict) else entry
+        for role, entry in special.items()
+    }
+    write_text(folder / "special_tokens_map.json", json.dumps(untyped, indent=2, ensure_ascii=False))
     write_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
     if not tokenizer.preparation:
         write_text(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True))

@@ -19,12 +19,13 @@ PAIRS = [("a question", "an answer"), ("", "only the second"), ("[MASK] in", "bo
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
-def test_saved_folder_is_read_the_same_by_transformers(kind, tmp_path, request):
+def test_saved_folder_is_read_the_same_by_transformers(kind, tmp_path, request, capfd):
     import transformers
 
     tokenizer = request.getfixturevalue(kind)
     tokenizer.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert "unknown kwarg" not in "".join(capfd.readouterr())
     for text in TEXTS:
         assert theirs(text)["input_ids"] == tokenizer.encode([text])[0].tolist(), text
     for pair in PAIRS:
