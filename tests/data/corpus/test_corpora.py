@@ -243,6 +243,17 @@ def test_what_corpus_json_says_is_verified(copy, name, value):
         corpus.verify()
 
 
+def test_segments_of_a_tokenizer_without_a_template_may_be_those_of_version_0_1(documents, tmp_path):
+    tokenizer = Tokenizer.train("byte_bpe", documents, 400, family="gpt2")
+    Corpus.write(tmp_path / "corpus", documents, tokenizer)
+    path = tmp_path / "corpus" / "corpus.json"
+    record = json.loads(path.read_text())
+    assert record["tokenizer"]["pair"] == [["A", 0], ["B", 0]]
+    record["tokenizer"]["pair"] = [["A", 0], ["B", 1]]
+    path.write_text(json.dumps(record))
+    Corpus.open(tmp_path / "corpus").verify()
+
+
 def test_another_tokenizer_is_refused(corpus, documents, wordpiece):
     other = Tokenizer.train("wordpiece", documents, 150)
     with pytest.raises(ValueError, match="tokenizer that wrote it.*Received: one with hash.*150 tokens"):
