@@ -137,6 +137,9 @@ def run_suite(
     todo = [cell for cell in cells if cell.identity not in measured]
     print(f"{len(cells)} cells, {len(cells) - len(todo)} of which have already been measured")
     for number, cell in enumerate(todo, start=1):
+        measured.read()
+        if cell.identity in measured:  # by another process in the meantime
+            continue
         begin = time.perf_counter()
         row = cell.measure()
         gc.collect()  # trained models contain reference cycles, and would otherwise accumulate in memory
@@ -200,6 +203,11 @@ class Measured:
 
     def __init__(self, path: Path):
         self.path, self._rows = path, {}
+        self.read()
+
+    def read(self) -> None:
+        """Reads the file, which other processes may have written to."""
+        path = self.path
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else (), start=1):
             try:
                 row = json.loads(line)

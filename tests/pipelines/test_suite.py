@@ -17,7 +17,7 @@ from kerasbert.models import (
     TransformerConfig,
 )
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
-from pipelines import suite_scores
+from pipelines import suite, suite_scores
 from pipelines.evaluate import evaluate
 from pipelines.examples import Examples
 from pipelines.minimal_pairs import generate
@@ -106,6 +106,21 @@ def test_a_suite_is_measured_once_and_resumed(model, data, tmp_path, monkeypatch
     assert run_suite(model, tmp_path, data, options=small) == found  # the lost cell has the same score again
     run_suite(model, tmp_path, data, options=options("vectors", examples=5))
     assert (tmp_path / "cells.jsonl").read_text().count("\n") == 8  # vectors do not depend on the number of examples
+
+
+def test_cells_that_another_process_measures_meanwhile_are_not_measured_again(model, data, tmp_path, monkeypatch):
+    found = run_suite(model, tmp_path / "other", data, options=options("vectors"))
+    lines = (tmp_path / "other" / "cells.jsonl").read_text()
+    calls = []
+
+    def measure(*arguments):
+        calls.append(arguments)
+        (tmp_path / "cells.jsonl").write_text(lines)
+        return {key: value for key, value in json.loads(lines.splitlines()[0]).items() if key != "cell"}
+
+    monkeypatch.setattr(suite, "vector_scores", measure)
+    assert run_suite(model, tmp_path, data, options=options("vectors")) == found
+    assert len(calls) == 1 < lines.count("\n")
 
 
 def test_starts_are_paired_by_seeds(model, data, tmp_path, monkeypatch):
