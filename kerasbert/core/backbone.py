@@ -188,12 +188,14 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     @property
     def reads_segments(self) -> bool:
-        """Whether `segment_ids` can change the outputs. Without `num_segments` in their config, users' backbones do."""
+        """Whether `segment_ids` can change the outputs.
+
+        A family of another package is assumed to read them, unless `num_segments` in its config is less than 2.
+        """
         if getattr(self.config, "num_segments", 2) < 2:
             return False
-        if not type(self).__module__.startswith("kerasbert."):
-            return True
-        return type(self).__name__ in BATCH_KEYS["segment_ids"].backbones.split(", ")
+        families = {cls.__name__ for cls in type(self).__mro__ if cls.__module__.startswith("kerasbert.models.")}
+        return not families or not families.isdisjoint(BATCH_KEYS["segment_ids"].backbones.split(", "))
 
     # === Parts that objectives and tasks use ===
 

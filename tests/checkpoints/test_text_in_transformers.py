@@ -39,7 +39,9 @@ def saved(kind, family, tokenizer, folder, **arguments):
 
 
 def their_logits(name, folder, text):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    import torch
+    import transformers
+
     theirs = getattr(transformers, name).from_pretrained(folder).eval()
     pair = text if isinstance(text, tuple) else (text,)
     encoded = transformers.AutoTokenizer.from_pretrained(folder)(*pair, return_tensors="pt")
@@ -73,7 +75,18 @@ def test_causal_lm(family, kind, tokenizers, tmp_path):
 
 
 @pytest.mark.parametrize("text", [TEXT, PAIR], ids=["text", "pair"])
-def test_classifier_without_segments(text, tokenizers, tmp_path):
-    model = saved(TextClassifier, "GPT2", tokenizers["gpt2"], tmp_path, labels=3)
-    expected, _ = their_logits("AutoModelForSequenceClassification", tmp_path, text)
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_classifier(kind, text, tokenizers, tmp_path):
+    """GPT-2 reads the segments of a tokenizer whose template has some, here and in transformers."""
+    model = saved(TextClassifier, "GPT2", tokenizers[kind], tmp_path, labels=3)
+    expected, names = their_logits("AutoModelForSequenceClassification", tmp_path, text)
+    assert ("token_type_ids" in names) == (kind == "bert")
     np.testing.assert_allclose(model.predict([text], verbose=0), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("family", "expected"), [("Bert", True), ("ModernBert", False), ("GPT2", True), ("T5", False)])
+def test_a_subclass_reads_segments_as_its_family_does(family, expected):
+    base, config = getattr(models, family), getattr(models, family + "Config")
+    fields = {name: value for name, value in SIZES.items() if name in config.__dataclass_fields__}
+    backbone = type("Mine", (base,), {})(config(vocabulary_size=50, **fields))
+    assert backbone.reads_segments == expected
