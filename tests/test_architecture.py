@@ -189,12 +189,6 @@ def test_scripts_of_users_are_short_and_use_public_names_only():
     assert not private, "\n".join(private)
 
 
-def test_files_stay_readable():
-    long = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
-    long = {name: lines for name, lines in long.items() if lines > 400}
-    assert not long, long
-
-
 def test_layers_take_few_arguments():
     wrong = []
     for path in PACKAGE:

@@ -21,22 +21,6 @@ def no_gradients():
     return torch.no_grad()
 
 
-def on_cpu():
-    """Whether computations run on a CPU."""
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        return jax.default_backend() == "cpu"
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        return all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
-    import torch
-
-    return not torch.cuda.is_available()
-
-
 def cross_entropy(logits: Any, labels: Any) -> Any:
     """Returns the cross-entropy -log softmax(logits)[labels].
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from .devices import device, jax_devices
 from .seeding import seed_everything
 
 CONNECTED = "KERAS_DISTRIBUTION_NUM_PROCESSES"  # set by those who start processes themselves
@@ -211,10 +212,10 @@ class LargestNumber:
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
         if self._largest is None:
-            mesh = Mesh(np.array(jax.devices()), ("devices",))
+            mesh = Mesh(np.array(jax_devices()), ("devices",))
             self._rows = NamedSharding(mesh, PartitionSpec("devices"))
             self._largest = jax.jit(lambda x: x.max(), out_shardings=NamedSharding(mesh, PartitionSpec()))
-        local = np.full(jax.local_device_count(), number, np.int32)
+        local = np.full(device().local_count, number, np.int32)
         return self._largest(jax.make_array_from_process_local_data(self._rows, local))
 
 

@@ -4,52 +4,90 @@ Each function returns None if it does not support the backend, device, mask or b
 implementation in `layers/attention.py` is used. Otherwise, it returns the same result as the reference, up to the
 precision of the dtype. The kernels are:
 
-                           JAX, GPU, half precision    JAX, TPU             torch
-    full rows, causal      cuDNN                       Splash attention     chosen by torch
-    right padding          cuDNN, by lengths           segment ids          a mask
-    packed rows            cuDNN, a mask as bias       segment ids          a mask
-    prefixes               cuDNN, a mask as bias       none                 a mask
-    biases                 cuDNN                       flash attention      a mask
-    local windows          blocks (`local_attention`)  Splash attention     blocks
+                           JAX, NVIDIA GPU, half precision    JAX, TPU             torch
+    full rows, causal      cuDNN                              Splash attention     chosen by torch
+    right padding          cuDNN, by lengths                  segment ids          a mask
+    biases                 cuDNN                              flash attention      a mask
+    padding masks          flash attention                    segment ids          a mask
+    packed rows            flash attention                    segment ids          a mask
+    prefixes               flash attention                    none                 a mask
+    other masks            flash attention                    none                 a mask
+    local windows          flash attention                    Splash attention     blocks (`local_attention`)
+    causal windows         cuDNN                              Splash attention     blocks
+    dropout, any of these  flash attention                    flash attention      chosen by torch, not on CPUs
 
-On CPUs, JAX computes one matrix product per head, and processes long rows in pieces. TensorFlow uses only the
-reference.
+Flash attention is that of this package (`flash_attention`), but for biases on TPUs without dropout. GPUs need the
+Ampere generation or later. On CPUs, JAX computes one matrix product per head, and processes long rows in pieces.
+TensorFlow uses only the reference.
 """
+
+import logging
 
 import keras
 
-from .devices import target
+from .devices import device, target
+from .flash_attention import LARGEST_HEAD, SHORTEST, flash_attention
 from .tpu_attention import tpu_attention
+
+log = logging.getLogger("kerasbert")
+_said = set()
 
 
 def fused_attention(query, key, value, mask, bias, scale, dropout=None):
     """Computes attention with a fused kernel. Returns float (b, q, h, d), or None if no kernel supports the arguments.
 
-    The arguments are those of `attend`. Few kernels support `dropout`, which may be a layer or a function.
+    The arguments are those of `attend`. `dropout` may be a layer or a function; kernels support layers only.
     """
     backend = keras.backend.backend()
     if backend == "torch":
         return _torch_attention(query, key, value, mask, bias, scale, dropout)
-    if backend == "jax":
-        if query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
-            return None
-        if dropout is not None:
-            return _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout)
-        ways = (tpu_attention, _cudnn_attention, _jax_attention_in_pieces, _jax_attention_by_heads)
-        found = (way(query, key, value, mask, bias, scale) for way in ways)
-        return next((y for y in found if y is not None), None)
-    return None
+    if backend != "jax" or query.shape[1] is None or key.shape[1] is None or isinstance(query, keras.KerasTensor):
+        return None
+    if target() == "cpu":
+        y = None if dropout is not None else _jax_attention_in_pieces(query, key, value, mask, bias, scale)
+        return _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout) if y is None else y
+    ways = (flash_attention,) if dropout is not None else (tpu_attention, _cudnn_attention, flash_attention)
+    options = {} if dropout is None else {"dropout": dropout}
+    found = (way(query, key, value, mask, bias, scale, **options) for way in ways)
+    y = next((y for y in found if y is not None), None)
+    if y is None:
+        _say_why(query, key, dropout)
+    return y
 
 
-def fused_window_attention(query, key, value, mask, bias, scale):
+def fused_window_attention(query, key, value, mask, bias, scale, dropout=None):
     """Computes windowed attention with a kernel that skips keys outside the windows.
 
-    Arguments and result are the same as in `fused_attention`. Only JAX on TPUs has such a kernel.
+    Arguments and result are the same as in `fused_attention`. Only JAX on GPUs and TPUs has such kernels.
     """
-    whole = query.shape[1] is not None and not isinstance(query, keras.KerasTensor)
-    if keras.backend.backend() != "jax" or not whole:
+    if keras.backend.backend() != "jax" or isinstance(query, keras.KerasTensor) or target() == "cpu":
         return None
-    return tpu_attention(query, key, value, mask, bias, scale)
+    if query.shape[1] is None or key.shape[1] is None:
+        return None
+    if dropout is not None:
+        return flash_attention(query, key, value, mask, bias, scale, dropout)
+    ways = (tpu_attention, _cudnn_attention, flash_attention)
+    found = (way(query, key, value, mask, bias, scale) for way in ways)
+    return next((y for y in found if y is not None), None)
+
+
+def _say_why(query, key, dropout):
+    """Logs once why attention is not fused on a GPU or TPU, and what to change."""
+    found, dtype, width = device(), str(query.dtype), query.shape[-1]
+    if found.kind == "gpu" and not found.is_nvidia:
+        name = "not from NVIDIA" if found.capability is None else f"of compute capability {found.capability}"
+        reason = f"on a GPU {name}. NVIDIA GPUs of compute capability 8.0 or later have kernels."
+    elif found.kind == "gpu" and dtype not in ("bfloat16", "float16"):
+        reason = f"in {dtype} on a GPU. Use the dtype mixed_bfloat16."
+    elif width > LARGEST_HEAD:
+        reason = f"with heads of {width}. Kernels support up to {LARGEST_HEAD}."
+    elif dropout is not None and key.shape[1] >= SHORTEST:
+        reason = f"with dropout, for rows of {key.shape[1]} tokens and {dtype}. Use attention_dropout=0 for a kernel."
+    else:
+        return  # short rows, and masks of generation
+    if reason not in _said:
+        _said.add(reason)
+        log.warning("Attention is computed without a fused kernel %s", reason)
 
 
 def softmax_parts(scores):
@@ -95,61 +133,61 @@ def _torch_attention(query, key, value, mask, bias, scale, dropout):
 def _cudnn_attention(query, key, value, mask, bias, scale):
     """Uses cuDNN's flash attention on GPUs, in half precision.
 
-    The kernel skips right padding and future tokens. Other masks are passed as a bias (b, 1, q, k), where q and k must
-    be even.
+    The kernel skips right padding, future tokens and tokens before a causal window. In training, it needs even numbers
+    of queries and keys, so odd rows get a token more, which is hidden and dropped.
     """
     import jax
     from jax import numpy as jnp
 
-    if not _has_flash_attention():
+    if not _fits_cudnn(query, key, value, mask):
         return None
-    half = query.dtype == key.dtype == value.dtype and query.dtype in ("bfloat16", "float16")
-    width = query.shape[-1]
-    if not half or width % 8 or width > 128 or value.shape[-1] != width:
-        return None
-    lengths, causal, allowed = None, False, None
-    if mask is not None:
-        if mask.allowed is not None:
-            return None
-        causal = mask.causal and mask.prefix_mask is None and mask.query_start is None
-        causal = causal and query.shape[1] == key.shape[1]
-        lengths = mask.lengths
-        allowed = mask.replace(lengths=None, causal=mask.causal and not causal).dense(query.shape[1], key.shape[1])
-    if allowed is not None or bias is not None:
-        if query.shape[1] % 2 or key.shape[1] % 2:
-            return None
-        sizes = query.shape[1], key.shape[1]
-        allowed = None if allowed is None else jnp.broadcast_to(allowed, (*allowed.shape[:2], *sizes))
-        bias = None if bias is None else jnp.broadcast_to(bias, (*bias.shape[:2], *sizes)).astype(query.dtype)
-    return jax.nn.dot_product_attention(
+    queries, keys = query.shape[1], key.shape[1]
+    even = [queries + queries % 2, keys + keys % 2]
+    causal = mask is not None and mask.causal
+    lengths = None if mask is None else mask.lengths
+    if keys % 2 and lengths is None and not causal:
+        lengths = jnp.full((key.shape[0],), keys)
+    if bias is not None:
+        bias = jnp.broadcast_to(bias, (*bias.shape[:2], queries, keys)).astype(query.dtype)
+        bias = jnp.pad(bias, [(0, 0), (0, 0), *((0, size % 2) for size in (queries, keys))])
+    query, key, value = (
+        jnp.pad(x, ((0, 0), (0, size - x.shape[1]), (0, 0), (0, 0)))
+        for x, size in ((query, even[0]), (key, even[1]), (value, even[1]))
+    )
+    y = jax.nn.dot_product_attention(
         query,
         key,
         value,
         bias,
-        allowed,
         scale=scale,
         is_causal=causal,
         key_value_seq_lengths=None if lengths is None else jnp.asarray(lengths, "int32"),
+        local_window_size=None if mask is None or mask.window is None else (mask.window, 0),
         implementation="cudnn",
     )
+    return y[:, :queries]
 
 
-def _has_flash_attention():
-    """Whether the first device is an NVIDIA GPU of the Ampere generation or later."""
-    import jax
-
-    if target() != "gpu":
+def _fits_cudnn(query, key, value, mask):
+    """Whether cuDNN's attention supports the device, dtype, head size and mask."""
+    found, width = device(), query.shape[-1]
+    half = query.dtype == key.dtype == value.dtype and query.dtype in ("bfloat16", "float16")
+    if not found.has_cudnn_attention or not half or width % 8 or width > found.largest_cudnn_head:
         return False
-    capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
-    return capability.replace(".", "").isdigit() and float(capability) >= 8
+    if value.shape[-1] != width or not all(isinstance(size, int) for size in (*query.shape, *key.shape)):
+        return False
+    if mask is None:
+        return True
+    others = (mask.padding_mask, mask.sequence_ids, mask.prefix_mask, mask.query_start, mask.allowed)
+    if any(part is not None for part in others) or (mask.window is not None and not mask.causal):
+        return False
+    return not mask.causal or query.shape[1] == key.shape[1]
 
 
 def _jax_attention_by_heads(query, key, value, mask, bias, scale, dropout=None):
     """Computes attention on CPUs with one product per head, of matrices that are contiguous in memory."""
     from jax import numpy as jnp
 
-    if target() != "cpu":
-        return None
     query, key, value = (x.transpose(0, 2, 1, 3) for x in (query * scale, key, value))
     scores = (query @ key.swapaxes(2, 3)).astype("float32")
     if bias is not None:
@@ -177,7 +215,7 @@ def _jax_attention_in_pieces(query, key, value, mask, bias, scale):
     batch, length, heads, _ = query.shape
     known = all(isinstance(size, int) for size in (batch, length, key.shape[1]))  # False in Keras's symbolic calls
     long = known and min(length, key.shape[1]) >= LONG_ROW
-    if not long or bias is not None or target() != "cpu":
+    if not long or bias is not None:
         return None
     allowed = None if mask is None else mask.dense(length, key.shape[1])
     count = -(-length // PIECE)

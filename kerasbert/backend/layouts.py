@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from ..core.keras_adapter import layout_of
+from .devices import device, jax_devices
 
 LAYOUTS = ("data", "fsdp", "tensor")
 ROWS, PARTS = "batch", "model"  # names of the axes of a device mesh: rows of a batch, parts of a layer
@@ -49,12 +50,10 @@ def parallel(layout: str, mesh: Any = None):
 
 
 def _default_mesh(layout):
-    import jax
-
-    devices = jax.devices()
+    devices = jax_devices()
     if layout != "tensor":
         return keras.distribution.DeviceMesh((len(devices),), (ROWS,), devices)
-    local = jax.local_device_count()
+    local = device().local_count
     return keras.distribution.DeviceMesh((len(devices) // local, local), (ROWS, PARTS), devices)
 
 

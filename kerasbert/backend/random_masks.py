@@ -3,6 +3,7 @@
 import math
 
 import keras
+import numpy as np
 
 from ..core.keras_adapter import has_fixed_seed
 
@@ -65,25 +66,42 @@ def kept(shape, rate, seed):
 
     Returns: bool, in the given shape.
     """
-    low, high = _uint32(seed[0]), _uint32(seed[1])
-    first = _scrambled(low ^ _scrambled(high, _uint32(0)), _uint32(0))
-    bits = _scrambled(_positions(shape) + first, _scrambled(first + high, _uint32(0)))
-    return bits >= _uint32(min(round(rate * 2**32), 2**32 - 1))
+    return is_kept(_positions(shape), rate, words_of(seed))
+
+
+def words_of(seed):
+    """Returns the two uint32 words of a seed (2,) that `is_kept` mixes into the positions."""
+    low, high = (keras.ops.cast(seed[n], "uint32") for n in range(2))
+    first = _scrambled(low ^ _scrambled(high, np.uint32(0)), np.uint32(0))
+    return first, _scrambled(first + high, np.uint32(0))
+
+
+def is_kept(positions, rate, words):
+    """Whether dropout keeps the values at these positions of a mask.
+
+    On JAX, kernels in Pallas can call this function.
+
+    Args:
+        positions: uint32, numbers of the values in the mask, in row-major order.
+        rate: probability of False.
+        words: see `words_of`.
+
+    Returns: bool, in the shape of `positions`.
+    """
+    bits = _scrambled(positions + words[0], words[1])
+    return bits >= np.uint32(min(round(rate * 2**32), 2**32 - 1))
 
 
 def _scrambled(x, key):
     """Returns a hash of the uint32 numbers x and the key."""
-    x = (x ^ _shifted(x, 16)) * _uint32(0x21F0AAAD) ^ key
-    x = (x ^ _shifted(x, 15)) * _uint32(0x735A2D97)
+    x = (x ^ _shifted(x, 16)) * np.uint32(0x21F0AAAD) ^ key
+    x = (x ^ _shifted(x, 15)) * np.uint32(0x735A2D97)
     return x ^ _shifted(x, 15)
 
 
 def _shifted(x, bits):
-    return keras.ops.bitwise_right_shift(x, _uint32(bits))
-
-
-def _uint32(x):
-    return keras.ops.cast(x, "uint32")
+    bits = np.uint32(bits)
+    return x >> bits if keras.backend.backend() == "jax" else keras.ops.bitwise_right_shift(x, bits)
 
 
 def _positions(shape):
@@ -93,4 +111,5 @@ def _positions(shape):
         from jax import numpy as jnp
 
         return lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return _uint32(keras.ops.reshape(keras.ops.arange(math.prod(shape), dtype="int32"), shape))
+    positions = keras.ops.arange(math.prod(shape), dtype="int32")
+    return keras.ops.cast(keras.ops.reshape(positions, shape), "uint32")

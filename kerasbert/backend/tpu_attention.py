@@ -6,13 +6,11 @@ Neither writes the scores to memory. Both represent padding and packed rows by s
 
 import functools
 
-import keras
-
+from .device_parts import head_parts, on_each_device
 from .devices import target
-from .distribution import batch_shards
-from .layouts import PARTS
 
 LANES = 128  # rows are padded to a multiple of this length
+LETTERS = ("bhsd", "bhsd", "bhsd", "bs", "bs", "bhsd")  # axes of query, key, value, their segment ids and the result
 BLOCKS = (512, 256, 128)  # block sizes of queries and keys; the largest one that divides the row length is used
 
 
@@ -33,7 +31,7 @@ def tpu_attention(query, key, value, mask, bias, scale):
         window = mask is not None and mask.window is not None
         if window or tuple(bias.shape[2:]) != lengths or query.shape[-1] != value.shape[-1]:
             return None
-    parts_of_heads = _head_parts(query.shape[2])
+    parts_of_heads = head_parts(query.shape[2])
     if parts_of_heads is None:
         return None
     padded = tuple(-(-length // LANES) * LANES for length in lengths)
@@ -43,10 +41,12 @@ def tpu_attention(query, key, value, mask, bias, scale):
         for x, length in ((query * scale, padded[0]), (key, padded[1]), (value, padded[1]))
     ]
     if bias is None:
-        y = _on_each_device(_splash(query.shape[2] // parts_of_heads, padded, mask), parts_of_heads, *parts, *ids)
+        kernel = _splash(query.shape[2] // parts_of_heads, padded, mask)
+        y = on_each_device(kernel, parts_of_heads, LETTERS, [*parts, *ids])
     else:
         bias = _padded(bias.astype("float32"), padded[0], axis=2)
-        y = _on_each_device(_flash(padded, mask), parts_of_heads, *parts, *ids, _padded(bias, padded[1], axis=3))
+        inputs = [*parts, *ids, _padded(bias, padded[1], axis=3)]
+        y = on_each_device(_flash(padded, mask), parts_of_heads, (*LETTERS[:-1], "bhqk", LETTERS[-1]), inputs)
     return y.transpose(0, 2, 1, 3)[:, : lengths[0]]
 
 
@@ -164,44 +164,3 @@ def _flash(lengths, mask):
         return jax.vmap(of_row)(query, key, value, of_queries, of_keys, bias)
 
     return attention
-
-
-def _head_parts(num_heads):
-    """Returns into how many equal parts the layout divides the heads, or None if no kernel supports the layout."""
-    distribution = keras.distribution.distribution()
-    if distribution is None:
-        return 1
-    mesh = distribution.device_mesh
-    sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
-    others = [size for axis, size in sizes.items() if axis != distribution.batch_dim_name and size > 1]
-    if not others:
-        return 1
-    parts = sizes.get(PARTS)
-    return parts if getattr(distribution, "layout", None) == "tensor" and num_heads % parts == 0 else None
-
-
-def _on_each_device(attention, parts, *inputs):
-    """Calls `attention` on each device for its rows and heads, because XLA does not partition kernels itself.
-
-    Args:
-        attention: the function.
-        parts: number of equal parts into which the heads are divided.
-        *inputs: arrays (b, h, ...), or (b, ...) with two axes, or with 1 instead of b.
-    """
-    import jax
-    from jax.sharding import PartitionSpec
-
-    distribution = keras.distribution.distribution()
-    if distribution is None or (batch_shards() == 1 and parts == 1):
-        return attention(*inputs)
-    axis, heads = distribution.batch_dim_name, PARTS if parts > 1 else None
-    rows = inputs[0].shape[0]
-    specs = (PartitionSpec(axis if x.shape[0] == rows else None, *([heads] if x.ndim > 2 else [])) for x in inputs)
-    divided = jax.shard_map(
-        attention,
-        mesh=distribution.device_mesh.backend_mesh,
-        in_specs=tuple(specs),
-        out_specs=PartitionSpec(axis, heads),
-        check_vma=False,
-    )
-    return divided(*inputs)

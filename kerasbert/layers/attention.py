@@ -30,14 +30,14 @@ def attend(query, key, value, mask=None, bias=None, scale=None, dropout=None):
         mask: an `AttentionMask`, or None.
         bias: float, broadcastable to (b, h, q, k), added to the scores; or None.
         scale: factor of the scores. Default: d ** -0.5.
-        dropout: function that is applied to the attention probabilities, or None. Some fused kernels are used only
-            if it is None.
+        dropout: function that is applied to the attention probabilities, or None. Fused kernels support only `Dropout`
+            layers, and some of them only None.
 
     Returns: float (b, q, h, d), in the dtype of `value`.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    if dropout is None and mask is not None and mask.window is not None:
-        fused = kernels.fused_window_attention(query, key, value, mask, bias, scale)
+    if mask is not None and mask.window is not None:
+        fused = kernels.fused_window_attention(query, key, value, mask, bias, scale, dropout)
         if fused is not None:
             return fused
     blocks = None if mask is None or bias is not None else in_blocks(query, key, value, mask)

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from ..backend.gradients import add_bias, matrix_product, on_cpu
+from ..backend.devices import target
+from ..backend.gradients import add_bias, matrix_product
 from ..core.keras_adapter import base_kernel
 from .registered import Registered
 
@@ -29,7 +30,7 @@ class Dense(Registered, keras.layers.Dense):
 
         The sums are the same up to rounding. Gradients pass through the rounding of the inputs, as in Keras.
         """
-        if self.quantization_mode != "int8" or not on_cpu():
+        if self.quantization_mode != "int8" or target() != "cpu":
             return super().quantized_call(x, training=training)
         y = x
         if self.inputs_quantizer is not None:

@@ -1,6 +1,6 @@
-"""Kernels of accelerators against attention written out: TPUs' by Pallas's interpreter, cuDNN's by their arguments.
+"""Kernels of accelerators against attention written out: by Pallas's interpreter, and cuDNN's by its arguments.
 
-The kernels of TPUs are also compiled for them as far as that goes without one.
+The kernels are also lowered for GPUs and TPUs, which needs neither.
 """
 
 import functools
@@ -19,9 +19,10 @@ if keras.backend.backend() == "jax":
     from jax import numpy as jnp
     from jax.experimental import pallas
 
-    from kerasbert.backend import compiling_for, kernels
+    from kerasbert.backend import compiling_for, flash_attention, kernels
     from kerasbert.backend.tpu_attention import tpu_attention
     from kerasbert.layers.attention import attend, attention_scores
+    from kerasbert.layers.dropout import Dropout
     from kerasbert.layers.masks import AttentionMask
 
 LENGTH = 300  # of the rows; a kernel's have 384, in three blocks
@@ -73,7 +74,7 @@ def tpu():
 
 
 @pytest.fixture
-def interpreted(tpu, monkeypatch):
+def interpreted(monkeypatch):
     call = pallas.pallas_call
     monkeypatch.setattr(pallas, "pallas_call", lambda *a, **options: call(*a, **{**options, "interpret": True}))
     jax.clear_caches()
@@ -82,7 +83,7 @@ def interpreted(tpu, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tpu_kernels_and_their_gradients(interpreted, name):
+def test_tpu_kernels_and_their_gradients(tpu, interpreted, name):
     mask, bias = CASES[name]()
     (_, found), gradients = jax.value_and_grad(functools.partial(loss, tpu_attention, mask), (0, 1), has_aux=True)(
         arrays(), bias
@@ -95,7 +96,7 @@ def test_tpu_kernels_and_their_gradients(interpreted, name):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
-def test_a_tpu_kernel_of_fewer_queries_than_keys(interpreted):
+def test_a_tpu_kernel_of_fewer_queries_than_keys(tpu, interpreted):
     query, key, value = arrays()
     mask = AttentionMask(sequence_ids=jnp.asarray(IDS), query_sequence_ids=jnp.asarray(IDS[:, 100:250]))
     found = tpu_attention(query[:, 100:250], key, value, mask, None, 0.3)
@@ -104,7 +105,7 @@ def test_a_tpu_kernel_of_fewer_queries_than_keys(interpreted):
     np.testing.assert_allclose(found[1, :31], expected[1, :31], atol=2e-6)
 
 
-def test_a_row_without_keys_is_finite(interpreted):
+def test_a_row_without_keys_is_finite(tpu, interpreted):
     mask = AttentionMask(lengths=jnp.asarray([LENGTH, 0], "int32"))
     assert np.isfinite(tpu_attention(*arrays(), mask, None, 0.3)).all()
 
@@ -139,39 +140,225 @@ def test_short_rows_take_no_tpu_kernel(tpu):
     assert tpu_attention(*(x[:, :100] for x in arrays()), None, None, 0.3) is None
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_cudnn_is_given(monkeypatch, name):
-    """XLA's own attention gives the same for the arguments: what is hidden, what is a length, what is causal."""
-    attention, given = jax.nn.dot_product_attention, {}
+# === NVIDIA GPUs ===
 
-    def by_xla(*arguments, implementation, **options):
-        given.update(options, implementation=implementation)
-        return attention(*arguments, implementation="xla", **options)
+OF_CUDNN = ("full", "lengths", "causal", "causal, window", "bias", "bias of each row, causal, lengths")
+
+
+@pytest.fixture
+def gpu():
+    with compiling_for("gpu"):
+        yield
+
+
+@pytest.fixture
+def cudnn(gpu, monkeypatch):
+    """XLA's own attention in the place of cuDNN's, with the restrictions of jax. Returns the arguments of calls."""
+    from jax._src.cudnn import fused_attention_stablehlo as rules
+
+    attention, calls = jax.nn.dot_product_attention, []
+
+    def by_xla(query, key, value, bias, *, implementation, **options):
+        assert implementation == "cudnn"
+        layout = rules.AttentionLayout.BTNH.value
+        # In training, a bias that is not given counts as one.
+        rules.check_is_flash_attention(query, key, value, layout, rules.check_cudnn_version(), True, True)
+        calls.append({"lengths": (query.shape[1], key.shape[1]), **options})
+        return attention(query, key, value, bias, implementation="xla", **options)
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", by_xla)
-    monkeypatch.setattr(kernels, "_has_flash_attention", lambda: True)
+    return calls
+
+
+@pytest.mark.parametrize("name", OF_CUDNN)
+def test_what_cudnn_is_given(cudnn, name):
+    """XLA's own attention gives the same for the arguments: what is a length, what is causal, what is a window."""
     mask, bias = CASES[name]()
     found = loss(kernels.fused_attention, mask, arrays("bfloat16"), bias)[1]
     expected = loss(written_out, mask, arrays("bfloat16"), bias)[1]
     np.testing.assert_allclose(found.astype("float32"), expected.astype("float32"), atol=0.05)
-    assert given["implementation"] == "cudnn"
+    (given,) = cudnn
     assert given["is_causal"] == ("causal" in name)
     assert (given["key_value_seq_lengths"] is not None) == ("lengths" in name)
+    assert given["local_window_size"] == ((5, 0) if "window" in name else None)
 
 
-def test_cudnn_gets_what_it_takes(monkeypatch):
-    monkeypatch.setattr(kernels, "_has_flash_attention", lambda: True)
+@pytest.mark.parametrize(
+    "name, queries, keys, dtype",
+    [("full", 21, 64, "bfloat16"), ("full", 64, 63, "float16"), ("lengths", 77, 131, "bfloat16")]
+    + [("causal", 63, 63, "bfloat16"), ("causal, window", 63, 63, "bfloat16"), ("bias", 77, 77, "float16")]
+    + [("bias of each row, causal, lengths", 63, 63, "bfloat16")],
+)
+def test_odd_numbers_of_queries_and_keys(cudnn, name, queries, keys, dtype):
+    mask, bias = CASES[name]()
+    mask = mask if mask is None or mask.lengths is None else mask.replace(lengths=jnp.asarray([keys, 40], "int32"))
+    bias = None if bias is None else bias[:, :, :queries, :keys]
+    query, key, value = arrays(dtype)
+    parts = query[:, :queries], key[:, :keys], value[:, :keys]
+
+    def of(attention, parts, bias):
+        y = attention(*parts, mask, bias, 0.3)
+        return (y[0].astype("float32") ** 2).sum() + (y[1, :40].astype("float32") ** 2).sum()
+
+    found, expected = (
+        jax.value_and_grad(functools.partial(of, attention), (0, 1))(parts, bias)
+        for attention in (kernels.fused_attention, written_out)
+    )
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        scale = jnp.abs(theirs.astype("float32")).max()
+        np.testing.assert_allclose(ours.astype("float32"), theirs.astype("float32"), atol=0.03 * scale)
+    assert cudnn[0]["lengths"] == (queries + queries % 2, keys + keys % 2)
+
+
+def test_cudnn_gets_what_it_takes(gpu, monkeypatch):
     monkeypatch.setattr(jax.nn, "dot_product_attention", lambda *_, **__: pytest.fail("not for cuDNN"))
-    odd = AttentionMask(sequence_ids=jnp.asarray(IDS[:, :299]))
-    for parts, shown in (
-        (arrays(), None),  # single precision
-        (arrays("bfloat16", 4), None),  # width
-        (arrays("bfloat16", 136), None),
-        ([x[:, :299] for x in arrays("bfloat16")], odd),  # length
-        (arrays("bfloat16"), AttentionMask(allowed=jnp.ones((1, 1, 1, LENGTH), bool))),
-    ):
-        found, expected = (attention(*parts, shown, None, 0.3) for attention in (kernels.fused_attention, written_out))
-        np.testing.assert_allclose(found.astype("float32"), expected.astype("float32"), atol=0.05)
+    monkeypatch.setattr(kernels, "flash_attention", lambda *_: "ours")
+    half = arrays("bfloat16")
+    assert kernels.fused_attention(*arrays(), None, None, 0.3) == "ours"  # single precision
+    assert kernels.fused_attention(*arrays("bfloat16", 4), None, None, 0.3) == "ours"  # width
+    for name in ("padding mask", "packed", "packed, window"):
+        mask, _ = CASES[name]()
+        assert kernels.fused_attention(*half, mask, None, 0.3) == "ours"
+    with compiling_for("gpu", capability=8.0):
+        assert kernels.fused_attention(*arrays("bfloat16", 136), None, None, 0.3) == "ours"
+    for described in (dict(cudnn=None), dict(cudnn=8904), dict(capability=7.5)):
+        with compiling_for("gpu", **described):
+            assert kernels.fused_attention(*half, None, None, 0.3) == "ours"
+
+
+@pytest.mark.parametrize(
+    "described, dtype, width, dropout, said",
+    [
+        (dict(capability=7.5), "bfloat16", 8, 0.0, "on a GPU of compute capability 7.5. NVIDIA GPUs of"),
+        (dict(), "float32", 8, 0.0, "in float32 on a GPU. Use the dtype mixed_bfloat16."),
+        (dict(), "bfloat16", 264, 0.0, "with heads of 264. Kernels support up to 256."),
+        (dict(capability=7.5), "bfloat16", 8, 0.1, "on a GPU of compute capability 7.5. NVIDIA GPUs of"),
+    ],
+)
+def test_why_attention_is_not_fused_is_said_once(monkeypatch, caplog, described, dtype, width, dropout, said):
+    monkeypatch.setattr(kernels, "_said", set())
+    parts = arrays(dtype, width)
+    layer = Dropout(dropout, seed=1) if dropout else None
+    with compiling_for("gpu", **described):
+        for _ in range(2):
+            assert kernels.fused_attention(*parts, None, None, 0.3, layer) is None
+    (record,) = caplog.records
+    assert record.message.startswith(f"Attention is computed without a fused kernel {said}")
+
+
+# === Flash attention with dropout ===
+
+PREFIXES = jnp.asarray(np.arange(LENGTH) < np.array([[20], [200]])) if keras.backend.backend() == "jax" else None
+FLASH_CASES = {
+    **CASES,
+    "prefix": lambda: (AttentionMask(causal=True, prefix_mask=PREFIXES), None),
+    "allowed": lambda: (
+        AttentionMask(allowed=jnp.asarray(np.random.default_rng(2).random((2, 1, LENGTH, LENGTH)) < 0.5)),
+        None,
+    ),
+}
+RATE = 0.3
+
+
+def shortened(name, queries, keys):
+    """The mask and the bias of a case for the last queries and the first keys, and the queries that see a key."""
+    mask, bias = FLASH_CASES[name]()
+    if mask is not None:
+        cut = {field: getattr(mask, field) for field in ("padding_mask", "sequence_ids", "prefix_mask")}
+        cut = {field: value[:, :keys] for field, value in cut.items() if value is not None}
+        if mask.sequence_ids is not None and queries > keys:
+            cut["query_sequence_ids"] = mask.sequence_ids[:, :queries]
+        allowed = None if mask.allowed is None else mask.allowed[:, :, :queries, :keys]
+        mask = mask.replace(**cut, allowed=allowed)
+    shown = None if mask is None else mask.dense(queries, keys)
+    seen = np.ones((2, queries), bool)
+    seen = seen if shown is None else np.broadcast_to(np.asarray(shown).any(-1).all(1), seen.shape)
+    return mask, None if bias is None else bias[:, :, :queries, :keys], seen
+
+
+def dropped_loss(attention, mask, seen, noise_shape, parts, bias):
+    layer = Dropout(RATE, noise_shape, seed=3)
+    y = jnp.where(seen[..., None, None], attention(*parts, mask, bias, 0.3, layer), 0)
+    return (y.astype("float32") ** 2).sum(), y
+
+
+def dropped_reference(query, key, value, mask, bias, scale, dropout):
+    weights = dropout(jax.nn.softmax(attention_scores(query, key, mask, bias, scale)), training=True)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights.astype(value.dtype), value)
+
+
+@pytest.mark.parametrize(
+    "kind, name, queries, keys, noise_shape",
+    [("gpu", name, 131, 131, None) for name in ("packed, window", "bias of each row, causal, lengths", "prefix")]
+    + [("gpu", "lengths", 21, 140, None), ("gpu", "causal, window", 61, 140, None), ("gpu", "allowed", 77, 140, None)]
+    + [("gpu", "full", 140, 61, (None, None, 1, None)), ("gpu", "bias", 70, 90, (None, None, 1, None))]
+    + [("tpu", "packed, window", 300, 300, None), ("tpu", "bias", 21, 300, (None, None, 1, None))],
+)
+def test_flash_attention_drops_what_the_reference_drops(
+    interpreted, monkeypatch, kind, name, queries, keys, noise_shape
+):
+    """Odd numbers of queries and keys, heads of 6, in single precision: outputs and all gradients."""
+    mask, bias, seen = shortened(name, queries, keys)
+    query, key, value = arrays(width=6)
+    parts = query[:, :queries], key[:, :keys], value[:, :keys]
+    monkeypatch.setattr(flash_attention, "_is_supported", lambda *_: True)  # GPUs take half precision only
+    with compiling_for(kind):
+        found, expected = (
+            jax.value_and_grad(
+                functools.partial(dropped_loss, attention, mask, seen, noise_shape), (0, 1), has_aux=True
+            )(parts, bias)
+            for attention in (flash_attention.flash_attention, dropped_reference)
+        )
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=3e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_flash_attention_in_half_precision(gpu, interpreted, dtype):
+    """It is as close to single precision as the reference implementation is."""
+    parts, seen = [x[:, :131] for x in arrays(dtype)], np.ones((2, 131), bool)
+    single = [x.astype("float32") for x in parts]
+    ours, reference, exact = (
+        jax.tree.leaves(
+            jax.value_and_grad(functools.partial(dropped_loss, attention, None, seen, None), has_aux=True)(inputs, None)
+        )
+        for attention, inputs in (
+            (attend_with_dropout, parts),
+            (dropped_reference, parts),
+            (dropped_reference, single),
+        )
+    )
+    for found, other, expected in zip(ours, reference, exact, strict=True):
+        error, allowed = (np.abs(x.astype("float32") - expected).mean() for x in (found, other))
+        assert error <= 1.5 * allowed + 1e-6 * np.abs(expected).mean()
+
+
+def attend_with_dropout(query, key, value, mask, bias, scale, dropout):
+    return attend(query, key, value, mask, bias, scale, dropout)
+
+
+def test_dropout_masks_change_from_step_to_step(gpu, interpreted):
+    layer, parts = Dropout(RATE, seed=3), arrays("bfloat16")
+    first, second = (flash_attention.flash_attention(*parts, None, None, 0.3, layer) for _ in range(2))
+    again = flash_attention.flash_attention(*parts, None, None, 0.3, Dropout(RATE, seed=3))
+    assert np.abs((first - second).astype("float32")).max() > 0.1
+    np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("kind, platform, call", [("gpu", "cuda", "gpu.triton"), ("tpu", "tpu", "tpu_custom_call")])
+@pytest.mark.parametrize("name", ["full", "packed, window", "bias", "prefix", "allowed"])
+def test_flash_attention_lowers(kind, platform, call, name):
+    mask, bias = FLASH_CASES[name]()
+    layer = Dropout(RATE, seed=3)
+
+    def of(parts):
+        return (attend(*parts, mask, bias, 0.3, layer).astype("float32") ** 2).sum()
+
+    with compiling_for(kind):
+        lowered = jax.jit(jax.grad(of)).trace(arrays("bfloat16", 64)).lower(lowering_platforms=(platform,)).as_text()
+    assert lowered.count(f"@{call}" if kind == "tpu" else call) == 2
+    if bias is None:
+        assert f"2x2x{LENGTH}x{LENGTH}xf32" not in lowered  # no scores outside the kernels
 
 
 ON_TWO_DEVICES = """
@@ -213,6 +400,36 @@ assert y.sharding.spec[0] == "batch", y.sharding
 for found in (shared, heads_shared):
     for ours, theirs in zip(found, alone):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+# Dropout masks are those of one device.
+from kerasbert.backend import flash_attention
+from kerasbert.layers.dropout import Dropout
+
+flash_attention._is_supported = lambda *_: True
+
+
+def dropped():
+    jax.clear_caches()
+    layer = Dropout(0.3, seed=1)
+
+    def loss(parts, bias):
+        y = flash_attention.flash_attention(*parts, None, bias, 0.3, layer)
+        return (y.astype("float32") ** 2).sum(), y
+
+    (_, y), (found, of_bias) = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(parts, bias)
+    return y, *found, of_bias
+
+
+for kind in ("gpu", "tpu"):
+    with compiling_for(kind):
+        keras.distribution.set_distribution(None)
+        alone = dropped()
+        for layout in (parallel("tensor", mesh), keras.distribution.DataParallel(auto_shard_dataset=False)):
+            keras.distribution.set_distribution(layout)
+            shared = dropped()
+            assert {"batch", "model"} & set(shared[0].sharding.spec), shared[0].sharding
+            for ours, theirs in zip(shared, alone, strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=1e-5)
 """
 
 
