@@ -2,6 +2,7 @@
 # make test         the tests on one backend: PyTorch, or the one in KERAS_BACKEND
 # make test-all     all tests on PyTorch, and those that depend on the backend on JAX and TensorFlow, too
 # make test-data    comparisons on real data, in a folder next to the repository or in KERASBERT_DATA
+# make test-devices the training step of every recipe, lowered for GPUs and TPUs on this machine (an hour)
 # make test-install the wheel in a fresh environment outside the repository: train, save, load, predict; every command
 # make docs         the pages in build/docs/html, their snippets and notebooks executed, their links checked
 # make lint         ruff: lint and format check
@@ -30,7 +31,7 @@ endif
 PACKAGE_jax := jax
 PACKAGE_torch := torch
 
-.PHONY: quickstart test test-all test-data test-install docs lint format types bench clean
+.PHONY: quickstart test test-all test-data test-devices test-install docs lint format types bench clean
 .SECONDARY:
 
 quickstart: $(VENV)/has-pipelines $(VENV)/has-$(BACKEND)
@@ -44,6 +45,9 @@ test-all: $(VENV)/has-dev $(foreach backend,jax tensorflow torch,$(VENV)/has-$(b
 
 test-data: $(VENV)/has-dev $(VENV)/has-$(TEST_BACKEND)
 	KERAS_BACKEND=$(TEST_BACKEND) $(PYTEST) tests/real_data
+
+test-devices: $(VENV)/has-dev $(VENV)/has-jax
+	KERAS_BACKEND=jax $(PYTEST) tests/all_devices
 
 test-install: $(VENV)/created
 	PYTHON=$(PYTHON) BACKEND=$(BACKEND) tests/install/run.sh

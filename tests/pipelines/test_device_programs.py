@@ -1,0 +1,85 @@
+"""The training step of every tiny recipe, lowered for an H100 in bfloat16; some for other devices and dtypes.
+
+What is counted are calls of fused attention, as `kerasbert.backend.kernels` promises them. One call is missing in the
+backward pass where the gradient is not needed: of teachers, and of the last content stream of XLNet.
+`make test-devices` lowers all recipes for all devices.
+"""
+
+import keras
+import pytest
+
+pytestmark = pytest.mark.backends("jax")
+
+if keras.backend.backend() == "jax":
+    from tests.programs import fused_calls, step_of, tiny_recipes
+
+    RECIPES = tiny_recipes()
+else:
+    RECIPES = []
+
+
+def cudnn(forward, backward=None):
+    return {"cudnn": forward, "cudnn_backward": forward if backward is None else backward}
+
+
+def flash(forward, backward=None):
+    return {"flash": forward, "flash_backward": forward if backward is None else backward}
+
+
+# Two layers each, if nothing else is said.
+CALLS = {
+    "biobert.tiny": flash(2),  # dropout
+    "deberta.tiny": flash(3),  # three blocks, the dropout of the paper
+    "deberta.v3_tiny": flash(4),  # generator and discriminator
+    "distilbert.tiny": cudnn(3, 1),  # two layers of the teacher
+    "electra.tiny": cudnn(3),  # one layer of the generator
+    "elmo.tiny": {},
+    "mobilebert.tiny": cudnn(4, 2),
+    "modernbert.tiny": flash(2),  # packed rows
+    "seq2seq_attention.tiny": {},
+    "t5.tiny_language_model": cudnn(2),
+    "t5.tiny_prefix_language_model": flash(2),
+    "transformer.tiny": cudnn(6),
+    "transformer_xl.tiny": flash(2),  # the memory has no fixed length
+    "word_vectors.tiny": {},
+    "xlnet.tiny": flash(4, 3),
+}
+ENCODER_DECODERS = cudnn(6)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_lowers_for_a_gpu(name):
+    usual = ENCODER_DECODERS if name.startswith("t5.") else cudnn(2)
+    text = step_of(name)
+    assert fused_calls(text) == CALLS.get(name, usual)
+    assert "callback" not in text and "tf.aliasing_output" in text  # no work of the host; buffers are donated
+
+
+DROPOUT = ("config.dropout=0.1", "config.attention_dropout=0.1")
+LONG = ("length=128", "config.max_length=128")
+SAMPLE = [
+    ("bert.tiny", "gpu", "mixed_float16", (), {}, cudnn(2)),
+    ("bert.tiny", "gpu", "mixed_bfloat16", DROPOUT, {}, flash(2)),
+    ("bert.tiny", "gpu", "mixed_bfloat16", DROPOUT, dict(capability=8.0), flash(2)),
+    ("t5.tiny_prefix_lm", "gpu", "mixed_float16", ("config.dropout=0.1",), {}, flash(6)),
+    ("electra.tiny", "gpu", "mixed_bfloat16", (), dict(capability=8.0), cudnn(3)),
+    ("roberta.tiny", "gpu", "mixed_bfloat16", (), dict(cudnn=None), flash(2)),
+    ("gpt2.tiny", "gpu", "mixed_bfloat16", (), dict(capability=7.5), {}),
+    ("albert.tiny", "gpu", "float32", (), {}, {}),
+    ("bert.tiny", "tpu", "mixed_bfloat16", (*DROPOUT, *LONG), {}, {"tpu": 4}),
+    ("modernbert.tiny", "tpu", "mixed_bfloat16", (), {}, {"tpu": 6}),
+]
+
+
+@pytest.mark.parametrize("name, kind, dtype, settings, device, calls", SAMPLE)
+def test_other_devices_and_dtypes(name, kind, dtype, settings, device, calls):
+    assert fused_calls(step_of(name, kind, dtype, settings, **device)) == calls
+
+
+def test_bert_base_with_the_dropout_of_the_paper():
+    """Twelve fused calls forward and twelve backward, and no scores of a row outside the kernels."""
+    from tests.programs import abstract_step_of
+
+    text = abstract_step_of("bert.base", settings=("length=512", "long_length=0", "long_steps=0"))
+    assert fused_calls(text) == flash(12)
+    assert "512x512x" not in text.replace("512x512xi", "")
