@@ -154,7 +154,7 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
     options = dict(tokenizer=tokenizer, **recipe.objective_options)
     if "transfer_steps" in options:  # recipes count updates, objectives count batches
         options["transfer_steps"] *= recipe.accumulation
-    start = dict(dtype=recipe.dtype)
+    start = dict(dtype=recipe.policy)
     if init_from:
         inside = Path(init_from) / "discriminator"
         stored = Tokenizer.load(inside if inside.is_dir() else init_from) if Path(init_from).is_dir() else tokenizer
@@ -170,17 +170,17 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
         generator = new(Backbone, recipe.generator, "generator_config")
         discriminator = new(Discriminator, recipe.backbone, "config").backbone
         _start(recipe, generator, discriminator)
-        return cls(generator, discriminator, dtype=recipe.dtype, **options)
+        return cls(generator, discriminator, dtype=recipe.policy, **options)
     if not recipe.teacher:
         model = new(cls, recipe.backbone, "config", **options)
         if not init_from:
             _start(recipe, model.backbone)
         return model
-    teacher = MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.dtype)
+    teacher = MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
     student = new(MaskedLM, recipe.backbone, "config", sentence_pair=recipe.labelled_pairs)
     if not init_from:
         start_from_teacher(student, teacher, **recipe.from_teacher)
-    return cls(student, teacher, dtype=recipe.dtype, **options)
+    return cls(student, teacher, dtype=recipe.policy, **options)
 
 
 def _start(recipe: Recipe, *backbones: Backbone) -> None:
@@ -240,4 +240,4 @@ def one_optimizer(recipe: Recipe):
         gradient_accumulation_steps=recipe.accumulation if recipe.accumulation > 1 else None,
         **recipe.optimizer,
     )
-    return LossScale(optimizer) if recipe.dtype == "mixed_float16" else optimizer
+    return LossScale(optimizer) if recipe.policy == "mixed_float16" else optimizer

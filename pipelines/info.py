@@ -215,7 +215,7 @@ def run_facts(subject: Subject, first: Costs, rows: Rows) -> dict:
         "schedule": {"class": recipe.schedule_class, **recipe.schedule},
         "optimizer": {"class": recipe.optimizer_class, **recipe.optimizer},
         "alternating": recipe.alternating,
-        "dtype": recipe.dtype,
+        "dtype": "mixed_bfloat16 on GPUs and TPUs, float32 on CPUs" if recipe.dtype == "auto" else recipe.dtype,
         "accumulation": recipe.accumulation,
         **{name: value for name in GROUPS if (value := getattr(recipe, name))},
         **{name: value for name in ("generator", "teacher", "init_from") if (value := getattr(recipe, name))},

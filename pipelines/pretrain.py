@@ -4,6 +4,7 @@ python -m pipelines.pretrain bert.tiny --corpus corpora/text --run runs/tiny --s
 """
 
 import contextlib
+import dataclasses
 import inspect
 import json
 import math
@@ -170,6 +171,7 @@ def train(
             "`report_every`, `held_out_steps` and `keep` must be at least 1. Received: "
             f"{report_every}, {held_out_steps}, {keep}."
         )
+    recipe = dataclasses.replace(recipe, dtype=recipe.policy)  # a run continues with the dtype that it began with
     corpora, unseen = named(corpus), None if held_out is None else named(held_out)
     with together():
         batches = make_batches(recipe, corpora)

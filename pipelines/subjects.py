@@ -125,24 +125,24 @@ def recipe_model(recipe: Recipe):
     corpus = SimpleNamespace(tokenizer=lambda: tokenizer)
     if not recipe.teacher:
         return make_model(dataclasses.replace(recipe, init_from="", local_start={}), corpus)
-    student = MaskedLM.from_preset(
-        recipe.backbone,
-        load_weights=False,
-        dtype=recipe.dtype,
-        sentence_pair=recipe.labelled_pairs,
-        **{**recipe.config, "vocabulary_size": vocabulary},
-    )
     if recipe.teacher in all_recipes():
         teacher = recipe_model(dataclasses.replace(find_recipe(recipe.teacher), dtype=recipe.dtype))
     else:
         try:
-            teacher = MaskedLM.from_preset(recipe.teacher, load_weights=False, dtype=recipe.dtype)
+            teacher = MaskedLM.from_preset(recipe.teacher, load_weights=False, dtype=recipe.policy)
         except OSError as error:
             raise OSError(
                 f"The teacher of {recipe.name} must be a recipe, or a folder that can be read. Received: "
                 f"{recipe.teacher}: {str(error).partition(chr(10))[0]} Use --set teacher=FOLDER, or teacher=bert.base."
             ) from None
-    return recipe.class_of("objective_options")(student, teacher, dtype=recipe.dtype, **recipe.objective_options)
+    student = MaskedLM.from_preset(
+        recipe.backbone,
+        load_weights=False,
+        dtype=recipe.policy,
+        sentence_pair=recipe.labelled_pairs,
+        **{**recipe.config, "vocabulary_size": teacher.backbone.config.vocabulary_size},
+    )
+    return recipe.class_of("objective_options")(student, teacher, dtype=recipe.policy, **recipe.objective_options)
 
 
 def phases(recipe: Recipe) -> list[tuple[Rows, int]]:

@@ -9,10 +9,12 @@ import functools
 import random
 import re
 import tempfile
+from unittest import mock
 
 import jax
 import keras
 import numpy as np
+import pytest
 
 from benchmarks.recipe_texts import text_of
 from kerasbert.backend import compiling_for
@@ -103,6 +105,37 @@ def lowered(model, batch, kind, **device):
         return step.trace(tuple(state), described(batch)).lower(lowering_platforms=(PLATFORMS[kind],)).as_text()
 
 
+def prediction_of(model, x, kind, **device):
+    """The text of the program that `predict` runs."""
+    state = [
+        [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in g]
+        for g in (model.trainable_variables, model.non_trainable_variables)
+    ]
+    with compiling_for(kind, **device):
+        step = jax.jit(model.predict_step)
+        return step.trace(tuple(state), (described(x),)).lower(lowering_platforms=(PLATFORMS[kind],)).as_text()
+
+
+class _Lowered(Exception):
+    """Raised instead of running a program, with its text."""
+
+
+def generation_of(model, kind, **device):
+    """The text of the program that `generate` runs for two prompts."""
+    compile_program = jax.jit
+
+    def lowering(function, **options):
+        def run(*arguments):
+            traced_program = compile_program(function, **options).trace(*arguments)
+            raise _Lowered(traced_program.lower(lowering_platforms=(PLATFORMS[kind],)).as_text())
+
+        return run
+
+    with compiling_for(kind, **device), mock.patch.object(jax, "jit", lowering), pytest.raises(_Lowered) as raised:
+        model.generate(["the first", "a second prompt"], max_new_tokens=8)
+    return str(raised.value)
+
+
 def fused_calls(text):
     """{kernel: number of its calls}."""
     return {name: len(pattern.findall(text)) for name, pattern in KERNELS.items() if pattern.search(text)}
@@ -117,7 +150,8 @@ def step_of(name, kind="gpu", dtype="mixed_bfloat16", settings=(), **device):
 def abstract_step_of(name, kind="gpu", dtype="mixed_bfloat16", settings=(), rows=4, **device):
     """The text of a recipe's training step in the size of its paper, with a few rows, without allocating weights."""
     recipe = find_recipe(name).with_settings([f"batch_size={rows}", *settings])
-    recipe = dataclasses.replace(recipe, dtype=dtype, accumulation=1)
+    teacher = "bert.base" if recipe.teacher.startswith("hf://") else recipe.teacher
+    recipe = dataclasses.replace(recipe, dtype=dtype, accumulation=1, teacher=teacher)
     batch = make_batches(recipe, corpora(*text_of(name)))[0]
     optimizer = make_optimizer(recipe)  # its counters cannot be created in a trace
 

@@ -1,7 +1,7 @@
 """Backend-specific code. Only this folder imports jax, tensorflow or torch, and only inside functions."""
 
 from .compilation import keep_programs
-from .devices import Device, compiling_for, device, target
+from .devices import Device, chosen_policy, compiling_for, device, target
 from .distribution import share_batches
 from .hosts import connect
 from .layouts import parallel
@@ -9,6 +9,7 @@ from .seeding import seed_everything
 
 __all__ = [
     "Device",
+    "chosen_policy",
     "compiling_for",
     "connect",
     "device",

@@ -64,6 +64,21 @@ def target():
     return device().kind
 
 
+def chosen_policy(dtype):
+    """Returns the dtype policy that "auto" stands for on the device, or `dtype` itself.
+
+    "auto" is mixed_bfloat16 on TPUs and on NVIDIA GPUs of the Ampere generation or later, whose fused attention needs
+    half precision, and float32 on other devices.
+
+    Args:
+        dtype: "auto", or a dtype policy of Keras.
+    """
+    if dtype != "auto":
+        return dtype
+    found = device()
+    return "mixed_bfloat16" if found.kind == "tpu" or found.is_nvidia else "float32"
+
+
 @contextlib.contextmanager
 def compiling_for(kind, capability=None, cudnn=CUDNN, devices=1):
     """Context manager that traces programs for a device that this machine may not have.

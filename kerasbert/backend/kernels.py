@@ -111,10 +111,10 @@ def _torch_attention(query, key, value, mask, bias, scale, dropout):
 
     if not isinstance(query, torch.Tensor) or query.device.type == "meta":
         return None
-    # Dropout layers without a seed use torch's global generator, as the kernels do. On CPUs, no kernel supports
-    # dropout, and the masks of our layer are cheaper than those of torch's fallback.
-    ours = isinstance(dropout, keras.layers.Dropout) and dropout.seed is None and query.device.type != "cpu"
-    if dropout is not None and not ours:
+    # Dropout layers without a seed use torch's global generator, as the kernels do, which drop single probabilities. On
+    # CPUs, no kernel supports dropout, and the masks of our layer are cheaper than those of torch's fallback.
+    usual = isinstance(dropout, keras.layers.Dropout) and dropout.seed is None and dropout.noise_shape is None
+    if dropout is not None and (not usual or query.device.type == "cpu"):
         return None
     rate = 0.0 if dropout is None else dropout.rate
     # Flash attention on a GPU supports causality, but no masks.

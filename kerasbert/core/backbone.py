@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import concrete_array, reading_weights
+from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets
@@ -42,7 +43,8 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     Args:
         config: the config, a frozen dataclass defined by the family.
-        **kwargs: `name` and `dtype`, as for a `keras.Model`.
+        **kwargs: `name` and `dtype`, as for a `keras.Model`. The dtype "auto" is mixed_bfloat16 on GPUs and TPUs, and
+            float32 on CPUs.
     """
 
     config: Any  # the config of the family, such as a `BertConfig`
@@ -56,7 +58,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
     def __init__(self, config: Any, **kwargs: Any):
-        super().__init__(**kwargs)
+        super().__init__(**{**kwargs, "dtype": chosen_policy(kwargs.get("dtype"))})
         if self.family is not None and not isinstance(config, self.family.config):
             wanted = self.family.config.__name__
             raise ValueError(
@@ -308,7 +310,8 @@ class Backbone(Shared, Quantizable, keras.Model):
             path: a local folder, `"hf://org/name"`, or the name of a size, such as `"bert_base"`. A size has no files:
                 its weights are random.
             load_weights: whether to load the weights. False leaves them random.
-            dtype: a Keras dtype policy. Default: the global one.
+            dtype: a Keras dtype policy, or "auto": mixed_bfloat16 on GPUs and TPUs, float32 on CPUs. Default: the
+                global policy.
             **overrides: config fields, other arguments of the class, and for the Hub `revision` and `token`.
         """
         return presets.load_backbone(cls, path, load_weights=load_weights, dtype=dtype, **overrides)

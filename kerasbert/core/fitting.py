@@ -1,5 +1,6 @@
 """Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ from .inputs import check_arrays, check_keys, checked_inputs
 from .keras_adapter import TrainingMode, is_validation
 from .sources import KINDS, check_source, length_of, readable, unpacked
 
+log = logging.getLogger("kerasbert")
 JIT_FROM = 1_000_000  # models with this many parameters are trained with XLA on TensorFlow
 
 
@@ -59,6 +61,10 @@ class Fitting(TrainingMode):
         optimizer = keras.optimizers.get(optimizer)
         if self.dtype_policy.name == "mixed_float16":
             optimizer = with_loss_scale(optimizer)
+        elif self.dtype_policy.compute_dtype == "float16":
+            log.warning(
+                "Gradients below 6e-8 are 0 in %s. Use mixed_float16 or mixed_bfloat16.", self.dtype_policy.name
+            )
         kwargs["auto_scale_loss"] = False  # the loss scale of Keras misses overflows
         on_tensorflow = keras.backend.backend() == "tensorflow"
         if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from ..backend.compilation import concrete_array, reading_weights
+from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
 from ..checkpoints import presets
@@ -45,7 +46,7 @@ class Trainable(Shared, Quantizable, Fitting):
             raise ValueError(
                 f"`backbone` must be a Backbone, such as Bert(BertConfig(...)). Received: {type(backbone).__name__}."
             )
-        kwargs["dtype"] = kwargs.get("dtype") or backbone.dtype_policy
+        kwargs["dtype"] = chosen_policy(kwargs.get("dtype")) or backbone.dtype_policy
         super().__init__(**kwargs)
         if tokenizer is not None and tokenizer.vocabulary_size > backbone.config.vocabulary_size:
             raise ValueError(
@@ -278,7 +279,7 @@ class Trainable(Shared, Quantizable, Fitting):
         Args:
             path: a local folder, `"hf://org/name"`, or the name of a size; see `Backbone.from_preset`.
             load_weights: whether to load the weights. False leaves them random.
-            dtype: a Keras dtype policy. Default: the global one.
+            dtype: a Keras dtype policy, or "auto"; see `Backbone.from_preset`. Default: the global policy.
             **overrides: arguments of this class, arguments of the backbone, fields of its config, and for the Hub
                 `revision` and `token`. With `engine="onnx"`, the outputs are computed by ONNX Runtime, which is the
                 fastest on a CPU; the model is exported at the first time (see `kerasbert.export`), and the export is

@@ -8,6 +8,7 @@ from .recipe import TINY_ADAM, TINY_RUN, Recipe
 
 def _paper(name: str, **changes) -> Recipe:
     numbers = dict(
+        dtype="float32",  # the cells of LSTMs add up over a row
         backbone="elmo",
         batch_size=384,
         length=20,

@@ -45,7 +45,7 @@ def xl() -> Recipe:
 def tiny() -> Recipe:
     """A small version of small for two CPU cores."""
     config = dict(TINY, embedding_dropout=0.0)
-    run = dict(TINY_RUN, config=config, local_start=LOCAL_START_TO_THE_LEFT, optimizer=TINY_ADAM, dtype="float32")
+    run = dict(TINY_RUN, config=config, local_start=LOCAL_START_TO_THE_LEFT, optimizer=TINY_ADAM, dtype="auto")
     return _paper("gpt2.tiny", "gpt2_small", 2e-3, schedule=TINY_SCHEDULE, **run)
 
 

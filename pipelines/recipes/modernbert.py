@@ -83,7 +83,7 @@ def tiny() -> Recipe:
     """A small version of all stages for two CPU cores: packed rows, 30% masks, warm-up, constant rate, 1 - sqrt."""
     config = dict(TINY_SIZE, local_attention=32, attention_output_dropout=0.0)
     schedule = dict(peak=2e-3, warmup=200, decay_from=2_000, final=2e-6, shape="sqrt")
-    run = dict(TINY_RUN, length=128, config=config, schedule=schedule, dtype="float32")
+    run = dict(TINY_RUN, length=128, config=config, schedule=schedule, dtype="auto")
     return _paper("modernbert.tiny", "modernbert_base", **run)
 
 
@@ -100,7 +100,7 @@ def mini_en() -> Recipe:
     schedule = dict(peak=1e-3, warmup=300, decay_from=1_041)
     data = dict(rows="packed", rule="modernbert", mask_rate=0.25, shares=(1.0, 0.0))
     run = dict(TINY_RUN, batch_size=8, length=128, steps=2_000, config=config, schedule=schedule, data=data)
-    run |= dict(held_out=dict(mask_rate=0.2, shares=(1.0, 0.0)), dtype="float32")
+    run |= dict(held_out=dict(mask_rate=0.2, shares=(1.0, 0.0)), dtype="auto")
     return _paper("modernbert.mini_en", "modernbert_base", **run)
 
 

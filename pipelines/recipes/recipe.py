@@ -19,6 +19,7 @@ import kerasbert.data
 import kerasbert.models
 import kerasbert.objectives
 import kerasbert.training
+from kerasbert.backend import chosen_policy
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 
@@ -52,7 +53,7 @@ class Recipe:
     small_batches: tuple[int, ...] = ()  # batch sizes at the start of the run, `small_steps` updates each
     small_steps: int = 0
     accumulation: int = 1  # number of batches that an update is split into
-    dtype: str = "float32"  # or mixed_bfloat16, mixed_float16
+    dtype: str = "auto"  # mixed_bfloat16 on GPUs and TPUs, float32 on CPUs; or a policy of Keras
     seed: int = 0
     average: int = 0  # the final model is the mean of this many last checkpoints
 
@@ -126,6 +127,11 @@ class Recipe:
                 "`data.sentence_pairs` (or `data.rows`) must agree. Received: "
                 f"{self.objective_options} and {self.data}."
             )
+
+    @property
+    def policy(self) -> str:
+        """The dtype policy of the models on the device of the run."""
+        return chosen_policy(self.dtype)
 
     @property
     def labelled_pairs(self) -> bool:

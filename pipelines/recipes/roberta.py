@@ -73,5 +73,5 @@ def doc_sentences() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores: whole lines across documents, new masks in every step."""
-    run = dict(TINY_RUN, config=TINY, local_start=LOCAL_START, optimizer=TINY_ADAM, dtype="float32")
+    run = dict(TINY_RUN, config=TINY, local_start=LOCAL_START, optimizer=TINY_ADAM, dtype="auto")
     return _paper("roberta.tiny", "roberta_base", schedule=dict(TINY_SCHEDULE, peak=1e-3), **run)

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from kerasbert.backend import compiling_for, device, target
+from kerasbert.backend import chosen_policy, compiling_for, device, target
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kerasbert"
 
@@ -48,6 +48,18 @@ def test_what_a_gpu_has(described, attention, cudnn, head):
     with compiling_for("gpu", **described):
         found = device()
         assert (found.is_nvidia, found.has_cudnn_attention, found.largest_cudnn_head) == (attention, cudnn, head)
+
+
+def test_what_auto_stands_for():
+    for described, policy in (
+        (dict(kind="cpu"), "float32"),
+        (dict(kind="tpu"), "mixed_bfloat16"),
+        (dict(kind="gpu"), "mixed_bfloat16"),
+        (dict(kind="gpu", capability=8.0, cudnn=None), "mixed_bfloat16"),
+        (dict(kind="gpu", capability=7.5), "float32"),  # has no bfloat16
+    ):
+        with compiling_for(**described):
+            assert (chosen_policy("auto"), chosen_policy("float16")) == (policy, "float16")
 
 
 @pytest.mark.parametrize(

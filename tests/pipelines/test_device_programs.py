@@ -76,6 +76,20 @@ def test_other_devices_and_dtypes(name, kind, dtype, settings, device, calls):
     assert fused_calls(step_of(name, kind, dtype, settings, **device)) == calls
 
 
+def test_predictions_and_generation_lower():
+    """One program without work of the host; the tokens that are generated attend to the cache."""
+    from pipelines.recipes.recipe import find_recipe
+    from tests.programs import built, generation_of, prediction_of
+
+    for name, calls in (("bert.tiny", 2), ("gpt2.tiny", 2), ("t5.tiny", 6)):
+        model, (x, *_) = built(find_recipe(name).with_settings(["dtype=mixed_bfloat16"]), name)
+        text = prediction_of(model, x, "gpu")
+        assert fused_calls(text) == {"cudnn": calls} and "callback" not in text
+        if name != "bert.tiny":
+            text = generation_of(model, "gpu")
+            assert "stablehlo.while" in text and "callback" not in text
+
+
 def test_bert_base_with_the_dropout_of_the_paper():
     """Twelve fused calls forward and twelve backward, and no scores of a row outside the kernels."""
     from tests.programs import abstract_step_of

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from kerasbert.backend import compiling_for
 from kerasbert.data import RareTokens
 from kerasbert.training import WarmupDecay
 from pipelines.building import _task_rates, make_optimizer, one_optimizer
@@ -80,6 +81,20 @@ NUMBERS = {
     "transformer.base": ((832, 256, 100_000), {3_999: 6.988e-4, 99_999: 1.3975e-4}),
     "mobilebert.base": ((2_048, 512, 500_000), {10_000: 1.5e-3}),
 }
+
+
+def test_the_dtype_is_that_of_the_device():
+    """Half precision on GPUs and TPUs, for whose fused attention it is needed; a run records what it began with."""
+    automatic = [name for name in all_recipes() if find_recipe(name).dtype == "auto"]
+    assert {"bert.base", "t5.base", "xlnet.base", "electra.base", "roberta.tiny"} <= set(automatic)
+    assert find_recipe("roberta.base").dtype == "mixed_bfloat16"
+    assert {find_recipe(f"{name}.tiny").dtype for name in ("word_vectors", "elmo", "seq2seq_attention")} == {"float32"}
+    recipe = find_recipe("bert.base")
+    with compiling_for("gpu"):
+        assert recipe.policy == "mixed_bfloat16"
+    with compiling_for("cpu"):
+        assert recipe.policy == "float32"
+        assert recipe.with_settings(["dtype=mixed_float16"]).policy == "mixed_float16"
 
 
 @pytest.mark.parametrize("name", NUMBERS)
