@@ -184,7 +184,7 @@ class FromTeacher(PairObjective):
         backbone = self.teacher.backbone
         with no_gradients():
             outputs = backbone(inputs, training=False, **backbone.prediction_arguments, **options)
-        return keras.tree.map_structure(lambda x: None if x is None else ops.stop_gradient(x), outputs)
+        return keras.tree.map_structure(ops.stop_gradient, outputs)
 
     def _teacher_logits(self, x):
         with no_gradients():
