@@ -369,7 +369,6 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     write_tensors(folder, tensors, max_shard_size)
     write_json(folder / "config.json", config)
     if model is not parts_of(model):
-        if model.tokenizer is not None:
-            model.tokenizer.save(folder, model.texts_have_segments)
+        model.save_tokenizer(folder)
         model.write_extras(folder)
     write_json(folder / "kerasbert.json", saved)

@@ -76,7 +76,7 @@ def write(model, output, format, quantize=None, opset=None):
         described[program.name] = {"file": file.name, **program.described()}
         if file.is_file():
             described[program.name]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    model.tokenizer.save(output, model.texts_have_segments)
+    model.save_tokenizer(output)
     config, saved = description(model)
     write_json(output / "config.json", config)
     entry = {
