@@ -89,7 +89,7 @@ def measured(folder: Path, format: str) -> dict:
 
     started, export = time.perf_counter(), folder / f"export.{format}"
     export.mkdir()
-    write(kerasbert.load(folder / "model"), export, format)
+    write(kerasbert.load(folder / "model"), export, format, names="kerasbert")
     seconds = time.perf_counter() - started
     described = json.loads((export / "kerasbert.json").read_text())["export"]
     run = runner(format, export / described["file"])

@@ -19,6 +19,7 @@ def export(
     format: Literal["onnx", "onnxruntime", "openvino", "tf_saved_model", "litert"] = "onnx",
     int8: bool = False,
     opset: int | None = None,
+    names: Literal["transformers", "kerasbert"] | None = None,
 ) -> None:
     """Writes a folder with the program and the weights of a model, its tokenizer, and example.py, which runs it.
 
@@ -31,8 +32,10 @@ def export(
             with layers that are fused for ONNX Runtime, and faster there.
         int8: store the matrices of an ONNX program as int8, which makes it smaller and faster, and less exact.
         opset: version of the ONNX operators, 18 to 23. Default: 18.
+        names: names of the inputs: input_ids, attention_mask..., int64, as in transformers and its clients, or
+            token_ids, padding_mask..., int32. Default: transformers, in ONNX and OpenVINO for families that it has.
     """
-    written = kerasbert.export(model, output, format, quantize="int8" if int8 else None, opset=opset)
+    written = kerasbert.export(model, output, format, quantize="int8" if int8 else None, opset=opset, names=names)
     size = sum(file.stat().st_size for file in written.rglob("*") if file.is_file())
     print(f"{written}: {format}{', int8' if int8 else ''}, {size / 1e6:,.1f} MB")
     print(f"To run it: python {written / 'example.py'}")
@@ -40,7 +43,7 @@ def export(
 
 main = Command(
     export,
-    groups={"model": ("model",), "export": ("output", "format", "int8", "opset")},
+    groups={"model": ("model",), "export": ("output", "format", "int8", "opset", "names")},
     first=("model", "output"),
 )
 

@@ -5,6 +5,7 @@ A test skips for one reason only: the machine lacks an accelerator or runs anoth
 fails the run. Tests of some backends only are marked `backends("jax")` and are deselected on the others.
 """
 
+import importlib.metadata
 import os
 import platform
 import random
@@ -24,7 +25,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if os.environ["KERAS_BACKEND"] == "jax":
     fast_compilation = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
     if fast_compilation and platform.machine() in ("x86_64", "AMD64"):
-        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX")
+        from tests.xla_flags import fast_compilation_flags
+
+        os.environ.setdefault("XLA_FLAGS", fast_compilation_flags(importlib.metadata.version("jaxlib")))
 # The tests compile the same small programs over and over: JAX keeps them, within a run and for the next one.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "jax")

@@ -214,8 +214,8 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     """Loads the model in a folder. Its files determine the class of the model.
 
     The class is named in `kerasbert.json`, or else by `architectures` in `config.json`. A folder with `modules.json` is
-    loaded as a `TextEmbedder` (sentence-transformers), and a folder with `generator/` and `discriminator/` as a
-    `ReplacedTokenDetection`.
+    loaded as a `TextEmbedder` (sentence-transformers), unless it is that of a cross-encoder, and a folder with
+    `generator/` and `discriminator/` as a `ReplacedTokenDetection`.
 
     Args:
         path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
@@ -268,6 +268,9 @@ def _class_by_files(folder):
     """Infers the class name from the files in a folder. Returns None if they do not determine it."""
     if (folder / "generator").is_dir() and (folder / "discriminator").is_dir():
         return "ReplacedTokenDetection"
+    settings = folder / "config_sentence_transformers.json"
+    if settings.is_file() and read_json(settings).get("model_type") == "CrossEncoder":
+        return None  # the architecture is that of a classifier
     return "TextEmbedder" if (folder / "modules.json").exists() else None
 
 
@@ -369,7 +372,6 @@ def save(model, path, max_shard_size=MAX_SHARD_SIZE):
     write_tensors(folder, tensors, max_shard_size)
     write_json(folder / "config.json", config)
     if model is not parts_of(model):
-        if model.tokenizer is not None:
-            model.tokenizer.save(folder, model.texts_have_segments)
+        model.save_tokenizer(folder)
         model.write_extras(folder)
     write_json(folder / "kerasbert.json", saved)

@@ -62,3 +62,8 @@ def run_blocks(
         states.append(x)
         extras.append(extra)
     return BlockOutputs(states, extras)
+
+
+def present(**outputs: Any) -> dict[str, Any]:
+    """Returns the outputs that are not None, as a dict, because Keras refuses None in the outputs of a layer."""
+    return {name: output for name, output in outputs.items() if output is not None}

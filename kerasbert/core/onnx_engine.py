@@ -14,6 +14,17 @@ from .feeding import joined, num_rows
 # What `kerasbert.json` says about each program, by type.
 DESCRIPTION = {"file": str, "sha256": str, "inputs": dict[str, dict], "outputs": dict[str, list]}
 
+# Names in transformers of the inputs and outputs of a program -> names in this package.
+OUR_NAMES = {
+    "input_ids": "token_ids",
+    "attention_mask": "padding_mask",
+    "token_type_ids": "segment_ids",
+    "decoder_input_ids": "decoder_token_ids",
+    "decoder_attention_mask": "decoder_padding_mask",
+    "start_logits": "start",
+    "end_logits": "end",
+}
+
 
 class OnnxEngine:
     """Computes the outputs of a model with ONNX Runtime.
@@ -70,14 +81,16 @@ class OnnxEngine:
 
         Args:
             name: "model", or for generation "encoder" or "decoder".
-            x: {input: array}; other arrays are ignored.
+            x: {input: array}, with the names of this package; other arrays are ignored.
         """
         if name not in self.sessions:
             self.sessions[name] = session(self.files[name])
         program = self.programs[name]
-        inputs = {key: x[key].astype(entry["dtype"], copy=False) for key, entry in program["inputs"].items()}
+        entries = program["inputs"].items()
+        inputs = {key: x[OUR_NAMES.get(key, key)].astype(entry["dtype"], copy=False) for key, entry in entries}
         outputs = list(program["outputs"])
-        return dict(zip(outputs, self.sessions[name].run(outputs, inputs), strict=True))
+        found = self.sessions[name].run(outputs, inputs)
+        return {OUR_NAMES.get(key, key): array for key, array in zip(outputs, found, strict=True)}
 
     def empty_cache(self, rows, capacity):
         """Returns a cache for the decoder with space for `capacity` tokens, {input: array}."""

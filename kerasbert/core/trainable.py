@@ -306,6 +306,20 @@ class Trainable(Shared, Quantizable, Fitting):
         template = self.tokenizer.template(pair=True) if self.tokenizer else ()
         return self.backbone.reads_segments and any(segment for _, segment in template)
 
+    @property
+    def longest_text(self) -> int:
+        """The number of tokens to which a text is truncated: that of the task, else of the tokenizer and the backbone.
+
+        Where none of them has a limit, it is 512.
+        """
+        limits = (self.tokenizer and self.tokenizer.max_length, getattr(self.backbone.config, "max_length", None))
+        return getattr(self, "max_length", None) or min(filter(None, limits), default=512)
+
+    def save_tokenizer(self, folder: str | PathLike) -> None:
+        """Writes the tokenizer's files, with the inputs and the length that this model reads, if it has a tokenizer."""
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder, self.texts_have_segments, self.longest_text)
+
     def require_tokenizer(self) -> Tokenizer:
         """Returns the tokenizer. Raises a ValueError if there is none."""
         if self.tokenizer is None:

@@ -32,6 +32,16 @@ TEXTS = {
 }
 
 
+# Names in transformers of inputs and outputs -> the names that are used here.
+NAMES = {
+    "input_ids": "token_ids",
+    "attention_mask": "padding_mask",
+    "token_type_ids": "segment_ids",
+    "start_logits": "start",
+    "end_logits": "end",
+}
+
+
 # === The program ===
 
 
@@ -69,6 +79,17 @@ def opened(file):
     return run
 
 
+def with_our_names(run):
+    """The program as a function from and to the names that are used here."""
+
+    def translated(inputs):
+        entries = DESCRIBED["inputs"].items()
+        outputs = run({name: inputs[NAMES.get(name, name)].astype(entry["dtype"]) for name, entry in entries})
+        return {NAMES.get(name, name): output for name, output in outputs.items()}
+
+    return translated
+
+
 # === Texts ===
 
 
@@ -86,14 +107,11 @@ def open_tokenizer():
 
 
 def encode(tokenizer, texts, special_tokens=True):
-    """The encodings of texts or pairs of texts, padded, and the inputs of the program."""
+    """The encodings of texts or pairs of texts, padded, and the inputs that a program may read."""
     encodings = tokenizer.encode_batch(texts, add_special_tokens=special_tokens)
     arrays = {"token_ids": "ids", "padding_mask": "attention_mask", "segment_ids": "type_ids"}
-    inputs = {
-        name: np.array([getattr(encoding, part) for encoding in encodings], "int32")
-        for name, part in arrays.items()
-        if name in DESCRIBED["inputs"]
-    }
+    parts = arrays.items()
+    inputs = {name: np.array([getattr(encoding, part) for encoding in encodings], "int32") for name, part in parts}
     return encodings, inputs
 
 
@@ -243,7 +261,7 @@ def main():
     DESCRIBED.update(json.loads((FOLDER / "kerasbert.json").read_text(encoding="utf-8"))["export"])
     does, mask = DESCRIBED["does"], DESCRIBED["tokenizer"]["mask"]
     texts = sys.argv[1:] or [text.replace("MASK", mask or "") for text in TEXTS[does]]
-    for found in globals()[does](opened(DESCRIBED["file"]), open_tokenizer(), texts):
+    for found in globals()[does](with_our_names(opened(DESCRIBED["file"])), open_tokenizer(), texts):
         print(json.dumps(found, ensure_ascii=False))
 
 

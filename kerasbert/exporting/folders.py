@@ -19,13 +19,13 @@ def export(
     format: str = "onnx",
     quantize: str | None = None,
     opset: int | None = None,
+    names: str | None = None,
 ) -> Path:
     """Writes a folder with the program and the weights of a model, which runs without kerasbert.
 
     The folder contains the artefact, the files of the tokenizer, `kerasbert.json`, which describes inputs, outputs,
-    labels and lengths, and `example.py`, which runs the artefact on text. The inputs are int32 arrays with the names
-    of `kerasbert.core.Batch`: `token_ids`, `padding_mask` and, where the model reads them, `segment_ids`. The numbers
-    of rows and columns are free. The outputs are those of `predict`.
+    labels and lengths, and `example.py`, which runs the artefact on text. The numbers of rows and columns of the inputs
+    are free. The outputs are those of `predict`.
 
     The artefact is written and compared with `predict` by another process, on the backend that the exporter needs, so
     the model may have been trained on any backend.
@@ -39,6 +39,11 @@ def export(
         quantize: "int8" stores the matrices of an ONNX file as int8, and computes their products with int8
             activations, whose scales are determined for each batch. Default: float32.
         opset: version of the ONNX operators, 18 to 23. Default: 18.
+        names: "transformers": int64 inputs with the names that its tokenizers and their clients (optimum, fastembed)
+            have: `input_ids`, `attention_mask` and, where the model reads them, `token_type_ids`; the outputs of an
+            answer are `start_logits` and `end_logits`. "kerasbert": int32 inputs with the names of
+            `kerasbert.core.Batch`: `token_ids`, `padding_mask`, `segment_ids`; the outputs are `start` and `end`.
+            Default: "transformers" in ONNX and OpenVINO, for families that transformers has.
 
     Returns: the folder, a `Path`.
 
@@ -47,18 +52,20 @@ def export(
         ImportError: if a package is missing.
     """
     path = Path(path)
-    check_options(format, quantize, opset)
+    check_options(format, quantize, opset, names)
     check_free(path)
     if isinstance(model, (str, os.PathLike)):
         model = find_folder(model)
     else:
         check_model(model)
-    write_export(path, model, format, quantize=quantize, opset=opset)
+    write_export(path, model, format, quantize=quantize, opset=opset, names=names)
     return path
 
 
-def check_options(format, quantize, opset):
-    """Raises a ValueError for an unknown format, or for options that the format does not have."""
+def check_options(format, quantize, opset, names=None):
+    """Raises a ValueError for an unknown format or name, or for options that the format does not have."""
+    if names not in ("transformers", "kerasbert", None):
+        raise ValueError(f'`names` must be "transformers", "kerasbert" or None. Received: {names!r}.')
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}.")
     if quantize not in (None, "int8"):

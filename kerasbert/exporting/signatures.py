@@ -4,8 +4,11 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
+from keras import ops
 
+from ..checkpoints.description import description
 from ..core.inputs import checked_inputs
+from ..core.onnx_engine import OUR_NAMES
 from ..objectives import CausalLM, Discriminator, MaskedLM, Seq2SeqLM
 from ..tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
@@ -32,7 +35,7 @@ class Program:
     Args:
         name: name of its files, without the ending.
         function: takes {input: tensor} and returns {output: tensor}.
-        inputs: {input: (int32 example, tuple with the name of each axis, or None if its size is fixed)}.
+        inputs: {input: (example, tuple with the name of each axis, or None if its size is fixed)}.
         outputs: {output: tuple with the name of each axis}.
     """
 
@@ -68,6 +71,30 @@ def input_names(model):
     if isinstance(model, Seq2SeqLM):
         return ["token_ids", "padding_mask", "decoder_token_ids", "decoder_padding_mask"]
     return ["token_ids", "padding_mask", *(["segment_ids"] if model.texts_have_segments else [])]
+
+
+def default_names(model, format):
+    """Whose names the inputs have by default: those of transformers where its clients could load the folder.
+
+    They read ONNX and OpenVINO, `tokenizer.json`, and a `config.json` with a class of transformers.
+    """
+    [architecture] = description(model)[0]["architectures"]
+    theirs = architecture.endswith("Model") or "For" in architecture or "LMHead" in architecture
+    clients = format in ("onnx", "onnxruntime", "openvino") and not model.tokenizer.preparation
+    return "transformers" if clients and theirs else "kerasbert"
+
+
+def renamed(program):
+    """The program with the names that transformers has for inputs and outputs, and with its int64 inputs."""
+    theirs = {ours: name for name, ours in OUR_NAMES.items()}
+
+    def function(inputs):
+        found = program.function({OUR_NAMES[name]: ops.cast(x, "int32") for name, x in inputs.items()})
+        return {theirs.get(name, name): output for name, output in found.items()}
+
+    inputs = {theirs[name]: (example.astype("int64"), axes) for name, (example, axes) in program.inputs.items()}
+    outputs = {theirs.get(name, name): axes for name, axes in program.outputs.items()}
+    return Program(program.name, function, inputs, outputs)
 
 
 def whole_program(model):

@@ -16,11 +16,12 @@ from ..checkpoints.description import description
 from ..checkpoints.exports import FORMATS
 from ..checkpoints.presets import load
 from ..checkpoints.tensor_files import write_json
+from ..core.onnx_engine import OUR_NAMES
 from ..objectives.next_token import NextToken
 from .folders import check_model
 from .generation import generation_programs
 from .runners import runner
-from .signatures import kind_of, whole_program
+from .signatures import default_names, kind_of, renamed, whole_program
 
 TOLERANCE = 1e-4  # of the difference to `predict`, relative to the largest output if that is above 1
 CHECKED_SHAPES = ((1, 7), (3, 20))  # (rows, columns) with which an artefact is compared with `predict`
@@ -55,7 +56,7 @@ def export_folder(folder, output, modules=(), model_class=None, overrides=None, 
     write(model, output, **options)
 
 
-def write(model, output, format, quantize=None, opset=None):
+def write(model, output, format, quantize=None, opset=None, names=None):
     """Writes the export of a model; see `kerasbert.export`.
 
     Args:
@@ -64,7 +65,10 @@ def write(model, output, format, quantize=None, opset=None):
     """
     output = Path(output)
     check_model(model)
-    programs = [whole_program(model), *(generation_programs(model) if format in ("onnx", "onnxruntime") else [])]
+    whole = whole_program(model)
+    if (names or default_names(model, format)) == "transformers":
+        whole = renamed(whole)
+    programs = [whole, *(generation_programs(model) if format in ("onnx", "onnxruntime") else [])]
     ending = FORMATS[format][2].removeprefix("model")
     described = {}
     for program in programs:
@@ -76,7 +80,7 @@ def write(model, output, format, quantize=None, opset=None):
         described[program.name] = {"file": file.name, **program.described()}
         if file.is_file():
             described[program.name]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    model.tokenizer.save(output, model.texts_have_segments)
+    model.save_tokenizer(output)
     config, saved = description(model)
     write_json(output / "config.json", config)
     entry = {
@@ -220,9 +224,10 @@ def random_inputs(model, program, rows, columns):
         if example.dtype.kind == "f":
             found[name] = generator.standard_normal(shape).astype(example.dtype)
             continue
-        highest = {"segment_ids": 2, "position_ids": 4, "start": 4}.get(name, model.tokenizer.vocabulary_size)
-        found[name] = np.asarray(generator.integers(0, highest, shape), "int32")
-        if name.endswith("padding_mask") or name.startswith("real"):
+        ours = OUR_NAMES.get(name, name)
+        highest = {"segment_ids": 2, "position_ids": 4, "start": 4}.get(ours, model.tokenizer.vocabulary_size)
+        found[name] = np.asarray(generator.integers(0, highest, shape), example.dtype)
+        if ours.endswith("padding_mask") or ours.startswith("real"):
             found[name][:] = 1
             found[name][-1, ..., -2:] = 0
     return found

@@ -8,7 +8,12 @@ def repeat_rows(cache, times):
     """Repeats each row `times` times in succession, so that every beam of a prompt has a row."""
     if times == 1:
         return cache
-    return _map_rows(lambda array: ops.repeat(array, times, axis=0), cache)
+
+    def repeated(array):
+        # `ops.repeat` of one row on torch is a view of this row, into which decoding cannot write.
+        return ops.take(array, ops.arange(array.shape[0] * times, dtype="int32") // times, axis=0)
+
+    return _map_rows(repeated, cache)
 
 
 # Entries that depend only on the outputs of the encoder. They are the same for all beams of a prompt.

@@ -116,7 +116,7 @@ class Sampling:
 
 
 class BeamSearch:
-    """Beam search for every row, with the results of transformers (version 5.23), including ties.
+    """Beam search for every row, with the results of transformers (version 5.24), including ties.
 
     Each step extends the running beams to 2 * `num_beams` candidates per row (more if there are several stop tokens).
     Candidates that end with a stop token become finished beams if they are among the best `num_beams` candidates. The

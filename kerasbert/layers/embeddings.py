@@ -144,15 +144,6 @@ def last_tokens(x, inputs):
     return gather_positions(x, first + lengths - 1)
 
 
-def pooled(pooler, x, inputs):
-    """Returns the output of the pooler for the first token of each sequence.
-
-    None if `pooler` is None, or if `first_tokens` returns None.
-    """
-    first = None if pooler is None else first_tokens(x, inputs)
-    return None if first is None else pooler(first)
-
-
 class DisentangledEmbedding(Layer):
     """Gradient-disentangled embedding sharing (He, Gao, Chen 2021, arXiv 2111.09543, section 3.3).
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from ..core.backbone import Backbone
-from ..core.blocks import BlockOutputs
+from ..core.blocks import BlockOutputs, present
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..core.weight_names import Field
@@ -186,7 +186,7 @@ class Albert(Backbone):
         output_positions: int32 (b, p), the only positions that the last layer computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) or None, and if requested the lists
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) if there is a pooler, and if requested the
         `hidden_states` (num_layers * num_inner_layers + 1 tensors (b, s, m)) and `attention_weights` (b, h, s, s).
     """
 
@@ -251,7 +251,7 @@ class Albert(Backbone):
         x, first = needed_tokens(x, inputs, output_positions)
         pooled = None if first is None or self.pooler is None else self.pooler(first)
         found = BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)
-        return {"sequence_output": x, "pooled_output": pooled, **found}
+        return {**present(sequence_output=x, pooled_output=pooled), **found}
 
     @property
     def blocks(self):

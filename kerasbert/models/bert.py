@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..layers.attention import MultiHeadAttention
@@ -134,9 +134,9 @@ class Bert(Backbone):
         output_positions: int32 (b, p), the only positions that the last block computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m), or (b, n, m) for packed rows with
-        `first_positions`, or None, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
-        `attention_weights` (num_layers tensors (b, h, s, s)).
+    Returns: a dict of `sequence_output` (b, s, m), `pooled_output` (b, m) if there is a pooler, and if requested the
+        lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors
+        (b, h, s, s)). For packed rows, `pooled_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
     has_output_positions = True
@@ -177,7 +177,8 @@ class Bert(Backbone):
         )
         x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
         pooled = None if first is None or self.pooler is None else self.pooler(first)
-        return {"sequence_output": x, "pooled_output": pooled, **blocks.requested(hidden_states, attention_weights)}
+        outputs = present(sequence_output=x, pooled_output=pooled)
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def get_config(self):
         return {**super().get_config(), "pooler": self.pooler is not None}

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import SinusoidalTable, normal
 from ..layers.attention import MultiHeadAttention
@@ -122,7 +122,7 @@ class DistilBert(Backbone):
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), and if requested the lists `hidden_states`
         (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows,
-        `first_output` is (b, n, m), or None if the batch has no `first_positions`.
+        `first_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
     has_output_positions = True
@@ -167,7 +167,8 @@ class DistilBert(Backbone):
             return_weights=attention_weights,
         )
         x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
-        return {"sequence_output": x, "first_output": first, **blocks.requested(hidden_states, attention_weights)}
+        outputs = present(sequence_output=x, first_output=first)
+        return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
 
 # === Heads ===

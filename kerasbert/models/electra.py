@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..layers.composite import Composite
@@ -90,8 +90,8 @@ class Electra(Backbone):
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output`, which is the same as
         `first_output`, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
-        `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or None if
-        the batch has no `first_positions`.
+        `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or missing
+        if the batch has no `first_positions`.
     """
 
     has_output_positions = True
@@ -126,7 +126,7 @@ class Electra(Backbone):
             return_weights=attention_weights,
         )
         x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
-        outputs = {"sequence_output": x, "first_output": first, "pooled_output": first}
+        outputs = present(sequence_output=x, first_output=first, pooled_output=first)
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
 from ..core.weight_names import Field, Part
@@ -99,7 +99,7 @@ class GPT(Backbone):
             return_weights=attention_weights,
         )
         x = blocks.states[-1]
-        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        outputs = present(sequence_output=x, last_output=last_tokens(x, inputs))
         if cache is not None:
             outputs["cache"] = advanced(mask, x.shape[1], blocks.caches)
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}

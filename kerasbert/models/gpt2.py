@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
 from ..core.weight_names import Field, Part
@@ -147,7 +147,7 @@ class GPT2(Backbone):
     Returns: a dict of `sequence_output` (b, s, m), `last_output` (b, m), the output at the last token that is not
         padding, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights`
         (num_layers tensors (b, h, s, s)). With a cache, also the `cache` for the next call. For packed rows,
-        `last_output` is (b, n, m), or None if the batch has no `first_positions`.
+        `last_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
     def __init__(self, config: GPT2Config, **kwargs: Any):
@@ -185,7 +185,7 @@ class GPT2(Backbone):
             return_weights=attention_weights,
         )
         x = blocks.states[-1] = self.final_norm(blocks.states[-1])
-        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        outputs = present(sequence_output=x, last_output=last_tokens(x, inputs))
         if cache is not None:
             outputs["cache"] = advanced(mask, x.shape[1], blocks.caches)
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}

@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal, with_zero_row
 from ..core.weight_names import Tensor
@@ -21,7 +21,7 @@ from ..layers.attention import attend, attention_probabilities, merge_heads, spl
 from ..layers.composite import Composite, Layer
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
-from ..layers.embeddings import first_tokens, pooled
+from ..layers.embeddings import first_tokens
 from ..layers.extras import Extras
 from ..layers.feed_forward import FeedForward, activation_function
 from ..layers.masks import AttentionMask
@@ -297,9 +297,9 @@ class MobileBert(Backbone):
         mask = AttentionMask.from_inputs(inputs)
         blocks = run_blocks(self.blocks, x, attention_mask=mask, return_weights=attention_weights)
         x = blocks.states[-1]
-        outputs = {"sequence_output": x, "pooled_output": pooled(self.pooler, x, inputs)}
-        if self.has_pooler and self.pooler is None:
-            outputs["pooled_output"] = first_tokens(x, inputs)
+        first = first_tokens(x, inputs) if self.has_pooler else None
+        pooled = first if first is None or self.pooler is None else self.pooler(first)
+        outputs = present(sequence_output=x, pooled_output=pooled)
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def get_config(self):

@@ -14,7 +14,7 @@ import keras
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import normal, with_zero_row
 from ..core.weight_names import Field
@@ -96,10 +96,10 @@ class Roberta(Backbone):
         output_positions: int32 (b, p), the only positions that the last block computes, so that `sequence_output` is
             (b, p, m). Cannot be combined with `hidden_states` or `attention_weights`.
 
-    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) or None, and if
-        requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers
-        tensors (b, h, s, s)). For packed rows, `first_output` and `pooled_output` are (b, n, m), or None if the batch
-        has no `first_positions`.
+    Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output` (b, m) if there is a
+        pooler, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights`
+        (num_layers tensors (b, h, s, s)). For packed rows, `first_output` and `pooled_output` are (b, n, m), or missing
+        if the batch has no `first_positions`.
     """
 
     has_output_positions = True
@@ -145,7 +145,7 @@ class Roberta(Backbone):
         )
         x, first = needed_tokens(blocks.states[-1], inputs, output_positions)
         pooled = None if first is None or self.pooler is None else self.pooler(first)
-        outputs = {"sequence_output": x, "first_output": first, "pooled_output": pooled}
+        outputs = present(sequence_output=x, first_output=first, pooled_output=pooled)
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def get_config(self):

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
 from ..core.weight_names import Field, Part, Tensor
@@ -239,7 +239,7 @@ class TransformerXL(Backbone):
         )
         x = blocks.states[-1] = self.output_dropout(blocks.states[-1])
 
-        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        outputs = present(sequence_output=x, last_output=last_tokens(x, inputs))
         if memory is not None:
             following = next_memory(memory, remembered, blocks.states[:-1], real_tokens(inputs))
             outputs |= following if cache is None else {"cache": following}

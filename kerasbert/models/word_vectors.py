@@ -6,6 +6,9 @@ relations between words correspond to differences between vectors.
 """
 
 import dataclasses
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,6 +18,7 @@ from keras import ops
 from ..core.backbone import Backbone
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal, uniform
+from ..data.text.files import written_whole
 from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
@@ -108,6 +112,30 @@ class WordVectors(Backbone):
         table = ops.convert_to_numpy(self.token_table).astype("float32")
         first_vector, second_vector, third_vector = _directions(table[[first, second, third]])
         return self.nearest(second_vector - first_vector + third_vector, count, without=(first, second, third))
+
+    def save_word2vec(self, path: str | PathLike, words: Sequence[str], binary: bool = False) -> None:
+        """Writes the vectors in the file format of word2vec, which `KeyedVectors.load_word2vec_format` of gensim reads.
+
+        Args:
+            path: the file, which is replaced if it exists.
+            words: the word of each id, such as `tokenizer.tokens`. An id whose word is "" is left out.
+            binary: whether to write float32 numbers instead of their decimal digits.
+        """
+        table = ops.convert_to_numpy(self.token_table).astype("<f4")
+        if len(words) > len(table):
+            raise ValueError(
+                f"Every word needs a vector. Received: {len(words)} words for {len(table)} vectors. Pass the words of "
+                "the tokenizer that the model was trained with."
+            )
+        entries = [(word, vector) for word, vector in zip(words, table, strict=False) if word]
+        wrong = [word for word, _ in entries if word.split() != [word]]
+        if wrong:
+            raise ValueError(f"Words must have no white space, which ends a word in the file. Received: {wrong[:3]}.")
+        with written_whole(Path(path)) as file:
+            file.write(f"{len(entries)} {table.shape[1]}\n".encode())
+            for word, vector in entries:
+                numbers = vector.tobytes() if binary else " ".join(map(str, vector)).encode()
+                file.write(f"{word} ".encode() + numbers + b"\n")
 
 
 def _directions(vectors):

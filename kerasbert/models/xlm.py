@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.blocks import run_blocks
+from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import SinusoidalTable, normal, uniform_by_inputs, with_zero_row
 from ..core.weight_names import Field
@@ -113,7 +113,7 @@ class XLM(Backbone):
 
     Returns: a dict of `sequence_output` (b, s, m), zero at padding, `first_output` (b, m), and if requested the lists
         `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)).
-        For packed rows, `first_output` is (b, n, m), or None if the batch has no `first_positions`.
+        For packed rows, `first_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
     def __init__(self, config: XLMConfig, **kwargs: Any):
@@ -163,7 +163,7 @@ class XLM(Backbone):
             return_weights=attention_weights,
         )
         x = blocks.states[-1]
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
+        outputs = present(sequence_output=x, first_output=first_tokens(x, inputs))
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
     def example_inputs(self):
@@ -220,7 +220,7 @@ class SequenceSummary(Composite):
         self.activation = activation_function(config.summary_activation or "linear")
 
     def call(self, outputs):
-        x, first = outputs["sequence_output"], outputs["first_output"]
+        x, first = outputs["sequence_output"], outputs.get("first_output")
         if first is None or (self.kind != "first" and len(first.shape) == 3):
             raise ValueError(
                 'Packed rows can only be summarised by summary_type="first" with `first_positions` (b, n). Received: '

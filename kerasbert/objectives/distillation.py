@@ -184,7 +184,7 @@ class FromTeacher(PairObjective):
         backbone = self.teacher.backbone
         with no_gradients():
             outputs = backbone(inputs, training=False, **backbone.prediction_arguments, **options)
-        return keras.tree.map_structure(lambda x: None if x is None else ops.stop_gradient(x), outputs)
+        return keras.tree.map_structure(ops.stop_gradient, outputs)
 
     def _teacher_logits(self, x):
         with no_gradients():
@@ -201,8 +201,7 @@ class FromTeacher(PairObjective):
     def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
         """Saves the student as a `MaskedLM`; see `Trainable.save_to_preset`."""
         self.student.save_to_preset(path, **options)
-        if self.tokenizer is not None:
-            self.tokenizer.save(path, self.texts_have_segments)
+        self.save_tokenizer(path)
 
 
 @keras.saving.register_keras_serializable("kerasbert")

@@ -280,15 +280,13 @@ class ReplacedTokenDetection(AlternatingSteps):
             if self.embedding_sharing == "disentangled":
                 half = _with_backbone(half, with_embeddings(half.backbone))
             half.save_to_preset(folder / name, **options)
-            if self.tokenizer is not None:
-                self.tokenizer.save(folder / name, self.texts_have_segments)
+            self.save_tokenizer(folder / name)
         where = TensorFiles(folder / "discriminator").where.items()
         where = {name: f"discriminator/{file}" for name, file in where if not name.startswith("kerasbert.")}
         size = sum((folder / file).stat().st_size for file in set(where.values()))
         write_json(folder / f"{WEIGHTS}.index.json", {"metadata": {"total_size": size}, "weight_map": where})
         write_json(folder / "config.json", json.loads((folder / "discriminator" / "config.json").read_text()))
-        if self.tokenizer is not None:
-            self.tokenizer.save(folder, self.texts_have_segments)
+        self.save_tokenizer(folder)
         write_json(
             folder / "kerasbert.json",
             {

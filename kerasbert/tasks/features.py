@@ -116,7 +116,7 @@ def hidden_states(backbone, inputs, training=None, frozen=True):
     with no_gradients() if frozen else contextlib.nullcontext():
         outputs = backbone(inputs, training=training and not frozen, **options)
     if frozen:
-        outputs = keras.tree.map_structure(lambda x: None if x is None else ops.stop_gradient(x), outputs)
+        outputs = keras.tree.map_structure(ops.stop_gradient, outputs)
     states = outputs.get("hidden_states") or [outputs["sequence_output"]]
     states = states["encoder"] if isinstance(states, dict) else states
     real = outputs.get("real_tokens")

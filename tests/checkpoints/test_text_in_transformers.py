@@ -1,5 +1,7 @@
 """A saved folder gives the same outputs for text in transformers, with its tokenizer and its model class."""
 
+import json
+
 import numpy as np
 import pytest
 from keras import ops
@@ -7,7 +9,7 @@ from keras import ops
 from kerasbert import models
 from kerasbert.data import Tokenizer
 from kerasbert.data.tasks.examples import encode_texts
-from kerasbert.objectives import CausalLM, MaskedLM
+from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import TextClassifier
 
 pytestmark = pytest.mark.one_backend
@@ -90,3 +92,56 @@ def test_a_subclass_reads_segments_as_its_family_does(family, expected):
     fields = {name: value for name, value in SIZES.items() if name in config.__dataclass_fields__}
     backbone = type("Mine", (base,), {})(config(vocabulary_size=50, **fields))
     assert backbone.reads_segments == expected
+
+
+FAMILIES = sorted({cls.__name__ for cls in models.FAMILIES.values()})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saved_folders_say_how_long_a_text_may_be(family, tmp_path):
+    """The number of positions, also for families whose positions have no limit, for the clients that require it."""
+    tokenizer = Tokenizer.train("wordpiece", DOCUMENTS, 50, lowercase=True)
+    config = getattr(models, family + "Config")
+    sizes = {**SIZES, "bottleneck_dim": 8, "head_dim": 4, "cutoffs": (), "vocabulary_size": 50, "distance_buckets": 8}
+    fields = {name: value for name, value in sizes.items() if name in config.__dataclass_fields__}
+    if family in ("Elmo", "Seq2SeqAttention"):
+        fields = {"vocabulary_size": 50, "hidden_dim": 6, **({"characters": False} if family == "Elmo" else {})}
+    backbone = getattr(models, family)(config(**fields))
+    kind = {"T5": Seq2SeqLM, "Transformer": Seq2SeqLM, "Seq2SeqAttention": Seq2SeqLM}.get(family, TextClassifier)
+    kind(backbone, tokenizer=tokenizer, **({"labels": 2} if kind is TextClassifier else {})).save_to_preset(tmp_path)
+    expected = fields.get("max_length", 512)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["model_max_length"] == expected
+    assert Tokenizer.load(tmp_path).max_length == expected
+
+
+@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Roberta", "GPT2", "ModernBert"])
+def test_long_texts_are_truncated_as_here(family, tokenizers, tmp_path):
+    """RoBERTa has two positions more than tokens, and a text of all of them would be one too long."""
+    import torch
+    import transformers
+
+    model = saved(TextClassifier, family, tokenizers["bert"], tmp_path, labels=3)
+    text = TEXT * 20
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    encoded = transformers.AutoTokenizer.from_pretrained(tmp_path)(text, truncation=True, return_tensors="pt")
+    assert encoded["input_ids"].shape == (1, 64)
+    with torch.no_grad():
+        expected = theirs(**encoded).logits.numpy()
+    np.testing.assert_allclose(model.predict([text], verbose=0), expected, atol=1e-4)
+
+
+def test_a_task_with_a_shorter_limit_says_so(tokenizers, tmp_path):
+    saved(TextClassifier, "Bert", tokenizers["bert"], tmp_path, labels=2, max_length=16)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["model_max_length"] == 16
+    assert tokenizers["bert"].max_length is None
+
+
+@pytest.mark.parametrize("name", ["bert_mini_en", "gpt2_mini_en", "modernbert_mini_en", "modernbert_mini_en_rtd"])
+def test_shipped_models_are_as_they_would_be_saved(name, repository, tmp_path):
+    folder = repository / "saved_models" / name
+    config = json.loads((folder / "config.json").read_text())
+    length = config.get("n_positions") or config["max_position_embeddings"]
+    Tokenizer.load(folder).save(tmp_path, name == "bert_mini_en", length)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
+    assert Tokenizer.load(folder).max_length == length == 128

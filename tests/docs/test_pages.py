@@ -23,6 +23,8 @@ FAMILY_PAGES = {path.stem: text for path, text in PAGES.items() if path.parent.n
 OURS = [cls for cls in dict.fromkeys(FAMILIES.values()) if cls.__module__.startswith("kerasbert.")]
 # Pages whose Python is tested elsewhere: tests/extending/test_adding_a_family_page.py and tests/core/test_batch.py.
 TESTED = ("adding_a_family", "batches")
+# Libraries that need not be installed. Their snippets are tested elsewhere.
+LIBRARIES = ("PEFT", "Optuna", "KerasTuner", "KeyBERT", "BERTopic", "LangChain", "mteb", "gensim")
 
 
 @pytest.mark.parametrize("backbone", OURS, ids=lambda cls: cls.__name__)
@@ -55,7 +57,7 @@ def test_python_is_executed_or_says_why_not():
             assert "```python" not in text, path.name
             for caption in re.findall(r"```\{code-block\} python\n(.*)\n", text):
                 assert re.match(
-                    r":caption: (Before, with|With (a model of the hub|several devices|PEFT|Optuna|KerasTuner))",
+                    rf":caption: (Before, with|With ({'|'.join(LIBRARIES)}|a model of the hub|several devices))",
                     caption,
                 ), f"{path.name}: {caption}"
 

@@ -10,7 +10,10 @@ import pytest
 
 import kerasbert
 import pipelines.export
-from benchmarks.export_models import build
+from benchmarks.export_models import FAMILIES as BACKBONES
+from benchmarks.export_models import build, cells
+from kerasbert.core.onnx_engine import OUR_NAMES
+from kerasbert.exporting.signatures import default_names
 from kerasbert.exporting.worker import write
 from kerasbert.models import FAMILIES
 from kerasbert.tasks import TextClassifier
@@ -63,18 +66,60 @@ def test_programs_equal_predict(exported, head):
     model, folder = exported(head)
     described = json.loads((folder / "kerasbert.json").read_text())["export"]
     session = onnxruntime.InferenceSession(folder / "model.onnx")
-    assert {entry.name: entry.type for entry in session.get_inputs()} == dict.fromkeys(
-        described["inputs"], "tensor(int32)"
-    )
+    names = dict.fromkeys(described["inputs"], "tensor(int32)" if head == "seq2seq LM" else "tensor(int64)")
+    assert {entry.name: entry.type for entry in session.get_inputs()} == names
     for columns in (7, 64, 512):
         for rows in (1, 8):
             x = batch(model, rows, columns)
             expected = model.predict({k: a.astype(bool) if "mask" in k else a for k, a in x.items()}, verbose=0)
-            expected = expected if isinstance(expected, dict) else {next(iter(described["outputs"])): expected}
-            found = dict(zip(described["outputs"], session.run(list(described["outputs"]), x), strict=True))
-            for name, array in expected.items():
-                np.testing.assert_allclose(found[name], array, atol=1e-4)
+            expected = list(expected.values()) if isinstance(expected, dict) else [expected]
+            inputs = {name: x[OUR_NAMES.get(name, name)].astype(e["dtype"]) for name, e in described["inputs"].items()}
+            found = session.run(list(described["outputs"]), inputs)
+            for one, array in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, array, atol=1e-4)
                 assert np.ptp(array) > 1e-3  # the weights are not so small that everything is equal
+
+
+@pytest.mark.parametrize("head", [head for head in CELLS if head != "seq2seq LM"])
+def test_what_a_tokenizer_of_transformers_returns_is_what_the_program_reads(exported, head):
+    """No name and no dtype has to be changed, as in optimum and fastembed."""
+    import transformers
+
+    model, folder = exported(head)
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    encoded = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="np")
+    assert {entry.name for entry in session.get_inputs()} == encoded.keys()
+    outputs = [entry.name for entry in session.get_outputs()]
+    assert outputs == {"answerer": ["start_logits", "end_logits"], "embedder": ["vector"]}.get(head, ["logits"])
+    inputs = {OUR_NAMES[name]: array.astype("int32") for name, array in encoded.items()}
+    inputs["padding_mask"] = inputs["padding_mask"].astype(bool)
+    expected = model.predict(inputs, verbose=0)
+    expected = list(expected.values()) if isinstance(expected, dict) else [expected]
+    for one, array in zip(session.run(None, dict(encoded)), expected, strict=True):
+        np.testing.assert_allclose(one, array, atol=1e-4)
+
+
+def test_the_names_of_this_package_on_request(exported, tmp_path):
+    model, folder = exported("answerer")
+    write(kerasbert.load(folder.parent / "model"), tmp_path, "onnx", names="kerasbert")
+    described = json.loads((tmp_path / "kerasbert.json").read_text())["export"]
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    assert {entry.name: entry.type for entry in session.get_inputs()} == {
+        "token_ids": "tensor(int32)",
+        "padding_mask": "tensor(int32)",
+    }
+    assert list(described["outputs"]) == [entry.name for entry in session.get_outputs()] == ["start", "end"]
+    assert close(kerasbert.load(tmp_path).answer(QUESTIONS), model.answer(QUESTIONS))
+
+
+@pytest.mark.parametrize("family", sorted(BACKBONES))
+def test_whose_names_a_program_has_by_default(family):
+    """Those of transformers for its families, in the formats that its clients read."""
+    model = build(family, next(head for name, head in cells() if name == family))
+    own = ("Transformer", "Attention seq2seq", "ELMo", "Word vectors")
+    for format in ("onnx", "onnxruntime", "openvino"):
+        assert default_names(model, format) == ("kerasbert" if family in own else "transformers")
+    assert default_names(model, "tf_saved_model") == default_names(model, "litert") == "kerasbert"
 
 
 def close(one, other):

@@ -100,3 +100,31 @@ def test_frozen_features_of_a_task(task, tmp_path):
     again = kerasbert.load(tmp_path)
     assert type(again) is task and type(Backbone.from_preset(tmp_path)) is WordVectors
     np.testing.assert_array_equal(to_numpy(again({"token_ids": ids})), to_numpy(model({"token_ids": ids})))
+
+
+@pytest.mark.one_backend
+def test_vectors_are_written_in_the_format_of_word2vec(tmp_path):
+    """A line with the counts, then each word with its digits or float32 bytes; ids without a word are left out."""
+    model = WordVectors(WordVectorsConfig(vocabulary_size=5, hidden_dim=3))
+    table = np.array([[0.1, -2, 3e-7], [1, 2, 3], [4, 5, 6], [0.3333333, 0, -0.0], [7, 8, 9]], "float32")
+    model.token_embedding.set_weights([table])
+    words = ["the", "▁人", "", "##s"]
+    model.save_word2vec(tmp_path / "text", words)
+    assert (tmp_path / "text").read_text(encoding="utf-8") == (
+        "3 3\nthe 0.1 -2.0 3e-07\n▁人 1.0 2.0 3.0\n##s 0.3333333 0.0 -0.0\n"
+    )
+    model.save_word2vec(tmp_path / "binary", words, binary=True)
+    parts = [word.encode() + b" " + table[i].tobytes() + b"\n" for i, word in enumerate(words) if word]
+    assert (tmp_path / "binary").read_bytes() == b"3 3\n" + b"".join(parts)
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["a", "New York"], r"no white space.*Received: \['New York'\]"), (list("abcdef"), "6 words for 5 vectors")],
+)
+def test_words_that_the_file_cannot_hold_are_refused(words, message, tmp_path):
+    model = WordVectors(WordVectorsConfig(vocabulary_size=5, hidden_dim=3))
+    with pytest.raises(ValueError, match=message):
+        model.save_word2vec(tmp_path / "text", words)
+    assert not list(tmp_path.iterdir())

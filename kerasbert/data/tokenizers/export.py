@@ -5,22 +5,23 @@ import json
 from pathlib import Path
 
 from ..text.files import write_text, written_whole
+from .classes import class_settings
 from .families import FAMILIES, Family
 from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, SentencePieceModel, model_bytes
 
 
-def write_files(tokenizer, folder: Path, segment_ids: bool) -> None:
+def write_files(tokenizer, folder: Path, segment_ids: bool, max_length: int | None) -> None:
     """Writes the settings, `tokenizer.json`, and the vocabulary in the file format of the family.
 
-    The settings name a tokenizer class that uses `tokenizer.json` unchanged, because the classes of the families
-    rebuild parts of it. XLM gets no `tokenizer.json`, because no normaliser can express Moses. Its tokenizer class
-    reads the vocabulary instead. With `segment_ids`, transformers' tokenizer returns the segments of the template.
+    XLM gets no `tokenizer.json`, because no normaliser can express Moses. Its tokenizer class reads the vocabulary
+    instead. With `segment_ids`, transformers' tokenizer returns the segments of the template. It truncates texts to
+    `max_length` tokens, if asked to.
     """
     special = {f"{role}_token": _special_token_entry(tokenizer, role) for role in tokenizer.roles}
     typed = segment_ids and any(segment for _, segment in tokenizer.template(pair=True))
     settings = {
-        "tokenizer_class": "XLMTokenizer" if tokenizer.preparation else "PreTrainedTokenizerFast",
-        "model_max_length": tokenizer.max_length or int(1e30),
+        **class_settings(tokenizer),
+        "model_max_length": max_length or int(1e30),
         "padding_side": tokenizer.padding_side,
         "model_input_names": ["input_ids", *(["token_type_ids"] if typed else []), "attention_mask"],
         "clean_up_tokenization_spaces": False,

@@ -199,7 +199,7 @@ class Tokenizer:
         content = {name: getattr(self, name) for name in names}
         return json.dumps({"tokenizer": self.content, **content}, ensure_ascii=False)
 
-    def save(self, folder: str | Path, segment_ids: bool = True) -> None:
+    def save(self, folder: str | Path, segment_ids: bool = True, max_length: int | None = None) -> None:
         """Writes `tokenizer.json`, its settings, and the vocabulary in the file format of the family.
 
         `transformers.AutoTokenizer` loads the folder and gives the same ids.
@@ -208,10 +208,11 @@ class Tokenizer:
             folder: a folder, created if it does not exist.
             segment_ids: False if the model in the folder does not read segment ids. `AutoTokenizer` then does not
                 return `token_type_ids`, even if the tokenizer's template has segments.
+            max_length: maximum number of tokens that the model in the folder reads. Default: that of the tokenizer.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_files(self, folder, segment_ids)
+        write_files(self, folder, segment_ids, max_length or self.max_length)
 
     # === Encoding ===
 

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from ...core.backbone import Backbone
-from ...core.blocks import BlockOutputs
+from ...core.blocks import BlockOutputs, present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...layers.attention import HIDDEN_SCORE, attend, attention_probabilities, merge_heads, split_heads
@@ -228,8 +228,8 @@ class Deberta(Backbone):
 
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output`, which is the same as
         `first_output`, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and
-        `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or None if
-        the batch has no `first_positions`.
+        `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is (b, n, m), or missing
+        if the batch has no `first_positions`.
     """
 
     def __init__(self, config: DebertaConfig, embeddings: Any = None, **kwargs: Any):
@@ -272,8 +272,8 @@ class Deberta(Backbone):
             all_extras.append(extras)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
-        outputs["pooled_output"] = outputs["first_output"]
+        first = first_tokens(x, inputs)
+        outputs = present(sequence_output=x, first_output=first, pooled_output=first)
         return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from ...core.backbone import Backbone
-from ...core.blocks import BlockOutputs
+from ...core.blocks import BlockOutputs, present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ...core.initializers import normal, uniform_by_inputs
 from ...core.weight_names import Field
@@ -194,8 +194,8 @@ class DebertaV2(Backbone):
     Returns: a dict of `sequence_output` (b, s, m), `first_output` (b, m), `pooled_output`, which is the same as
         `first_output`, `first_output_per_token` (b, 1, m), and if requested the lists `hidden_states` (num_layers + 1
         tensors (b, s, m)) and `attention_weights` (num_layers tensors (b, h, s, s)). For packed rows, `first_output` is
-        (b, n, m), or None if the batch has no `first_positions`, and `first_output_per_token` is (b, s, m), the output
-        at the first token of the sequence to which each token belongs.
+        (b, n, m), or missing if the batch has no `first_positions`, and `first_output_per_token` is (b, s, m), the
+        output at the first token of the sequence to which each token belongs.
     """
 
     def __init__(self, config: DebertaV2Config, embeddings: Any = None, **kwargs: Any):
@@ -255,8 +255,8 @@ class DebertaV2(Backbone):
                 x = self.convolution(x, states[0], sequence_ids=sequences)
             states.append(x)
 
-        outputs = {"sequence_output": x, "first_output": first_tokens(x, inputs)}
-        outputs["pooled_output"] = outputs["first_output"]
+        first = first_tokens(x, inputs)
+        outputs = present(sequence_output=x, first_output=first, pooled_output=first)
         outputs["first_output_per_token"] = _first_tokens_per_token(x, inputs)
         return {**outputs, **BlockOutputs(states, all_extras).requested(hidden_states, attention_weights)}
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import keras
 
 from ...core.backbone import Backbone
-from ...core.blocks import run_blocks
+from ...core.blocks import present, run_blocks
 from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ...core.initializers import truncated_normal
 from ...core.weight_names import Field, Part
@@ -197,7 +197,7 @@ class ModernBert(Backbone):
         the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights` (num_layers tensors
         (b, h, s, s)). Depending on `config.classifier_pooling`, `pooled_output` and `choice_output` are the mean of the
         sequence, or its first token. Only `choice_output`, which the multiple-choice head reads, skips padding on the
-        left. For packed rows, both are (b, n, m), or None if the batch has no `first_positions`.
+        left. For packed rows, both are (b, n, m), or missing if the batch has no `first_positions`.
     """
 
     learned_positions = False
@@ -232,10 +232,10 @@ class ModernBert(Backbone):
             return_weights=attention_weights,
         )
         x = blocks.states[-1] = self.final_norm(blocks.states[-1])
-        outputs = {"sequence_output": x}
         by_mean = config.classifier_pooling == "mean"
-        outputs["pooled_output"] = mean_tokens(x, inputs) if by_mean else first_tokens(x, inputs)
-        outputs["choice_output"] = outputs["pooled_output"] if by_mean else first_real_tokens(x, inputs)
+        pooled = mean_tokens(x, inputs) if by_mean else first_tokens(x, inputs)
+        choice = pooled if by_mean else first_real_tokens(x, inputs)
+        outputs = present(sequence_output=x, pooled_output=pooled, choice_output=choice)
         return {**outputs, **blocks.requested(hidden_states, attention_weights)}
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from ...core.backbone import Backbone
+from ...core.blocks import present
 from ...core.encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
@@ -196,7 +197,7 @@ class T5(EncoderDecoderBackbone):
         decoded = self._decode(decoder_inputs(inputs), encoded["encoder_output"], cross_mask(inputs), **options)
         outputs = {**encoded, **decoded, **{k: {**encoded[k], **decoded[k]} for k in encoded if k in decoded}}
         if ends:
-            outputs["end_output"] = end_tokens(outputs["sequence_output"], inputs, self.config.eos_id)
+            outputs |= present(end_output=end_tokens(outputs["sequence_output"], inputs, self.config.eos_id))
         return outputs
 
     blocks = property(lambda self: side_by_side(self.encoder, self.decoder))

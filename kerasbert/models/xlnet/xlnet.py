@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from ...core.backbone import Backbone
-from ...core.blocks import BlockOutputs
+from ...core.blocks import BlockOutputs, present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Field, Heads, Tensor
@@ -157,7 +157,7 @@ class XLNet(Backbone):
         output of the query stream if it is computed, `last_output` (b, m), the output at the last token that is not
         padding, and if requested the lists `hidden_states` (num_layers + 1 tensors (b, s, m)) and `attention_weights`
         (num_layers tensors (b, h, s, memory_length + s)). With a memory, also the next `memory` and `memory_mask`; with
-        a cache, the next `cache`. For packed rows, `last_output` is (b, n, m), or None without `first_positions`.
+        a cache, the next `cache`. For packed rows, `last_output` is (b, n, m), or missing without `first_positions`.
     """
 
     learned_positions = False
@@ -197,7 +197,7 @@ class XLNet(Backbone):
             all_extras.append(extras)
 
         x, *queries = (self.output_dropout(x) for x in streams)
-        outputs = {"sequence_output": x, "last_output": last_tokens(x, inputs)}
+        outputs = present(sequence_output=x, last_output=last_tokens(x, inputs))
         if queries:
             outputs["query_output"] = queries[0]
         if memory is not None:

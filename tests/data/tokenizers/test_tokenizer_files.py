@@ -117,7 +117,7 @@ def test_families_on_sentencepiece(family, pieces, tmp_path):
     ours = Tokenizer.load(write_family(tmp_path / "published", family, pieces))
     assert ours.padding_side == ("left" if family == "xlnet" else "right")
     lines = own_lines()
-    if family != "deberta-v2":  # transformers 5.23 leaves out the normaliser of its models
+    if family != "deberta-v2":  # transformers 5.24 leaves out the normaliser of its models
         theirs = their_class(PUBLISHED[family][1]).from_pretrained(tmp_path / "published")
         assert_same_ids(ours, theirs, lines)
         assert ours.vocabulary_size == len(theirs)
@@ -232,7 +232,7 @@ def test_families_on_byte_bpe(family, byte_bpe, tmp_path):
     name = {"roberta": "RobertaTokenizer", "gpt2": "GPT2Tokenizer", "deberta": "DebertaTokenizer"}[family]
     theirs = their_class(name).from_pretrained(folder)
     lines = [*own_lines(), "a <mask> b", "a [MASK] b"]
-    # transformers 5.23 gives DeBERTa's pairs a second [SEP], which the model never saw.
+    # transformers 5.24 gives DeBERTa's pairs a second [SEP], which the model never saw.
     assert_same_ids(ours, theirs, lines, pairs=0 if family == "deberta" else 60)
     assert_written_folder_is_the_same(ours, lines, tmp_path / "written")
 

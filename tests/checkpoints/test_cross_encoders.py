@@ -1,0 +1,49 @@
+"""Folders of sentence-transformers' CrossEncoder are classifiers of pairs."""
+
+import json
+
+import numpy as np
+import pytest
+
+import kerasbert
+from kerasbert.data import Tokenizer
+from kerasbert.models import Bert, BertConfig
+from kerasbert.tasks import TextClassifier
+from tests.models.reference import randomize
+
+pytestmark = pytest.mark.one_backend
+
+PAIRS = [("the cat", "a mat"), ("cat", "the the mat"), ("a mat sat", "on on")]
+SIZES = dict(num_layers=1, num_heads=2, hidden_dim=16, feed_forward_dim=20, max_length=32)
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"), [({"problem": "score"}, ["score"]), ({"labels": ["a", "b", "c"]}, None)]
+)
+def test_load_finds_the_classifier_and_its_scores(options, labels, tmp_path):
+    from sentence_transformers import CrossEncoder
+    from torch import nn
+
+    tokenizer = Tokenizer.train("wordpiece", ["the cat sat on a mat"] * 20, 28)
+    ours = TextClassifier(Bert(BertConfig(vocabulary_size=28, **SIZES)), tokenizer=tokenizer, **options)
+    randomize(ours, 0.5).save_to_preset(tmp_path / "ours")
+    theirs = CrossEncoder(str(tmp_path / "ours"))
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    names = {path.name for path in (tmp_path / "theirs").iterdir()}
+    assert "modules.json" in names and "kerasbert.json" not in names
+    loaded = kerasbert.load(tmp_path / "theirs")
+    assert type(loaded) is TextClassifier and loaded.problem == ours.problem
+    assert loaded.labels == (labels or ours.labels)
+    expected = theirs.predict(PAIRS, activation_fn=nn.Identity())
+    np.testing.assert_allclose(loaded.predict(PAIRS, verbose=0).reshape(expected.shape), expected, atol=1e-5)
+
+
+def test_other_folders_with_a_transformer_alone_are_refused(tmp_path):
+    """An embedder needs a pooling, and nothing says that this is a classifier."""
+    Bert(BertConfig(vocabulary_size=28, **SIZES)).save_to_preset(tmp_path)
+    (tmp_path / "kerasbert.json").unlink()
+    (tmp_path / "modules.json").write_text(
+        json.dumps([{"path": "", "type": "sentence_transformers.models.Transformer"}])
+    )
+    with pytest.raises(ValueError, match="must have a Transformer module, a Pooling module"):
+        kerasbert.load(tmp_path)
