@@ -25,6 +25,7 @@ from .checks import check_ids, encoding_errors, rust_errors
 from .export import write_files
 from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
+from .growth import check_growth
 from .offsets import aligned, trimmed
 from .training import SPECIAL_TOKENS, train_backend, train_family
 
@@ -77,6 +78,7 @@ class Tokenizer:
         backend.no_padding()
         vocabulary = backend.get_vocab(with_added_tokens=True)
         check_ids(vocabulary)
+        check_growth(backend)
         for role, token in roles.items():
             if role not in ROLES or token not in vocabulary:
                 raise ValueError(
