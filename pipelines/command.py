@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kerasbert.backend import keep_programs
-from kerasbert.command_line import did_you_mean, fail
+from kerasbert.command_line import did_you_mean, fail, printable
 from kerasbert.training import RunStopped, TrainingDiverged
 
 from .options import as_arguments, description, options_class, repeated_option, unknown_option
@@ -27,6 +27,23 @@ EXTRAS = {
     "matplotlib": "plots",
     "keras_hub": "hub",
 }
+
+
+class Printable:
+    """A stream of text without control characters: labels, tokens and names of files may contain escape sequences.
+
+    Args:
+        stream: the stream that is written to. Pictures in colour are written to it directly.
+    """
+
+    def __init__(self, stream):
+        self.unfiltered = getattr(stream, "unfiltered", stream)
+
+    def write(self, text: str) -> int:
+        return self.unfiltered.write(printable(text))
+
+    def __getattr__(self, name: str):
+        return getattr(self.unfiltered, name)
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,8 @@ class Command:
         with one_line_errors():
             values = self.parse(arguments, program)
             keep_programs()
-            self.function(**values)
+            with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
+                self.function(**values)
 
     def parse(self, arguments: list[str], program: str) -> dict:
         """Parses the command line. Returns the arguments of the function by name."""
@@ -156,7 +174,7 @@ def one_line_errors() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at exit
         sys.exit(1)
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(printable(f"{type(error).__name__}: {error}"))
     except RunStopped as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
     except KeyboardInterrupt:

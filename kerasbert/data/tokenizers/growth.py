@@ -21,7 +21,7 @@ from .checks import rust_errors
 MOST_WHEN_ENCODING, MOST_WHEN_DECODING = 4_000, 20
 MOST_BYTES_OF_A_TOKEN = 10_000
 MOST_SPECIAL_TOKENS = 1_000  # of a template
-MOST_CHARACTERS_OF_A_WORD = 1_000  # the time of WordPiece is quadratic in them
+MOST_CHARACTERS_OF_A_WORD = 10_000  # the time of WordPiece is quadratic in them
 
 # By how much Unicode's mappings lengthen a text at most: https://www.unicode.org/faq/normalization
 _UNICODE = {"NFC": 3, "NFD": 3, "NFKC": 11, "NFKD": 11, "Lowercase": 1.5, "BertNormalizer": 9, "StripAccents": 1}

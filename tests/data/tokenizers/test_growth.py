@@ -120,7 +120,7 @@ def test_normalizers_that_multiply(name, tmp_path):
                     "max_input_chars_per_word": 10**9,
                 }
             },
-            "`max_input_chars_per_word` must be at most 1,000. Received: 1000000000",
+            "`max_input_chars_per_word` must be at most 10,000. Received: 1000000000",
         ),
     ],
 )
