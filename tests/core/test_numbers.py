@@ -19,8 +19,8 @@ MESSAGES = {"nan": "nan at 0", "infinite": "inf at 1", "negative": "-1 at 7"}
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    return Tokenizer.load(tokenizer_folder)
+def tokenizer():
+    return Tokenizer.train("wordpiece", [*TEXTS, "who sat"] * 9, 30)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_other_weights(bert, tokenizer):
     )
     refused(classifier, "at least 0. Received: -1 for 1", TEXTS, [0, 1] * 4, class_weight={1: -1})
     refused(classifier, "at least 0. Received: '2' for 1", TEXTS, [0, 1] * 4, class_weight={1: "2"})
-    refused(classifier, "`sample_weight` must be numbers. Received: <U1, .*'x'", TEXTS, y, sample_weight=["x"] * 8)
+    refused(classifier, "`sample_weight` must be numbers. Received: str32, .*'x'", TEXTS, y, sample_weight=["x"] * 8)
     normalizer = np.array([NAN, 1] * 4, "float32")
     refused(
         MaskedLM(bert, tokenizer=tokenizer),
@@ -106,7 +106,7 @@ def test_targets(value, bert, tokenizer):
     embedder = TextEmbedder(bert, tokenizer=tokenizer)
     pairs = list(zip(TEXTS, TEXTS, strict=True))
     for model, x in ((scorer, TEXTS), (embedder, pairs)):
-        with pytest.raises(ValueError, match="Targets must be finite numbers. Received: NaN or infinity"):
+        with pytest.raises(ValueError, match="(Targets|Scores) must be finite numbers. Received: "):
             model.fit(x, y, verbose=0, batch_size=8)
         assert all(np.isfinite(array).all() for array in values_of(model))
 

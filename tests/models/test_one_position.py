@@ -32,16 +32,6 @@ def test_every_family_with_a_position_table(name):
 
 
 @pytest.mark.one_backend
-def test_the_list_is_complete():
-    """Families with a table and a config that can have one position."""
-    found = set()
-    for name, cls in FAMILIES.items():
-        if cls.learned_positions and "max_length" in {field.name for field in dataclasses.fields(cls.family.config)}:
-            found.add(cls.family.config().model_type if hasattr(cls.family.config(), "model_type") else name)
-    assert found >= set(LEARNED) and {FAMILIES[name] for name in found} == {FAMILIES[name] for name in LEARNED}
-
-
-@pytest.mark.one_backend
 def test_objectives_and_tasks():
     bert = one_position("bert")
     ids = np.array([[3], [4]], "int32")
