@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from kerasbert.command_line import did_you_mean
-from kerasbert.data.text.json_files import shortened
+from kerasbert.data.text.json_files import closest, shortened
 
 from .options import CONFIG, negated, option_types
 
@@ -55,7 +55,7 @@ def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.
             if inner not in kinds:
                 close = did_you_mean(inner, kinds)
                 raise ValueError(
-                    f"{path} must contain only options of the command: {', '.join(kinds)}. Received: "
+                    f"{path} must contain only options of the command: {closest(inner, kinds)}. Received: "
                     f"{shortened(inner)}.{close}"
                 )
             if inner in found:

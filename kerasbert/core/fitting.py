@@ -385,7 +385,8 @@ class Fitting(TrainingMode):
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         """Returns the `Batches` for a dict of arrays, or for texts. The arguments are the same as for `fit`."""
         x = self.examples_of(x)
-        check_numbers(sample_weight=sample_weight)  # of all examples, before the first step
+        normalizer = x.get("loss_normalizer") if isinstance(x, dict) else None
+        check_numbers(y if isinstance(y, np.ndarray) else None, sample_weight, normalizer)  # before the first step
         if class_weight is not None:
             class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
