@@ -126,7 +126,7 @@ def shortened(value: object, length: int = 60) -> str:
 
 
 def closest(name: str, known: Iterable[str], most: int = 12) -> str:
-    """Lists the known names for a message about an unknown one: all of them, or six of more than `most`, the closest."""
+    """Lists the known names for a message about an unknown one: all of them, or the closest six of more than `most`."""
     known = list(known)
     if len(known) <= most:
         return ", ".join(known)
