@@ -8,6 +8,7 @@ run as `python -m pipelines.NAME`.
 import difflib
 import importlib
 import importlib.util
+import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -137,8 +138,16 @@ def help_text() -> str:
 
 def fail(message: str) -> None:
     """Ends the program with a message, and with exit status 2, which means that the command line is wrong."""
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
     sys.exit(2)
+
+
+def printable(text: str) -> str:
+    """Escapes control characters other than tabs and line feeds, which terminals obey wherever a text is from.
+
+    "\x1b[2J" -> "\\u001b[2J"
+    """
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

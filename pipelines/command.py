@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kerasbert.backend import keep_programs
-from kerasbert.command_line import did_you_mean, fail
+from kerasbert.command_line import did_you_mean, fail, printable
 from kerasbert.training import RunStopped, TrainingDiverged
 
-from .options import as_arguments, description, options_class, repeated_option, unknown_option
+from .options import (
+    as_arguments,
+    check_counts,
+    description,
+    options_class,
+    positional,
+    repeated_option,
+    unknown_option,
+)
 from .settings import with_settings_file
 
 # {package that a command needs: the extra of kerasbert that installs it}
@@ -27,6 +36,23 @@ EXTRAS = {
     "matplotlib": "plots",
     "keras_hub": "hub",
 }
+
+
+class Printable:
+    """A stream of text without control characters: labels, tokens and names of files may contain escape sequences.
+
+    Args:
+        stream: the stream that is written to. Pictures in colour are written to it directly.
+    """
+
+    def __init__(self, stream):
+        self.unfiltered = getattr(stream, "unfiltered", stream)
+
+    def write(self, text: str) -> int:
+        return self.unfiltered.write(printable(text))
+
+    def __getattr__(self, name: str):
+        return getattr(self.unfiltered, name)
 
 
 @dataclass(frozen=True)
@@ -60,7 +86,8 @@ class Command:
         with one_line_errors():
             values = self.parse(arguments, program)
             keep_programs()
-            self.function(**values)
+            with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
+                self.function(**values)
 
     def parse(self, arguments: list[str], program: str) -> dict:
         """Parses the command line. Returns the arguments of the function by name."""
@@ -73,17 +100,18 @@ class Command:
         arguments = with_settings_file(self.function, arguments)
         wanted = {"--help", "-h"} & {*arguments}
         text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
-        return as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
+        values = as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
+        check_counts(values)
+        return values
 
     def _named(self, arguments: list[str]) -> list[str]:
-        """Adds option names to the arguments that came first: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
-        named_ones = (n for n, argument in enumerate(arguments) if argument == "-h" or argument.startswith("--"))
-        count = next(named_ones, len(arguments))
-        values, named = arguments[:count], []
-        for number, name in enumerate(self.first[:count]):
+        """Adds option names to the arguments without: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
+        values, rest = positional(self.function, arguments)
+        named: list[str] = []
+        for number, name in enumerate(self.first[: len(values)]):
             last = number == len(self.first) - 1
             named += [f"--{name.replace('_', '-')}", *(values[number:] if last else values[number : number + 1])]
-        return [*named, *arguments[count:]] if self.first else arguments
+        return [*named, *rest] if self.first else arguments
 
     def options(self) -> type:
         """The dataclass of the options; see `options_class`."""
@@ -156,7 +184,8 @@ def one_line_errors() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at exit
         sys.exit(1)
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
+        sys.exit(printable(f"{type(error).__name__}: {message}"))
     except RunStopped as stopped:  # a message on how to continue has been printed
         sys.exit(stopped.exit_status)
     except KeyboardInterrupt:

@@ -2,7 +2,9 @@
 
 import contextlib
 import functools
+import inspect
 import threading
+import typing
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +13,7 @@ import kerasbert
 from kerasbert.checkpoints.presets import load_tokenizer
 from kerasbert.data import encode_texts
 from kerasbert.data.tasks.tagging import words_of
+from kerasbert.data.text.json_files import check_types, shortened
 from kerasbert.models import Backbone
 from kerasbert.objectives import ReplacedTokenDetection, Seq2SeqLM
 
@@ -19,21 +22,67 @@ from .uses import TABS, tabs_of
 
 MASK = "[MASK]"  # read as the mask token of every model
 MOST_TOKENS = 64  # of a text whose attention is shown
+MOST_CHARACTERS, MOST_TEXTS, MOST_ANSWERS, MOST_MASKS = 10_000, 32, 100, 16  # of a request
+# What a request may set of `generate`, with its largest value. Work and memory are proportional to these numbers.
+SETTINGS = {
+    "max_new_tokens": (int, 512),
+    "min_new_tokens": (int, 512),
+    "num_beams": (int, 8),
+    "num_sequences": (int, 8),
+    "length_penalty": (float, 10),
+    "early_stopping": (bool, True),
+    "sample": (bool, True),
+    "temperature": (float, 10),
+    "top_k": (int, 1_000),
+    "top_p": (float, 1),
+    "seed": (int, 2**31 - 1),
+}
 SHOWN = 60  # characters of a text in messages
 
 
 def answered(method):
-    """A method of `Demo` for one caller at a time, which checks its texts: Keras's models are not safe for threads."""
+    """A method of `Demo` for one caller at a time, which checks its arguments: Keras's models are not safe for threads.
+
+    They must have the annotated types; texts must be text of limited length, lists and numbers of answers limited.
+    """
+    types = {name: kind for name, kind in typing.get_type_hints(method).items() if name != "return"}
+    signature = inspect.signature(method)
 
     @functools.wraps(method)
     def run(self, *args, **kwargs):
-        for argument in [*args, *kwargs.values()]:
-            if isinstance(argument, str) and "\x00" in argument:
-                raise ValueError("A text must not contain the character NUL. Received: a text with it.")
+        given = signature.bind(self, *args, **kwargs).arguments
+        check_types(given, types, "the request")
+        for name, value in given.items():
+            if name == "top" and not 1 <= value <= MOST_ANSWERS:
+                raise ValueError(f"The number of answers must be from 1 to {MOST_ANSWERS}. Received: {value}.")
+            texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+            if len(texts) > MOST_TEXTS:
+                raise ValueError(f"There may be at most {MOST_TEXTS} {name}. Received: {len(texts)}.")
+            for text in texts:
+                if "\x00" in text:
+                    raise ValueError("A text must not contain the character NUL. Received: a text with it.")
+                if len(text) > MOST_CHARACTERS:
+                    raise ValueError(
+                        f"A text may have at most {MOST_CHARACTERS:,} characters. Received: {len(text):,}. Shorten it."
+                    )
         with self.lock:
             return method(self, *args, **kwargs)
 
     return run
+
+
+def checked_settings(settings: dict | None) -> dict:
+    """The settings of a request for `generate` that are not null. Raises a ValueError for others than `SETTINGS`."""
+    check_types({"settings": settings}, {"settings": dict | None}, "the request")
+    settings = {name: value for name, value in (settings or {}).items() if value is not None}
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise ValueError(f"`settings` may contain {', '.join(SETTINGS)}. Received: {shortened(name)}.")
+        kind, most = SETTINGS[name]
+        check_types({name: value}, {name: kind}, "the request")
+        if not 0 <= value <= most:
+            raise ValueError(f"`{name}` must be from 0 to {most}. Received: {shortened(value)}.")
+    return settings
 
 
 class Demo:
@@ -87,7 +136,7 @@ class Demo:
     # === Answers ===
 
     @answered
-    def fill_mask(self, text: str, top: int = 5, score: bool = True, model: str = "") -> dict:
+    def fill_mask(self, text: str, top: float = 5, score: bool = True, model: str = "") -> dict:
         """The likeliest tokens for each mask, and the text with them.
 
         Returns: {"masks": for each mask [{"token", "score" (its probability), "text" (with the best tokens in the other
@@ -96,7 +145,10 @@ class Demo:
         """
         filler = self.model("fill-mask", model)
         tokenizer = filler.tokenizer
-        text = _given(text).replace(MASK, tokenizer.token(tokenizer.mask_id))
+        mask = tokenizer.token(tokenizer.mask_id)
+        text = _given(text).replace(MASK, mask)
+        if text.count(mask) > MOST_MASKS:
+            raise ValueError(f"A text may have at most {MOST_MASKS} masks. Received: {text.count(mask)}.")
         notes = cut(tokenizer, text, filler.backbone.position_limit)
         found = filler.fill_mask(text, top_k=int(top))
         ids = encode_texts(tokenizer, [text], filler.backbone.position_limit)["token_ids"][0]
@@ -151,7 +203,7 @@ class Demo:
         return {"text": text, "spans": spans, "notes": []}
 
     @answered
-    def answer(self, question: str, context: str, top: int = 3, model: str = "") -> dict:
+    def answer(self, question: str, context: str, top: float = 3, model: str = "") -> dict:
         """{"context", "answers": results of `QuestionAnswerer.answer`, best first, "notes"}."""
         reader = self.model("answer", model)
         pair = (_given(question, "question"), _given(context, "context"))
@@ -187,6 +239,7 @@ class Demo:
     @answered
     def generate(self, prompt: str, model: str = "", **settings) -> dict:
         """{"prompt", "texts": [{"text", "score" (log probability in nats)}], "notes"}; `settings` are of `generate`."""
+        settings = checked_settings(settings)
         writer = self.model("generate", model)
         prompt, notes = _given(prompt, "prompt"), []
         if isinstance(writer, Seq2SeqLM):

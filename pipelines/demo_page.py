@@ -6,9 +6,13 @@ import json
 from collections.abc import Callable
 
 import gradio as gr
+from starlette.middleware import Middleware
 
-from .demo import MASK, Demo
+from .demo import MASK, Demo, checked_settings
 from .pictures.bars import STYLE, Bars, bars_as_html
+from .request_limits import RequestLimits
+
+MOST_WAITING = 64  # requests
 
 # Gradio's variables of colour for the pictures, which follow its light and dark themes.
 COLOURS = """
@@ -48,10 +52,10 @@ def build_page(demo: Demo, title: str = "kerasbert") -> gr.Blocks:
                 with gr.Tab(tab, id=tab):
                     _TABS[tab](demo, tab)
         _add_api(demo)
-    return page
+    return page.queue(max_size=MOST_WAITING)
 
 
-def launch(page: gr.Blocks, host: str, port: int, wait: bool = True) -> str:
+def launch(page: gr.Blocks, host: str, port: int, wait: bool = True, hosts: tuple[str, ...] = ()) -> str:
     """Starts the server of a page.
 
     Args:
@@ -59,6 +63,7 @@ def launch(page: gr.Blocks, host: str, port: int, wait: bool = True) -> str:
         host: address to listen on; that of the loopback can only be reached from this machine.
         port: 0 for any that is free.
         wait: until the program is interrupted.
+        hosts: further names of this machine; see `RequestLimits`.
 
     Returns: the address of the page.
     """
@@ -75,6 +80,7 @@ def launch(page: gr.Blocks, host: str, port: int, wait: bool = True) -> str:
         theme=gr.themes.Default(font=fonts, font_mono=mono),
         css=COLOURS + STYLE,
         footer_links=["api"],
+        app_kwargs={"middleware": [Middleware(RequestLimits, hosts=hosts)]},
     )
     return address
 
@@ -99,7 +105,7 @@ def _answered(ask: Callable[..., str], inputs: list, verb: str) -> None:
 
 
 def _with_errors(function: Callable) -> Callable:
-    """The function with errors of the user that the page shows as messages."""
+    """The function with errors of the user that the page shows as messages, and others that only the log describes."""
 
     @functools.wraps(function)
     def run(*values):
@@ -107,6 +113,9 @@ def _with_errors(function: Callable) -> Callable:
             return function(*values)
         except ValueError as error:
             raise gr.Error(str(error), duration=None, print_exception=False) from error
+        except Exception as error:
+            message = "The server could not answer this request. Its log has the details."
+            raise gr.Error(message, duration=None, print_exception=True) from error
 
     return run
 
@@ -314,7 +323,7 @@ def _add_api(demo: Demo) -> None:
         return demo.compare(texts, model)
 
     def generate(prompt: str, max_new_tokens: int = 40, settings: dict | None = None, model: str = "") -> dict:
-        return demo.generate(prompt, model, max_new_tokens=max_new_tokens, **(settings or {}))
+        return demo.generate(prompt, model, **{"max_new_tokens": max_new_tokens, **checked_settings(settings)})
 
     def attention(text: str, second: str = "", model: str = "") -> dict:
         return demo.attention(text, second, model)

@@ -6,6 +6,7 @@ python -m pipelines.finetune --model saved_models/mine --task ner --data train.c
 
 import dataclasses
 import json
+import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,7 @@ def finetune(
     ):
         if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {number}.")
+    check_rates(learning_rate, warmup_share, weight_decay, layer_decay)
     if data is None:
         data, hub_held_out = spec.sources()
         held_out = held_out or (hub_held_out,)
@@ -213,6 +215,18 @@ def finetune(
 # === Parts ===
 
 
+def check_rates(learning_rate: float, warmup_share: float, weight_decay: float, layer_decay: float | None) -> None:
+    """Raises a ValueError for numbers with which the optimizer would do nothing, or harm."""
+    for name, number, is_right, bounds in (
+        ("learning_rate", learning_rate, 0 < learning_rate < math.inf, "above 0"),
+        ("warmup_share", warmup_share, 0 <= warmup_share <= 1, "between 0 and 1"),
+        ("weight_decay", weight_decay, 0 <= weight_decay < math.inf, "at least 0"),
+        ("layer_decay", layer_decay, layer_decay is None or 0 < layer_decay <= 1, "above 0 and at most 1"),
+    ):
+        if not is_right:
+            raise ValueError(f"`{name}` must be {bounds}. Received: {number}.")
+
+
 def plain(answers: list) -> list:
     """Drops the scores of answers."""
     return [answer["answer"] if isinstance(answer, dict) else answer for answer in answers]
@@ -284,6 +298,11 @@ def new_model(kind: str, folder: str | Path, labels: list | None = None, max_len
         warnings.filterwarnings("ignore", message=".*newly initialised, train before use")
         model = cls.from_preset(folder, **options)
     if kind == "sequences":
+        limit = model.backbone.position_limit
+        if max_length and limit and max_length > limit:
+            raise ValueError(
+                f"`max_length` must be at most the {limit} positions of the model. Received: {max_length}."
+            )
         limits = (model.require_tokenizer().max_length, getattr(model.backbone.config, "max_length", None), 512)
         model.tokenizer.max_length = max_length or min(filter(None, limits))
     return model

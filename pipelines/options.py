@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import math
 import re
 import sys
 import types
@@ -17,6 +18,11 @@ CONFIG_HELP = (
     "YAML file with options of this command, such as `batch_size: 32`. Options on the command line replace those of "
     "the file, but --set adds to them."
 )
+# Options that count something of which there must be one.
+COUNTS = {
+    *("accumulation", "batch_size", "epochs", "length", "limit", "max_length", "max_new_tokens", "num_beams", "shards"),
+    *("steps", "top", "vocabulary_size", "workers"),
+}
 # Options of every command that are not arguments of its function.
 GENERAL = ("help", CONFIG, "tyro-print-completion", "tyro-write-completion")
 
@@ -30,6 +36,35 @@ def option_types(function: Callable) -> dict[str, typing.Any]:
         else:
             found[name] = kind
     return found
+
+
+def check_counts(values: dict[str, typing.Any]) -> None:
+    """Raises a ValueError for an option that counts something and is below 1."""
+    for name in COUNTS & values.keys():
+        if isinstance(values[name], int) and values[name] < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1. Received: {values[name]}.")
+
+
+def positional(function: Callable, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Separates the arguments without option names from the others: (values, options with their values).
+
+    ["model", "--top", "3", "a text", "--json"] -> ["model", "a text"], ["--top", "3", "--json"]
+    """
+    kinds, values, options = option_types(function) | {CONFIG: Path}, [], []
+    taken = 0.0  # number of the next arguments that belong to an option
+    for argument in arguments:
+        if argument == "-h" or argument.startswith("--"):
+            options.append(argument)
+            name, has_value, _ = argument[2:].partition("=")
+            kind = kinds.get(name.replace("-", "_"), bool)
+            several = any(typing.get_origin(one) in (tuple, list) for one in (kind, *typing.get_args(kind)))
+            taken = math.inf if several else 0 if kind is bool or has_value else 1
+        elif taken:
+            options.append(argument)
+            taken -= 1
+        else:
+            values.append(argument)
+    return values, options
 
 
 def negated(flag: str) -> str:

@@ -209,7 +209,7 @@ def train(
         entropy = unigram_loss(corpora, unseen)
         tokens = sum(text.num_tokens for text in corpora.values())
         say(
-            f"{recipe.name}: {model.backbone.count_params():,} weights, {recipe.steps:,} updates of "
+            f"{recipe.name}: {model.count_params():,} weights, {recipe.steps:,} updates of "
             f"{recipe.batch_size * recipe.length:,} tokens, {tokens:,} tokens of text; a report every {every:,} "
             f"updates; unigram loss {entropy:.3f} nats per token" + (f"; on {devices} devices" if devices > 1 else "")
         )

@@ -13,7 +13,13 @@ from .command import Command
 from .demo import Demo
 
 
-def serve(models: tuple[str, ...] = (), host: str = "127.0.0.1", port: int = 7860, title: str = "kerasbert") -> None:
+def serve(
+    models: tuple[str, ...] = (),
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    title: str = "kerasbert",
+    hosts: tuple[str, ...] = (),
+) -> None:
     """Serves a page that answers with models: masks, labels, tags, answers, similarities, text, attention.
 
     Models may also be given first, without --models. The page has a tab for everything that a model can do. Ctrl-C
@@ -25,6 +31,9 @@ def serve(models: tuple[str, ...] = (), host: str = "127.0.0.1", port: int = 786
             reach this machine can use the models: there is no password.
         port: port to listen on; 0 takes any free one.
         title: heading of the page.
+        hosts: names under which the page is reached, such as example.org, besides localhost, the name of this machine
+            and IP addresses. Requests for other names are refused, as those of web sites that pretend to be this
+            machine.
     """
     from .demo_page import build_page, launch  # imports Gradio, which takes seconds
 
@@ -32,7 +41,7 @@ def serve(models: tuple[str, ...] = (), host: str = "127.0.0.1", port: int = 786
         raise ValueError(f"A port is a number from 0 to 65535. Received: {port}.")
     demo = Demo.load(models)
     page = build_page(demo, title)
-    address = launch(page, host, port, wait=False)
+    address = launch(page, host, port, wait=False, hosts=hosts)
     print(f"{', '.join(models)}: {address} (Ctrl-C ends the server)", flush=True)
     page.block_thread()
 

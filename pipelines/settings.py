@@ -2,13 +2,15 @@
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from kerasbert.command_line import did_you_mean
+from kerasbert.data.text.json_files import closest, shortened
 
 from .options import CONFIG, negated, option_types
 
+MOST_BYTES = 100_000  # of a file of options
 ADDED = "set"  # values of this option on the command line are added to those in the file instead of replacing them
 
 
@@ -42,7 +44,7 @@ def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.
     """
     stored = _read_yaml(path)
     if not isinstance(stored, dict):
-        raise ValueError(f"{path} must have one `option: value` per line. Received: {stored!r}.")
+        raise ValueError(f"{path} must have one `option: value` per line. Received: {shortened(stored)}.")
     outer = {name.partition(".")[0] for name in kinds if "." in name}
     found = {}
     for key, value in stored.items():
@@ -53,10 +55,11 @@ def read_settings(path: Path, kinds: dict[str, typing.Any]) -> dict[str, typing.
             if inner not in kinds:
                 close = did_you_mean(inner, kinds)
                 raise ValueError(
-                    f"{path} must contain only options of the command: {', '.join(kinds)}. Received: {inner!r}.{close}"
+                    f"{path} must contain only options of the command: {closest(inner, kinds)}. Received: "
+                    f"{shortened(inner)}.{close}"
                 )
             if inner in found:
-                raise ValueError(f"{path} must have each option once. Received: {inner!r} twice.")
+                raise ValueError(f"{path} must have each option once. Received: {shortened(inner)} twice.")
             found[inner] = one
     return found
 
@@ -76,22 +79,40 @@ def _config_path(arguments: list[str]) -> Path | None:
 
 
 def _read_yaml(path: Path) -> typing.Any:
+    """Reads a YAML file of limited size and depth. Aliases are refused: few of them make very large values."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Raises a ValueError for a key that occurs twice, because YAML would use only the last one."""
+        """Raises a ValueError for aliases, and for a key that occurs twice, of which YAML would use only the last."""
+
+        def compose_node(self, parent, index):
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError(
+                    f"{path} must not contain aliases. Received: *{self.peek_event().anchor}. Write it out."
+                )
+            return super().compose_node(parent, index)
 
         def construct_mapping(self, node, deep=False):
-            keys = [self.construct_object(key) for key, _ in node.value]
-            twice = next((key for key in keys if keys.count(key) > 1), None)
-            if twice is not None:
-                raise ValueError(f"{path} must have each option once. Received: {twice!r} twice.")
+            keys = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node)
+                if isinstance(key, Hashable) and key in keys:
+                    raise ValueError(f"{path} must have each option once. Received: {shortened(key)} twice.")
+                keys |= {key} if isinstance(key, Hashable) else set()
             return super().construct_mapping(node, deep)
 
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ValueError(f"{path} must have at most {MOST_BYTES:,} bytes. Received: {size:,} bytes.")
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} must be YAML. It cannot be read: {' '.join(str(error).split())}.") from None
+    except RecursionError:
+        raise ValueError(f"{path} must be YAML of reasonable depth. Received: a file nested too deeply.") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        if str(error).startswith(f"{path} must"):
+            raise
+        message = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path} must be YAML. It cannot be read: {message}.") from None
 
 
 def _spelled(name: str, value: typing.Any, kind: typing.Any, path: Path) -> list[str]:
@@ -100,7 +121,7 @@ def _spelled(name: str, value: typing.Any, kind: typing.Any, path: Path) -> list
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if kind is bool:
         if not isinstance(value, bool):
-            raise ValueError(f"{where} must be true or false. Received: {value!r}.")
+            raise ValueError(f"{where} must be true or false. Received: {shortened(value)}.")
         return [flag if value else f"--{negated(flag[2:])}"]
     if value is None and type(None) not in kinds:
         raise ValueError(f"{where} has no value. Write one, or remove the line.")
@@ -111,15 +132,15 @@ def _spelled(name: str, value: typing.Any, kind: typing.Any, path: Path) -> list
             values = value if isinstance(value, list) else [value]
         return [flag, *(_text(one, where) for one in values)]
     if isinstance(value, list | dict):
-        raise ValueError(f"{where} must be a single value. Received: {value!r}.")
+        raise ValueError(f"{where} must be a single value. Received: {shortened(value)}.")
     return [f"{flag}={_text(value, where)}"]
 
 
 def _text(value: typing.Any, where: str) -> str:
     if isinstance(value, bool):
         raise ValueError(
-            f"{where} must be text or a number. Received: {value!r}. YAML reads yes, no, on and off as true and false: "
-            "put such texts in quotes."
+            f"{where} must be text or a number. Received: {shortened(value)}. YAML reads yes, no, on and off as true "
+            "and false: put such texts in quotes."
         )
     return str(value)
 

@@ -9,10 +9,12 @@ python -m pipelines.show neighbours saved_models/quickstart bank --output neighb
 """
 
 import functools
+import sys
 from pathlib import Path
 from typing import Literal
 
 import kerasbert
+from kerasbert.command_line import printable
 from kerasbert.data import Tokenizer
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection
 
@@ -237,10 +239,17 @@ def neighbours(
 
 
 def _console():
-    """Creates a console without automatic highlighting."""
+    """Creates a console without automatic highlighting, which escapes the control characters of texts."""
     from rich.console import Console
+    from rich.segment import Segment
 
-    return Console(highlight=False, emoji=False)
+    class PrintableConsole(Console):
+        def render(self, renderable, options=None):
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    terminal = getattr(sys.stdout, "unfiltered", None)
+    return PrintableConsole(highlight=False, emoji=False, markup=False, file=terminal)
 
 
 main = Commands(

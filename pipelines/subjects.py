@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import kerasbert
 import kerasbert.objectives
 import kerasbert.tasks
-from kerasbert.checkpoints.folders import find_folder
+from kerasbert.checkpoints.folders import SHIPPED, find_folder, shipped_folder
 from kerasbert.checkpoints.presets import load_tokenizer
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 from kerasbert.data import Tokenizer
 from kerasbert.data.noise.span_corruption import span_corruption_lengths
+from kerasbert.data.text.json_files import closest
 from kerasbert.models import Backbone
 from kerasbert.objectives import MaskedLM
 
@@ -62,11 +63,12 @@ def find_subject(name: str, model_class: str | None = None, settings: tuple[str,
     """Finds the model folder, size or recipe with a name.
 
     Args:
-        name: a folder, hf://org/name, a size or a recipe. If it is both a size and a recipe, the size is used.
+        name: a folder, the name of a model that comes with kerasbert, hf://org/name, a size or a recipe. The first of
+            these that has the name is used.
         model_class: the class of a model, for sizes; see `info`.
         settings: `name=value` overrides of a recipe.
     """
-    is_folder = name.startswith("hf://") or Path(name).is_dir()
+    is_folder = name.startswith("hf://") or Path(name).is_dir() or shipped_folder(name) is not None
     is_size = not is_folder and find_size(name) is not None
     if model_class and not is_size:
         raise ValueError(f"`model_class` is for sizes. Received: {name!r} with model_class={model_class!r}.")
@@ -74,11 +76,11 @@ def find_subject(name: str, model_class: str | None = None, settings: tuple[str,
         raise ValueError(f"`set` is for recipes. Received: {name!r} with set={' '.join(settings)}.")
     if is_folder or is_size:
         return of_folder(name) if is_folder else of_size(name, model_class)
-    known = [*size_names(), *all_recipes()]
+    known = [*SHIPPED, *size_names(), *all_recipes()]
     if name not in known and name not in (key.replace(".", "_") for key in known):
         raise ValueError(
-            "A subject is the folder of a model or a corpus, hf://org/name, a size such as bert_base, or a recipe such "
-            f"as bert.base. Received: {name!r}.{did_you_mean(name, known)}"
+            "A subject is the folder of a model or a corpus, a shipped model, hf://org/name, a size such as bert_base, "
+            f"or a recipe such as bert.base. Received: {name!r}.{did_you_mean(name, known)}"
         )
     recipe = find_recipe(name).with_settings(list(settings))
     return Subject(name, "recipe", lambda dtype: recipe_model(dataclasses.replace(recipe, dtype=dtype)), recipe=recipe)
@@ -108,7 +110,7 @@ def of_size(name: str, model_class: str | None) -> Subject:
     if not (isinstance(cls, type) and hasattr(cls, "from_preset")):
         names = sorted(key for key, value in known.items() if isinstance(value, type) and hasattr(value, "from_preset"))
         raise ValueError(
-            f"`model_class` must be one of {', '.join(names)}. Received: {model_class!r}."
+            f"`model_class` must be one of {closest(model_class, names)}. Received: {model_class!r}."
             f"{did_you_mean(model_class, names)}"
         )
     return Subject(name, "size", lambda dtype: cls.from_preset(name, load_weights=False, dtype=dtype))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from kerasbert.command_line import did_you_mean
 from kerasbert.data.tasks.text_to_text import LABELS
+from kerasbert.data.text.json_files import closest
 
 from .labelled import GUESSED, Columns, UsualColumns
 from .tables import Layout
@@ -133,5 +134,7 @@ def task_of(name: str | None) -> TaskSpec:
         ValueError: if the name is unknown.
     """
     if name is not None and name not in TASKS:
-        raise ValueError(f"`task` must be one of {', '.join(TASKS)}. Received: {name!r}.{did_you_mean(name, TASKS)}")
+        raise ValueError(
+            f"`task` must be one of {closest(name, TASKS)}. Received: {name!r}.{did_you_mean(name, TASKS)}"
+        )
     return TaskSpec("classes") if name is None else TASKS[name]

@@ -11,15 +11,16 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from ..core.keras_adapter import base_kernel
 from ..core.quantization import layers_by_path
 from ..core.variables import parts_of
 from ..core.weight_names import Heads, Part, Tensor
-from ..data.text.json_files import check_types, read_json, shortened
 from ..training.lora import Product, add_products, freeze
+from .adapter_config import CONFIG, read_adapter_config, scale_of
 from .huggingface import export_weights, is_head, named_variables, to_ours, written_as
 from .tensor_files import open_tensors, write_json, write_safetensors
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _IN_PEFT = "base_model.model."  # PEFT's prefix of the names of modules
 
 # Our class -> task type in PEFT.
@@ -31,19 +32,6 @@ _TASKS = {
     "Seq2SeqLM": "SEQ_2_SEQ_LM",
     "TextEmbedder": "FEATURE_EXTRACTION",
 }
-# Settings of PEFT's LoRA that change what an adapter computes, and their only supported values.
-_ONLY = {
-    "peft_type": "LORA",
-    "bias": "none",
-    "use_dora": False,
-    "lora_bias": False,
-    "use_qalora": False,
-    "alora_invocation_tokens": None,
-    "layer_replication": None,
-    "target_parameters": None,
-    "trainable_token_indices": None,
-}
-_CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # initialisations that change the base model, too
 
 # === Writing ===
 
@@ -210,7 +198,7 @@ def load_adapter(model, folder, merge=False):
             products are trainable, and the backbone is frozen.
     """
     folder = Path(folder)
-    config = _checked_config(folder / CONFIG)
+    config = read_adapter_config(folder / CONFIG)
     tensors = _read(folder)
     modules, products = _modules(model), []
     for module in sorted({name.rpartition(".lora_")[0] for name in tensors if ".lora_" in name}):
@@ -220,7 +208,10 @@ def load_adapter(model, folder, merge=False):
                 f"Each module of an adapter must be a dense layer of the model, with two matrices. Received: {module} "
                 f"in {folder} for a {type(model).__name__}. Is this the model that it was trained on?"
             )
-        products += _split(modules[module], *pair, _scale(config, module, len(pair[0])), f"{module} in {folder}")
+        scale = scale_of(config, module, len(pair[0]), folder)
+        products += _split(modules[module], *pair, scale, f"{module} in {folder}")
+    if not products:
+        raise ValueError(f"An adapter must contain LoRA products. Received: {folder} without any.")
     heads = _heads(model, tensors, folder)
     taken = [layer.path for layer, _ in products if layer.lora_enabled]
     if taken:
@@ -229,31 +220,13 @@ def load_adapter(model, folder, merge=False):
         )
     if merge and any(layer.quantization_mode in ("int8", "int4") for layer, _ in products):
         raise ValueError("Products cannot be merged into integers. Received: a quantised model. Use merge=False.")
+    for layer, product in products:
+        _check_numbers(layer, product, merge, folder)
     for variable, array in heads:
         variable.assign(array)
     if not merge:
         freeze(parts_of(model))
     add_products(model, products, merge)
-
-
-def _checked_config(path):
-    if not path.is_file():
-        raise FileNotFoundError(f"An adapter folder must contain {CONFIG}. Received: {path.parent} without it.")
-    config = read_json(path)
-    types = {"r": int, "lora_alpha": float, "rank_pattern": dict | None, "alpha_pattern": dict[str, float] | None}
-    check_types(config, types, path)
-    for name, only in _ONLY.items():
-        if (config.get(name, only) or only) != only:
-            raise ValueError(
-                f"kerasbert reads LoRA adapters with {name}={only!r}. Received in {path}: {shortened(config[name])}."
-            )
-    start = str(config.get("init_lora_weights")).lower()
-    if start.startswith(_CHANGED_BASE):
-        raise ValueError(
-            f"An adapter must fit the unchanged base model. Received: {path} with init_lora_weights={start!r}, which "
-            "changes it. Convert it with `save_pretrained(path_initial_model_for_weight_conversion=...)` of PEFT."
-        )
-    return config
 
 
 def _read(folder):
@@ -262,17 +235,35 @@ def _read(folder):
         raise FileNotFoundError(f"An adapter folder must contain {WEIGHTS}. Received: {folder} without it.")
     file = open_tensors(folder / WEIGHTS)
     names = {name: name.removeprefix(_IN_PEFT).replace(".modules_to_save.", ".") for name in file.keys()}
-    return {short: np.asarray(file.get_tensor(name), "float32") for name, short in names.items()}
+    if len(set(names.values())) < len(names):
+        twice = collections.Counter(names.values()).most_common(1)[0][0]
+        raise ValueError(f"An adapter must contain each weight once. Received: {folder} with {twice} twice.")
+    tensors = {}
+    for name, short in names.items():
+        array = file.get_tensor(name)
+        with np.errstate(over="ignore"):
+            tensors[short] = np.asarray(array, "float32")
+        if array.dtype.name != "bfloat16" and array.dtype.kind != "f" or not np.isfinite(tensors[short]).all():
+            raise ValueError(
+                f"The weights of an adapter must be finite floating-point numbers. Received: {short} in {folder}, "
+                f"{array.dtype.name}{' with NaN or infinite numbers' if array.dtype.kind not in 'iub' else ''}."
+            )
+    return tensors
 
 
-def _scale(config, module, rank):
-    """Computes the factor of a module's product in the same way as PEFT."""
-    alpha = config.get("lora_alpha", 8)
-    for pattern, value in (config.get("alpha_pattern") or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", module):
-            alpha = value
-            break
-    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
+def _check_numbers(layer, product, merge, folder):
+    """Raises a ValueError if a product, or its sum with the kernel, has numbers that the dtype cannot represent."""
+    limit = 65_504.0 if layer.variable_dtype == "float16" else float(np.finfo("float32").max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        update = np.float32(product.alpha / len(product.b)) * product.a @ product.b
+        if merge:
+            update = update + keras.ops.convert_to_numpy(base_kernel(layer)).astype("float32")
+    largest = max((float(np.abs(array).max()) for array in (update, product.a, product.b)), default=0.0)
+    if not largest <= limit:
+        raise ValueError(
+            f"The products of an adapter must be numbers that {layer.variable_dtype} can represent. Received: "
+            f"{largest:.3g} for {layer.path} in {folder}. Are `lora_alpha` and `alpha_pattern` right?"
+        )
 
 
 def _split(parts, a, b, scale, where):

@@ -5,19 +5,15 @@ import re
 from pathlib import Path
 
 from ..core.family import size_names
+from ..data.text import shipped
+from ..data.text.json_files import closest
+from ..data.text.shipped import ONLY_IN_CLONES, SHIPPED, SHIPPED_FOLDERS
 from .hub import download
-
-# Models that come with the package. An installed package has them in kerasbert/saved_models, a clone of the repository
-# in saved_models, next to kerasbert, with three more models.
-SHIPPED = ("bert_mini_en",)
-ONLY_IN_CLONES = ("modernbert_mini_en", "modernbert_mini_en_rtd", "gpt2_mini_en")
-SHIPPED_FOLDERS = (Path(__file__).parent.parent / "saved_models", Path(__file__).parent.parent.parent / "saved_models")
 
 
 def shipped_folder(name):
     """Returns the folder of a model that comes with the package or its repository, or None if there is none."""
-    folders = [folder / name for folder in SHIPPED_FOLDERS] if name in SHIPPED + ONLY_IN_CLONES else []
-    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    return shipped.shipped_folder(name, SHIPPED_FOLDERS)
 
 
 def find_folder(path, revision=None, token=None):
@@ -40,7 +36,7 @@ def find_folder(path, revision=None, token=None):
         if shipped is not None:
             return shipped
         known = ", ".join(filter(shipped_folder, SHIPPED + ONLY_IN_CLONES)) or f"{', '.join(SHIPPED)}, missing here"
-        sizes = ", ".join(size_names())
+        sizes = closest(path, size_names())
         close = difflib.get_close_matches(str(path), [*SHIPPED, *ONLY_IN_CLONES, *size_names()], n=1)
         raise FileNotFoundError(
             f"A preset is a folder, hf://org/name, a model that comes with kerasbert ({known}) or, in `from_preset`, a "

@@ -306,11 +306,33 @@ def _split_settings(cls, overrides):
     return settings, {name: value for name, value in overrides.items() if name not in names}
 
 
+# {name in transformers: name of the same argument here}
+_OTHER_NAMES = {
+    **dict.fromkeys(("num_labels", "id2label", "label2id"), "labels"),
+    **dict.fromkeys(("torch_dtype",), "dtype"),
+    **dict.fromkeys(("max_seq_length", "model_max_length", "max_position_embeddings"), "max_length"),
+    "problem_type": "problem",
+    "num_hidden_layers": "num_layers",
+    "hidden_size": "hidden_dim",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "feed_forward_dim",
+    "vocab_size": "vocabulary_size",
+    "hidden_dropout_prob": "dropout",
+    "add_pooling_layer": "pooler",
+}
+
+
 def _split(family, overrides):
     """Splits overrides into (arguments of the backbone class, fields of its config)."""
     settings = set(inspect.signature(family.__init__).parameters) - {"self", "config", "kwargs"} | {"name"}
     fields = set(family.family.config.__dataclass_fields__)
     unknown = set(overrides) - settings - fields
+    known = {name: f"`{ours}`" for name, ours in _OTHER_NAMES.items() if name in unknown}
+    if known:
+        name, ours = next(iter(known.items()))
+        raise ValueError(
+            f"The argument `{name}` of transformers is {ours} here. Received: {name}={overrides[name]!r:.40}."
+        )
     if unknown:
         raise ValueError(
             f"Overrides must be arguments of {family.__name__} ({', '.join(sorted(settings))}) or fields of its config "

@@ -111,7 +111,7 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     def example_inputs(self):
         """A tiny batch, on which the model can be called to create its weights."""
-        return {"token_ids": np.zeros((1, 2), "int32")}
+        return {"token_ids": np.zeros((1, min(2, self.position_limit or 2)), "int32")}
 
     # === Calls ===
 

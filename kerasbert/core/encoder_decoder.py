@@ -18,7 +18,8 @@ class EncoderDecoderBackbone(Backbone):
     """
 
     def example_inputs(self):
-        return {"token_ids": np.zeros((1, 2), "int32"), "decoder_token_ids": np.zeros((1, 2), "int32")}
+        example = super().example_inputs()
+        return {**example, "decoder_token_ids": example["token_ids"]}
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         if kwargs.get("cache") is None or inputs_are_checked():

@@ -1,5 +1,8 @@
 """Data for `fit`: splits the steps of a run into Keras epochs, and recognises the kinds of data that users pass."""
 
+import math
+import numbers
+
 import keras
 import numpy as np
 
@@ -137,6 +140,8 @@ def class_numbers(class_weight, names):
         number = names.index(key) if key in names else key
         if isinstance(number, str) or (names and not 0 <= number < len(names)):
             raise ValueError(f"`class_weight` must have labels, {names}, or their numbers as keys. Received: {key!r}.")
+        if not (isinstance(weight, numbers.Real) and 0 <= weight < math.inf):
+            raise ValueError(f"`class_weight` must be finite and at least 0. Received: {weight!r:.40} for {key!r}.")
         found[int(number)] = weight
     return found
 

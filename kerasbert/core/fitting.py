@@ -31,7 +31,7 @@ from .feeding import (
     single,
     split_last,
 )
-from .inputs import check_arrays, check_keys, checked_inputs
+from .inputs import check_arrays, check_keys, check_numbers, checked_inputs
 from .keras_adapter import TrainingMode, is_validation
 from .sources import KINDS, check_source, length_of, readable, unpacked
 
@@ -200,6 +200,8 @@ class Fitting(TrainingMode):
                     f"{type(x).__name__} with an unknown number of batches. Pass `steps_per_epoch`, or call "
                     "`compile(optimizer)` before `fit`."
                 )
+            if class_weight is not None:
+                class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             source = readable(x, self._converted, endless=steps_per_epoch is not None)
             self._start_schedule(steps and steps * epochs)
             source = self.prepare(source, training=True)
@@ -389,6 +391,8 @@ class Fitting(TrainingMode):
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         """Returns the `Batches` for a dict of arrays, or for texts. The arguments are the same as for `fit`."""
         x = self.examples_of(x)
+        normalizer = x.get("loss_normalizer") if isinstance(x, dict) else None
+        check_numbers(y if isinstance(y, np.ndarray) else None, sample_weight, normalizer)  # before the first step
         if class_weight is not None:
             class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)

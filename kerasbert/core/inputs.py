@@ -160,6 +160,36 @@ def _check_shape(key, letters, shape, sizes):
             sizes.setdefault(letter, size)
 
 
+def check_numbers(y=None, sample_weight=None, loss_normalizer=None):
+    """Raises a ValueError for targets or weights of examples with which a single update would destroy the model.
+
+    Args:
+        y: targets, or a dict of them. They must be finite.
+        sample_weight, loss_normalizer: weights, or a dict of them. They must be finite and at least 0.
+    """
+    for name, values in (("sample_weight", sample_weight), ("loss_normalizer", loss_normalizer)):
+        for array in _arrays(values):
+            if array.dtype.kind not in "buif" and "float" not in array.dtype.name:
+                raise ValueError(f"`{name}` must be numbers. Received: {array.dtype.name}, {array.flat[0]!r:.40}.")
+            wrong = ~(np.isfinite(array) & (array >= 0))
+            if wrong.any():
+                place = np.argwhere(wrong)[0]
+                where = f" at {', '.join(map(str, place))}" if array.ndim else ""
+                raise ValueError(f"`{name}` must be finite and at least 0. Received: {array[tuple(place)]}{where}.")
+    if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in _arrays(y)):
+        raise ValueError("Targets must be finite numbers. Received: NaN or infinity.")
+
+
+def _arrays(values):
+    """Returns the arrays with known values among `values`: None, an array, a list of numbers, or a dict of these."""
+    if values is None:
+        return []
+    if isinstance(values, dict):
+        return [array for value in values.values() for array in _arrays(value)]
+    array = concrete_array(values) if keras.ops.is_tensor(values) else np.asarray(values)
+    return [] if array is None or not array.size else [array]
+
+
 def warn_of_padding(inputs, config):
     """Warns if rows end (or begin) with two or more padding tokens that no input marks as padding."""
     pad = getattr(config, "pad_id", None)

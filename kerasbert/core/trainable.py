@@ -15,7 +15,7 @@ from ..checkpoints import presets
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
 from .fitting import Fitting
-from .inputs import checked_inputs, inputs_are_checked
+from .inputs import check_numbers, checked_inputs, inputs_are_checked
 from .quantization import Quantizable, as_config, quantize_layers
 from .sharing import Shared
 from .summaries import known_shapes
@@ -223,6 +223,7 @@ class Trainable(Shared, Quantizable, Fitting):
     def check_batch(self, x, y=None, sample_weight=None):
         """Raises a ValueError for an invalid batch, for which compiled code would silently compute wrong results."""
         self.backbone.check_inputs(self.inputs_of_backbone(x))
+        check_numbers(y, sample_weight, x.get("loss_normalizer") if isinstance(x, dict) else None)
 
     def summary(self, *args: Any, **kwargs: Any) -> None:
         """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""

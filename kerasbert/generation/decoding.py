@@ -22,6 +22,7 @@ from .search import NUMBERS, BeamSearch, Sampling
 BUCKET = (
     32  # widths of prompts and numbers of new tokens are rounded up to multiples of this, to compile fewer programs
 )
+MOST_PROGRAMS = 32  # that a model keeps
 
 
 def decode(model, options, length, context, numbers, token_ids, real, limits, draws):
@@ -151,6 +152,8 @@ def _program(model, options, length):
         return greedy(model.engine, options, length)
     programs = model.__dict__.setdefault("_decoding_programs", {})
     if (options, length) not in programs:
+        while len(programs) >= MOST_PROGRAMS:
+            programs.pop(next(iter(programs)))
         function = functools.partial(decode, model, options, length)
         programs[options, length] = compiled(function, lambda: model.weights)
     return programs[options, length]

@@ -43,7 +43,7 @@ class MultipleChoice(Task):
         self, backbone: Backbone, max_length: int | None = None, tokenizer: Tokenizer | None = None, **kwargs: Any
     ):
         super().__init__(backbone, tokenizer, **kwargs)
-        self.max_length = max_length or self.longest_row()
+        self.max_length = self.row_length(max_length, self.longest_row())
         self.choice = backbone.make_head("choice")
         self.build_now()
 

@@ -50,7 +50,7 @@ class QuestionAnswerer(Task):
         **kwargs: Any,
     ):
         super().__init__(backbone, tokenizer, **kwargs)
-        self.max_length = max_length or min(self.longest_row(), 384)
+        self.max_length = self.row_length(max_length, min(self.longest_row(), 384))
         self.stride = stride
         self.max_question_length = max_question_length
         self.max_answer_length = max_answer_length

@@ -76,6 +76,22 @@ class Task(Trainable):
         """Returns the maximum length of the backbone in tokens, but at most 512."""
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
 
+    def row_length(self, max_length, default):
+        """Returns the maximum length of rows: `max_length`, or `default` if it is None.
+
+        Raises a ValueError for a length that the model cannot have.
+        """
+        limit = self.backbone.position_limit
+        if max_length is None:
+            return default
+        if isinstance(max_length, bool) or not isinstance(max_length, (int, np.integer)) or max_length < 1:
+            raise ValueError(f"`max_length` must be a number of tokens, at least 1. Received: {max_length!r:.40}.")
+        if limit and max_length > limit:
+            raise ValueError(
+                f"`max_length` must be at most the {limit} positions of the model. Received: {max_length}."
+            )
+        return int(max_length)
+
 
 def zipped_columns(x):
     """Converts a tuple of text columns to a list of tuples. Any other x is returned unchanged.

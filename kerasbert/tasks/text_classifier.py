@@ -74,7 +74,7 @@ class TextClassifier(Task):
         if len(set(self.labels)) != len(self.labels) or (problem == "classes" and len(self.labels) < 2):
             raise ValueError(f"`labels` must be two or more different names. Received: {self.labels}.")
         self.problem = problem
-        self.max_length = max_length or self.longest_row()
+        self.max_length = self.row_length(max_length, self.longest_row())
         if answer_steps and (problem != "classes" or features):
             raise ValueError(
                 '`answer_steps` needs problem="classes", and cannot be combined with `features`. Received: '

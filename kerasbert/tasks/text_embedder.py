@@ -107,7 +107,14 @@ class TextEmbedder(Task):
         self.poolings = [name for name in POOLINGS if name in names]
         self.normalize = normalize
         limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
-        self.max_length = max_length or min(limit for limit in limits if limit)
+        if isinstance(max_length, int) and max_length > (backbone.position_limit or max_length):  # files may say more
+            warnings.warn(
+                f"`max_length` is {max_length}, but the model has {backbone.position_limit} positions: texts are "
+                "truncated to these.",
+                stacklevel=2,
+            )
+            max_length = backbone.position_limit
+        self.max_length = self.row_length(max_length, min(limit for limit in limits if limit))
         self.lowercase = lowercase
         self.prompts = dict(prompts or {})
         self.default_prompt = default_prompt

@@ -68,7 +68,7 @@ class TokenClassifier(Task):
     ):
         super().__init__(backbone, tokenizer, **kwargs)
         self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
-        self.max_length = max_length or self.longest_row()
+        self.max_length = self.row_length(max_length, self.longest_row())
         self.features = feature_options(features) if features else None
         self.trains_backbone = not features
         if self.features:

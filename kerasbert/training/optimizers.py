@@ -51,6 +51,8 @@ def adamw(
         A `TransformerAdamW`.
     """
     scheduled = _is_schedule(learning_rate)
+    if not scheduled and not (0 < learning_rate < math.inf or (learning_rate == 0 and steps is None)):
+        raise ValueError(f"`learning_rate` must be a finite number above 0. Received: {learning_rate}.")
     if scheduled and (warmup or steps is not None):
         raise ValueError(
             "`warmup` and `steps` cannot be combined with a schedule. "

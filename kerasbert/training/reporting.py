@@ -384,4 +384,5 @@ def _rich_bar():
     except ImportError:
         return None
     columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[info]}")
-    return Progress(*columns, console=Console(highlight=False), auto_refresh=False)
+    terminal = getattr(sys.stdout, "unfiltered", None)  # commands escape the control characters of other output
+    return Progress(*columns, console=Console(highlight=False, file=terminal), auto_refresh=False)

@@ -54,7 +54,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         if steps < 1 or not 0 <= warmup <= steps:
             raise ValueError(
                 "`warmup` must lie between 0 and `steps`, both counted in updates. "
-                f"Received: warmup={warmup}, steps={steps}. For a tenth of the run use warmup={max(steps, 0) // 10}."
+                f"Received: warmup={warmup}, steps={steps}. A tenth of the run is "
+                f"{max(steps, 0) // 10}; the warm-up of a recipe is `schedule.warmup`."
             )
         if decay_from not in ("warmup", "start", "throughout") and not (
             isinstance(decay_from, int) and warmup <= decay_from <= steps

@@ -22,6 +22,7 @@ import kerasbert.training
 from kerasbert.backend import chosen_policy
 from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
+from kerasbert.data.text.json_files import closest
 
 from .. import pairs
 
@@ -220,7 +221,7 @@ class Recipe:
                     *(key for key, value in changed.items() if isinstance(value, dict)),
                 ]
                 raise ValueError(
-                    f"A recipe has {', '.join([*arguments, 'learning_rate', *options])}. Received: {setting!r}."
+                    f"A recipe has {closest(group, [*arguments, 'learning_rate', *options])}. Received: {setting!r}."
                     + did_you_mean(group, known)
                 )
         classes = object.__new__(
@@ -233,7 +234,8 @@ class Recipe:
             fields = classes.fields_of(group)
             if inner not in fields:
                 raise ValueError(
-                    f"`{group}` takes {', '.join(sorted(fields))}. Received: {setting!r}.{did_you_mean(inner, fields)}"
+                    f"`{group}` takes {closest(inner, sorted(fields))}. Received: {setting!r}."
+                    f"{did_you_mean(inner, fields)}"
                 )
             kind = fields[inner]
             if kind is typing.Any and changed[group].get(inner) is not None:
@@ -354,7 +356,9 @@ def find_recipe(name: str) -> Recipe:
     runs = all_recipes()
     joined = {key.replace(".", "_"): key for key in runs}
     if joined.get(name, name) not in runs:
-        raise ValueError(f"The recipes are {', '.join(sorted(runs))}. Received: {name!r}.{did_you_mean(name, runs)}")
+        raise ValueError(
+            f"The recipes are {closest(name, sorted(runs))}. Received: {name!r}.{did_you_mean(name, runs)}"
+        )
     return runs[joined.get(name, name)]()
 
 

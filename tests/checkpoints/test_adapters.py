@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import keras
 import numpy as np
@@ -200,6 +201,131 @@ def test_an_adapter_that_does_not_fit_changes_nothing(trained, change, message):
         model.load_adapter(folder)
     np.testing.assert_array_equal(ours(model), before)
     assert all(variable.trainable for variable in model.backbone.weights)
+
+
+def changed(folder, tensors=None, **config):
+    """Changes tensors of an adapter by a function of their names and values, and fields of its config."""
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    if tensors:
+        stored = safetensors.numpy.load_file(folder / "adapter_model.safetensors")
+        stored = {name: np.ascontiguousarray(tensors(name, array)) for name, array in stored.items()}
+        safetensors.numpy.save_file(stored, folder / "adapter_model.safetensors")
+
+
+def with_value(value, part):
+    """Puts a value into the tensors whose names contain `part`."""
+
+    def change(name, array):
+        array = array.copy()
+        if part in name:
+            array.flat[0] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize(
+    "tensors, config, message",
+    [
+        (with_value(np.nan, "lora_A"), {}, "finite floating-point numbers.*float32 with NaN or infinite"),
+        (with_value(np.inf, "lora_B"), {}, "finite floating-point numbers"),
+        (with_value(-np.inf, "classifier.bias"), {}, "finite floating-point numbers.*classifier.bias"),
+        (lambda name, array: array.astype("float64") * 1e300 + 1e300, {}, "finite floating-point numbers.*float64"),
+        (lambda name, array: array.astype("int32"), {}, "finite floating-point numbers.*int32"),
+        (None, {"lora_alpha": 1e308}, "numbers that float32 can represent. Received: nan.*lora_alpha"),
+        (None, {"alpha_pattern": {"query": -1e308}}, "numbers that float32 can represent.*query"),
+        (lambda name, array: array * 0 + np.float32(1e25) if "lora" in name else array, {}, "float32 can represent"),
+        (None, {"r": 0}, "ranks in .* must be at least 1. Received: 0"),
+        (None, {"rank_pattern": {"query": -3}}, "ranks in .* must be at least 1. Received: -3"),
+        (None, {"r": 4}, "the rank that adapter_config.json states, 4, and at least 1. Received: matrices of rank 2"),
+        (None, {"rank_pattern": {"query": 1}}, "states, 1, .*matrices of rank 2"),
+        (
+            lambda name, array: array[:0] if "lora_A" in name else array[:, :0] if "lora_B" in name else array,
+            {},
+            "at least 1. Received: matrices of rank 0",
+        ),
+        (None, {"alpha_pattern": {"query": float("nan")}}, "`alpha_pattern` in"),
+        (None, {"use_rslora": "yes"}, "`use_rslora` in"),
+    ],
+)
+def test_numbers_of_an_adapter_that_destroy_weights(trained, tensors, config, message, merge):
+    _, folder, make = trained
+    changed(folder, tensors, **config)
+    model = make()
+    before = ours(model)
+    with pytest.raises(ValueError, match=message):
+        model.load_adapter(folder, merge=merge)
+    np.testing.assert_array_equal(ours(model), before)
+    assert all(variable.trainable for variable in model.backbone.weights)
+
+
+@pytest.mark.parametrize("field, value", [("alpha_pattern", 3.0), ("rank_pattern", 2)])
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ["(a+)+$"],
+        ["(.*.)*x"],
+        ["(?:[a-z.]+)*!"],
+        ["(.|.)" * 40],
+        [".*" * 12 + "x"],
+        [".?" * 30 + "x"],
+        [r"(.*)\1\1\1x"],
+        ["(?=.*x)y"],
+        ["(query"],
+        ["a" * 10_000],
+        [f"layer{i}" for i in range(2_000)],
+        [f"{i}.*.*.*x" for i in range(20)],
+    ],
+)
+def test_patterns_that_take_long_are_refused(trained, field, value, patterns):
+    """Expressions with exponential time, and many that are slow together."""
+    _, folder, make = trained
+    changed(folder, **{field: dict.fromkeys(patterns, value)})
+    model, start = make(), time.process_time()
+    with pytest.raises(ValueError, match=f"`{field}` in .*(simple expressions|valid expressions|at most 1,000)"):
+        model.load_adapter(folder)
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    "pattern, factor",
+    [
+        ("query", 5.0),
+        (r"encoder\.layer\.\d+\.attention\.self\.query", 5.0),
+        (r"bert\.encoder\.layer\.(0|1|10)\.attention.*(query|key)", 5.0),
+        ("^bert.encoder.layer.[01].attention.self.query", 5.0),
+        ("uery", 1.0),
+        ("layer.7.attention.self.query", 1.0),
+    ],
+)
+def test_patterns_have_the_meaning_of_peft(trained, pattern, factor):
+    _, folder, make = trained
+    changed(folder, alpha_pattern={pattern: 10})
+    model = make()
+    model.load_adapter(folder)
+    reference = peft.PeftModel.from_pretrained(SEQUENCE.from_pretrained(folder.parent / "base"), folder)
+    scaling = {
+        name: module.scaling["default"]
+        for name, module in reference.named_modules()
+        if name.endswith("query") and hasattr(module, "scaling")
+    }
+    query = model.backbone.blocks[0].attention.query
+    assert query.lora_alpha / query.lora_rank == factor == next(iter(scaling.values()))
+
+
+def test_an_adapter_without_products_is_refused(trained):
+    _, folder, make = trained
+    path = folder / "adapter_model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    safetensors.numpy.save_file({name: array for name, array in tensors.items() if "lora" not in name}, path)
+    with pytest.raises(ValueError, match="must contain LoRA products"):
+        make().load_adapter(folder)
+    tensors["classifier.bias"] = np.ones(3, "float32")
+    safetensors.numpy.save_file(tensors, path)
+    with pytest.raises(ValueError, match="each weight once. Received: .* with classifier.bias twice"):
+        make().load_adapter(folder)
 
 
 def test_what_the_layout_cannot_hold(trained, tmp_path):

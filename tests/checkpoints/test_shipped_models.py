@@ -6,6 +6,7 @@ import pytest
 
 import kerasbert
 from kerasbert.checkpoints import folders as found_in
+from kerasbert.data import Tokenizer
 from kerasbert.models import Backbone, Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 from tests.conftest import REPOSITORY
@@ -73,3 +74,17 @@ def test_an_unknown_name_lists_what_there_is(folders):
 def test_the_wheel_carries_the_models_that_are_found_by_name():
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert settings["package-data"]["kerasbert.saved_models"] == [f"{name}/*" for name in found_in.SHIPPED]
+
+
+@pytest.mark.parametrize("read", [Tokenizer.load, Tokenizer.from_preset])
+def test_their_tokenizers_are_found_by_name(read, tmp_path, monkeypatch):
+    """As folders are; a folder of that name wins."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = read(NAME)
+    assert tokenizer.vocabulary_size == 8_192 and tokenizer.hash == read(REPOSITORY / "saved_models" / NAME).hash
+    Tokenizer.train("wordpiece", ["the cat sat"] * 9, 20).save(tmp_path / NAME)
+    assert read(NAME).vocabulary_size < 30
+    with pytest.raises(FileNotFoundError, match="no folder or file bert_mini_eng, .* Did you mean bert_mini_en?"):
+        read("bert_mini_eng")
+    with pytest.raises(ValueError, match="Use kerasbert.load\\('hf://org/name'\\).tokenizer"):
+        read("hf://org/name")

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable
 
@@ -265,6 +266,69 @@ def check_embedder(folder, found, valid):
     expect(arguments["max_length"] == length, f"max_length={arguments['max_length']!r}")
 
 
+# === Adapters ===
+
+
+def _adapted():
+    """A new classifier, the same in each process."""
+    import keras
+
+    from kerasbert.models import Bert, BertConfig
+    from kerasbert.tasks import TextClassifier
+
+    keras.utils.set_random_seed(0)
+    sizes = dict(vocabulary_size=11, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=6)
+    return TextClassifier(Bert(BertConfig(**sizes)), labels=["no", "yes"])
+
+
+def _make_adapter(folder):
+    from kerasbert.training import add_lora
+
+    model = _adapted()
+    add_lora(model, rank=2, targets=("query", "value"))
+    rng = np.random.default_rng(0)
+    for layer in (model.backbone.blocks[0].attention.query, model.backbone.blocks[0].attention.value):
+        layer.lora_kernel_b.assign(rng.normal(size=layer.lora_kernel_b.shape))
+    model.save_adapter(folder)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    config |= {"alpha_pattern": {"query": 5.0, r"encoder.*key": 3.0}, "rank_pattern": {"other": 2}}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+
+
+def read_adapter(folder):
+    """The kernels before and after an adapter is merged."""
+    import keras
+
+    model = _adapted()
+    layers = model.backbone.blocks[0].attention
+    found = {name: [keras.ops.convert_to_numpy(getattr(layers, name).kernel).copy()] for name in ("query", "value")}
+    model.load_adapter(folder, merge=True)
+    for name, kernels in found.items():
+        kernels.append(keras.ops.convert_to_numpy(getattr(layers, name).kernel))
+    return found
+
+
+def check_adapter(folder, found, valid):
+    """What PEFT's formula gives for the matrices in the file, where it has them."""
+    import safetensors.numpy
+
+    config = json.loads((folder / "adapter_config.json").read_text("utf-8-sig"))
+    tensors = safetensors.numpy.load_file(folder / "adapter_model.safetensors")
+    for name, (before, after) in found.items():
+        expect(np.isfinite(after).all(), f"numbers of {name} that are not finite")
+        module = f"base_model.model.bert.encoder.layer.0.attention.self.{name}"
+        a, b = (tensors.get(f"{module}.lora_{letter}.weight") for letter in "AB")
+        wanted = before
+        if a is not None and b is not None:
+            patterns = (config.get("alpha_pattern") or {}).items()
+            fits = (alpha for pattern, alpha in patterns if re.match(rf"(.*\.)?({pattern})$", module))
+            alpha = next(fits, config.get("lora_alpha", 8))
+            scale = alpha / (len(a) ** 0.5 if config.get("use_rslora") else len(a))
+            wanted = before + scale * (b.astype("float32") @ a.astype("float32")).T
+        close = np.allclose(after, wanted, rtol=1e-3, atol=1e-5 * max(1, np.abs(wanted).max(initial=0)))
+        expect(close, f"another kernel of {name}")
+
+
 # === Tokenizers ===
 
 
@@ -295,6 +359,24 @@ def _make_spiece(folder):
     pieces += [(word, -float(len(words) - i) / 10, NORMAL) for i, word in enumerate(words)]
     (folder / "spiece.model").write_bytes(model_bytes(SentencePieceModel(pieces)))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 3}))
+
+
+def _make_slow(make, name):
+    """The files of a tokenizer of transformers without tokenizer.json, with added tokens."""
+
+    def make_slow(folder):
+        make(folder)
+        path = folder / "tokenizer_config.json"
+        settings = json.loads(path.read_text()) | {"tokenizer_class": name}
+        settings.pop("added_tokens_decoder", None)
+        path.write_text(json.dumps(settings))
+        size = read_tokenizer(folder)[0].vocabulary_size
+        (folder / "added_tokens.json").write_text(json.dumps({"newword": size, "<extra>": size + 1}))
+        named = {key: value for key, value in settings.items() if key.endswith("_token")}
+        named["additional_special_tokens"] = ["<extra>"]
+        (folder / "special_tokens_map.json").write_text(json.dumps(named))
+
+    return make_slow
 
 
 def read_tokenizer(folder):
@@ -416,6 +498,103 @@ def check_gzip(folder, found, valid):
     expect("".join("".join(found).split()) == "".join(content.decode().split()), "another text")
 
 
+# === Tables ===
+
+TAGGED = [("the cat sat", "O B-ANIMAL O"), ("Rome , 12 %", "B-PLACE O O O"), ("a dog", "O B-ANIMAL")]
+
+
+def _make_tagged_csv(folder):
+    with open(folder / "data.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["sentence", "word", "tag"])
+        for number, (words, tags) in enumerate(TAGGED * 3):
+            writer.writerows([number, *pair] for pair in zip(words.split(), tags.split(), strict=True))
+
+
+def _make_tagged_jsonl(folder):
+    rows = [{"tokens": words.split(), "ner_tags": tags.split()} for words, tags in TAGGED * 3]
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _make_tagged_lines(folder):
+    sentences = ["\n".join(map(" ".join, zip(w.split(), t.split(), strict=True))) for w, t in TAGGED * 3]
+    (folder / "data.conll").write_text("\n\n".join(sentences) + "\n")
+
+
+def _make_several_csv(folder):
+    with open(folder / "data.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "labels"])
+        writer.writerows([text, "a b" if n % 2 else "a"] for n, text in enumerate(TEXT))
+
+
+def _make_several_jsonl(folder):
+    rows = [{"text": text, "labels": ["a", "b"] if n % 2 else ["a"]} for n, text in enumerate(TEXT)]
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read_table(kind, name):
+    def read(folder):
+        from pipelines.examples import read_examples
+
+        return read_examples(kind, folder / name)
+
+    return read
+
+
+def check_tags(folder, found, valid):
+    """A tag for each word."""
+    expect(len(found.x) == len(found.y) > 0, f"{len(found.x)} sentences and {len(found.y)} rows of tags")
+    for words, tags in zip(found.x, found.y, strict=True):
+        expect(len(words) == len(tags) > 0, f"{len(words)} words and {len(tags)} tags")
+        expect(all(isinstance(one, str) and one for one in [*words, *tags]), "words or tags that are not text")
+
+
+def check_several(folder, found, valid):
+    """Rows of labels, which are text that is in the file."""
+    content = next(folder.iterdir()).read_text("utf-8-sig")
+    content += content.encode().decode("unicode_escape", "replace") if "\\" in content else ""
+    expect(len(found.x) == len(found.y) > 0, "other numbers of texts and labels")
+    for labels in found.y:
+        expect(isinstance(labels, list) and all(isinstance(label, str) for label in labels), f"labels {labels!r:.80}")
+        expect(all(label in content for label in labels if label.isascii()), f"labels {labels!r:.80}")
+
+
+def _make_frame(folder):
+    columns = {"text": TEXT, "label": ["a", "b", "a", "b", "a", "b", "a"], "index": list(range(5, 12))}
+    (folder / "frame.json").write_text(json.dumps(columns))
+
+
+def read_frame(folder):
+    """The first batch of the columns of a DataFrame, whose index does not begin with 0; None if it is no DataFrame."""
+    import pandas
+
+    from kerasbert.models import WordVectors, WordVectorsConfig
+    from kerasbert.tasks import TextClassifier
+
+    try:
+        columns = json.loads((folder / "frame.json").read_text("utf-8-sig"))
+        frame = pandas.DataFrame({"text": columns["text"], "label": columns["label"]})
+        frame.index = columns["index"]
+    except Exception:
+        return None
+    tokenizer = _trained("wordpiece", 90, lowercase=True)
+    backbone = WordVectors(WordVectorsConfig(vocabulary_size=tokenizer.vocabulary_size, hidden_dim=6))
+    model = TextClassifier(backbone, labels=["a", "b"], tokenizer=tokenizer)
+    batches = model._batches(frame["text"], frame["label"], None, len(frame), epochs=1, seed=0, shuffle=False)
+    x, y, *_ = batches[0]
+    return frame, x, y
+
+
+def check_frame(folder, found, valid):
+    """A row for each row of the frame, with its label."""
+    if found is not None:
+        frame, x, y = found
+        expect(len(x["token_ids"]) == len(frame), "another number of rows")
+        numbers = [("a", "b").index(label) if isinstance(label, str) else int(label) for label in frame["label"]]
+        expect(np.asarray(y).ravel().tolist() == numbers, "other labels")
+
+
 # === The table ===
 
 _JSON_SETTINGS = {"tokenizer_config.json": mutate_json}
@@ -445,6 +624,12 @@ KINDS = {
             "sentence_bert_config.json": mutate_json,
             "config_sentence_transformers.json": mutate_json,
         },
+    ),
+    "adapter": Kind(
+        _make_adapter,
+        read_adapter,
+        check_adapter,
+        {"adapter_config.json": mutate_json, "adapter_model.safetensors": mutate_bytes},
     ),
     "tokenizer_wordpiece": Kind(
         _make_tokenizer("wordpiece", 90, ["tokenizer.json", "tokenizer_config.json"], lowercase=True),
@@ -476,6 +661,22 @@ KINDS = {
         check_tokenizer,
         {"spiece.model": mutate_bytes, **_JSON_SETTINGS},
     ),
+    **{
+        f"slow_{name}": Kind(
+            _make_slow(make, name),
+            read_tokenizer,
+            check_tokenizer,
+            {"added_tokens.json": mutate_json, "special_tokens_map.json": mutate_json, **_JSON_SETTINGS},
+        )
+        for name, make in (
+            ("BertTokenizer", _make_tokenizer("wordpiece", 90, ["vocab.txt", "tokenizer_config.json"])),
+            (
+                "RobertaTokenizer",
+                _make_tokenizer("byte_bpe", 290, ["vocab.json", "merges.txt", "tokenizer_config.json"]),
+            ),
+            ("T5Tokenizer", _make_spiece),
+        )
+    },
     "corpus": Kind(
         _make_corpus,
         read_corpus,
@@ -486,4 +687,16 @@ KINDS = {
     "jsonl": Kind(_make_jsonl, read_documents("data.jsonl"), check_jsonl, {"data.jsonl": mutate_bytes}),
     "parquet": Kind(_make_parquet, read_documents("data.parquet"), check_parquet, {"data.parquet": mutate_bytes}),
     "gzip": Kind(_make_gzip, read_documents("data.txt.gz"), check_gzip, {"data.txt.gz": mutate_bytes}),
+    "tagged_csv": Kind(_make_tagged_csv, read_table("tags", "data.csv"), check_tags, {"data.csv": mutate_bytes}),
+    "tagged_jsonl": Kind(
+        _make_tagged_jsonl, read_table("tags", "data.jsonl"), check_tags, {"data.jsonl": mutate_bytes}
+    ),
+    "tagged_lines": Kind(
+        _make_tagged_lines, read_table("tags", "data.conll"), check_tags, {"data.conll": mutate_bytes}
+    ),
+    "several_csv": Kind(_make_several_csv, read_table("labels", "data.csv"), check_several, {"data.csv": mutate_bytes}),
+    "several_jsonl": Kind(
+        _make_several_jsonl, read_table("labels", "data.jsonl"), check_several, {"data.jsonl": mutate_bytes}
+    ),
+    "data_frame": Kind(_make_frame, read_frame, check_frame, {"frame.json": mutate_json}),
 }

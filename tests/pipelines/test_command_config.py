@@ -1,6 +1,7 @@
 """`--config FILE` of every command, and `pretrain --recipe FILE`."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,40 @@ def test_settings_of_a_recipe_are_added_to_those_of_the_file(parsed):
 def test_mistakes_in_a_file_are_named(parsed, yaml, message):
     with pytest.raises(ValueError, match=message):
         parsed(finetune, yaml)
+
+
+@pytest.mark.parametrize(
+    "yaml, message",
+    [
+        (
+            "a0: &a0 [x, x, x, x]\n"
+            + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
+            r"must not contain aliases. Received: \*a0. Write it out",
+        ),
+        ("seeds: &s [*s]\n", "must not contain aliases"),
+        ("base: &b {epochs: 3}\n<<: *b\n", "must not contain aliases"),
+        ("seeds: " + "[" * 20_000, "reasonable depth|at most 100,000"),
+        ("columns: " + "{a: " * 20_000, "reasonable depth"),
+        ("seeds: [" + "1, " * 50_000 + "]\n", r"at most 100,000 bytes. Received: 150,0\d\d bytes"),
+        ("".join(f"k{i}: 1\n" for i in range(9_000)), "must contain only options .*Received: 'k0'"),
+        ("epochs: 2026-13-45\n", "must be YAML. It cannot be read: month must be in"),
+        ("epochs: " + "9" * 5_000 + "\n", "must be YAML. It cannot be read: "),
+        ("? [a, b]\n: 1\n", "must be YAML. It cannot be read"),
+        ("model: !!python/object/apply:os.system [id]\n", "must be YAML. It cannot be read: could not determine"),
+        ("a" * 5_000, "one `option: value` per line. Received: 'aaaa"),
+    ],
+)
+def test_files_that_take_very_long_or_much_memory(parsed, yaml, message):
+    start = time.process_time()
+    with pytest.raises(ValueError, match=message) as caught:
+        parsed(finetune, yaml)
+    assert time.process_time() - start < 3 and len(str(caught.value)) < 1_500
+
+
+def test_a_file_must_be_text(parsed, tmp_path):
+    (tmp_path / "bytes.yaml").write_bytes(b"model: \xff\xfe")
+    with pytest.raises(ValueError, match="must be YAML. It cannot be read: 'utf-8' codec"):
+        finetune.parse(["--config", str(tmp_path / "bytes.yaml")], "kerasbert finetune")
 
 
 def test_values_of_a_file_are_checked_like_those_of_the_command_line(parsed, capsys):

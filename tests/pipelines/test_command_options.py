@@ -164,3 +164,72 @@ def test_a_repeated_option_is_an_error(arguments):
     message = repeated_option(["--name", "x", *arguments])
     assert message == "--set can be given only once. If it takes several values, put them after it: --set A B."
     assert repeated_option(["x", "x", "--set", "a=1", "a=1"]) is None
+
+
+@pytest.mark.parametrize(
+    "arguments, model, texts, top",
+    [
+        (["m", "one", "two"], "m", ("one", "two"), 5),
+        (["m", "--top", "3", "one", "two"], "m", ("one", "two"), 3),
+        (["--top=3", "m", "one"], "m", ("one",), 3),
+        (["m", "one", "--engine", "onnx", "two", "--top", "2", "three"], "m", ("one", "two", "three"), 2),
+        (["--model", "m", "--texts", "one", "two", "--top", "2"], "m", ("one", "two"), 2),
+        (["m", "-1", "--columns.text", "body", "-2"], "m", ("-1", "-2"), 5),
+    ],
+)
+def test_values_may_follow_options(arguments, model, texts, top):
+    from pipelines.predict import main
+
+    found = main.parse(arguments, "kerasbert predict")
+    assert (found["model"], found["texts"], found["top"]) == (model, texts, top)
+
+
+def test_several_values_of_an_option_stay_with_it():
+    from pipelines.pretrain import main
+
+    arguments = ["--set", "steps=3", "config.num_layers=2", "--corpus=a", "b", "--run", "r"]
+    found = main.parse(["bert.tiny", *arguments], "kerasbert pretrain")
+    assert found["recipe"] == "bert.tiny" and found["corpus"] == ("a", "b")
+    assert found["set"] == ("steps=3", "config.num_layers=2")
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("predict", ["m", "--batch-size", "0"]),
+        ("predict", ["m", "--top", "-1"]),
+        ("finetune", ["--model", "m", "--max-length", "0"]),
+        ("finetune", ["--model", "m", "--epochs", "0"]),
+        ("evaluate", ["--model", "m", "--batch-size", "-3"]),
+        ("info", ["bert_base", "--length", "0"]),
+        ("prepare_corpus", ["--workers", "0"]),
+        ("train_tokenizer", ["--vocabulary-size", "0"]),
+    ],
+)
+def test_numbers_of_things_are_at_least_1(name, arguments, tmp_path):
+    main = importlib.import_module(f"pipelines.{name}").main
+    if name == "prepare_corpus":
+        arguments = ["--source", "x.txt", "--tokenizer", "t", "--output", str(tmp_path / "o"), *arguments]
+    if name == "train_tokenizer":
+        arguments = ["--source", "x.txt", "--output", str(tmp_path / "o"), *arguments]
+    option, value = arguments[-2:]
+    with pytest.raises(ValueError, match=f"^{option} must be at least 1. Received: {value}.$"):
+        main.parse(arguments, f"kerasbert {name}")
+
+
+@pytest.mark.parametrize(
+    "rates, message",
+    [
+        ((-1, 0.1, 0, None), "`learning_rate` must be above 0. Received: -1"),
+        ((float("nan"), 0.1, 0, None), "`learning_rate` must be above 0. Received: nan"),
+        ((1e-4, 2, 0, None), "`warmup_share` must be between 0 and 1. Received: 2"),
+        ((1e-4, 0, -1, None), "`weight_decay` must be at least 0. Received: -1"),
+        ((1e-4, 0, 0, 1.5), "`layer_decay` must be above 0 and at most 1. Received: 1.5"),
+    ],
+)
+def test_rates_of_finetune(rates, message):
+    from pipelines.finetune import check_rates
+
+    with pytest.raises(ValueError, match=message):
+        check_rates(*rates)
+    check_rates(1e-4, 0, 0, None)

@@ -1,5 +1,8 @@
 """The demo: answers of every tab equal those of the model, and reach programs over the loopback."""
 
+import contextlib
+
+import httpx
 import keras
 import numpy as np
 import pytest
@@ -104,6 +107,28 @@ def test_what_is_not_read_is_said(demo, models):
         (lambda demo: demo.classify(TEXT, model="tagger"), "models of 'classify' are classifier. Received: 'tagger'"),
         (lambda demo: demo.model("translate"), "tabs of this page are fill-mask, .*Received: 'translate'"),
         (lambda demo: Demo.load(()), "Received: none"),
+        (lambda demo: demo.classify(3), r"`text` in the request must be str. Received: 3 \(int\)"),
+        (lambda demo: demo.classify(None), r"`text` in the request must be str. Received: None"),
+        (lambda demo: demo.classify(TEXT, ["a"]), "`second` in the request must be str"),
+        (lambda demo: demo.classify("a" * 10_001), "at most 10,000 characters. Received: 10,001"),
+        (lambda demo: demo.answer("who", "a " * 6_000), "at most 10,000 characters. Received: 12,000"),
+        (lambda demo: demo.answer("who", TEXT, top=10**9), "number of answers must be from 1 to 100"),
+        (lambda demo: demo.answer("who", TEXT, top="3"), r"`top` in the request must be float. Received: '3'"),
+        (lambda demo: demo.fill_mask("[MASK] " * 17), "at most 16 masks. Received: 17"),
+        (lambda demo: demo.fill_mask("the [MASK]", top=0), "number of answers must be from 1 to 100. Received: 0"),
+        (lambda demo: demo.fill_mask("the [MASK]", score=1), "`score` in the request must be bool"),
+        (lambda demo: demo.choose(TEXT, ["a"] * 33), "at most 32 choices. Received: 33"),
+        (lambda demo: demo.choose(TEXT, "ab"), r"`choices` in the request must be list\[str\]"),
+        (lambda demo: demo.compare([TEXT, 3]), r"`texts` in the request must be list\[str\]"),
+        (lambda demo: demo.compare([TEXT, "a" * 20_000]), "at most 10,000 characters"),
+        (
+            lambda demo: demo.generate("the", num_sequences=20_000),
+            "`num_sequences` must be from 0 to 8. Received: 20000",
+        ),
+        (lambda demo: demo.generate("the", max_new_tokens=10**9), "`max_new_tokens` must be from 0 to 512"),
+        (lambda demo: demo.generate("the", temperature="hot"), "`temperature` in the request must be float"),
+        (lambda demo: demo.generate("the", batch_size=3), "`settings` may contain max_new_tokens, .*'batch_size'"),
+        (lambda demo: demo.generate("the", model=["writer"]), "`model` in the request must be str"),
     ],
 )
 def test_mistakes(demo, ask, message):
@@ -140,6 +165,82 @@ def test_programs_get_the_same_answers(demo):
             client.predict(" ", "", api_name="/tag")
     finally:
         page.close()
+
+
+@pytest.fixture(scope="module")
+def address(demo):
+    page = build_page(demo)
+    yield launch(page, "127.0.0.1", 0, wait=False, hosts=("models.example.org",))
+    page.close()
+
+
+def answer_of(address, name, body, **headers):
+    """(status, text of the answer) of a call through the interface for programs."""
+    url = f"{address}gradio_api/call/{name}"
+    started = httpx.post(url, json=body, headers=headers)
+    if started.status_code != 200:
+        return started.status_code, started.text
+    return 200, httpx.get(f"{url}/{started.json()['event_id']}").text
+
+
+@pytest.mark.parametrize(
+    "name, data, message",
+    [
+        ("classify", [3, "", ""], "`text` in the request must be str. Received: 3 (int)."),
+        ("compare", [{"a": 1}, ""], "`texts` in the request must be list[str]"),
+        (
+            "generate",
+            ["the", 4, {"num_sequences": 20_000}, ""],
+            "`num_sequences` must be from 0 to 8. Received: 20000.",
+        ),
+        ("generate", ["the", 4, {"prompt": "a"}, ""], "`settings` may contain"),
+        ("generate", ["the", 4, [1], ""], "`settings` in the request must be dict or null"),
+        ("tag", [["x"] * 4, ""], "`text` in the request must be str"),
+    ],
+)
+def test_wrong_types_of_programs(address, name, data, message):
+    status, text = answer_of(address, name, {"data": data})
+    assert status == 200 and text.startswith("event: error") and message in text, text
+
+
+def test_errors_of_the_server_are_not_shown(demo, address, monkeypatch):
+    monkeypatch.setattr(demo, "classify", lambda *values: {}["/secret/path"])
+    _, text = answer_of(address, "classify", {"data": ["the cat", "", ""]})
+    assert "The server could not answer this request. Its log has the details." in text and "secret" not in text
+
+
+def test_requests_that_the_page_does_not_need(address):
+    """No uploads, no large bodies, no requests of other sites, no other names of this machine."""
+    good = {"data": ["the cat", "", ""]}
+    assert answer_of(address, "classify", good)[1].startswith("event: complete")
+    assert answer_of(address, "classify", good, host="MODELS.example.org:7860")[0] == 200
+    port = address.rstrip("/").rpartition(":")[2]
+    for name in ("localhost", "192.168.1.7", "[::1]"):
+        assert httpx.get(f"{address}config", headers={"host": f"{name}:{port}"}).status_code == 200, name
+    for headers, status in (
+        ({"host": "evil.example"}, 421),
+        ({"host": f"127.0.0.1.evil.example:{port}"}, 421),
+        ({"host": "[::1"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"content-type": "text/plain", "origin": f"http://127.0.0.1:{int(port) + 1}"}, 403),
+    ):
+        assert answer_of(address, "classify", good, **headers)[0] == status, headers
+    assert httpx.get(address, headers={"host": "evil.example"}).status_code == 421
+    for path in ("upload", "upload?upload_id=1", "process_recording", "stream/1", "component_server", "vibe-edit"):
+        files = {"files": ("a.txt", b"text")}
+        assert httpx.post(f"{address}gradio_api/{path}", files=files).status_code == 404, path
+    assert httpx.get(f"{address}gradio_api/proxy=https://example.org").status_code == 404
+    status, text = answer_of(address, "classify", {"data": ["a" * 1_100_000]})
+    assert (status, text) == (413, "A request must have at most 1,000,000 bytes.")
+
+    def parts():  # a body without a stated length
+        for _ in range(40):
+            yield b"a" * 100_000
+
+    with contextlib.suppress(httpx.HTTPError):
+        answer = httpx.post(f"{address}gradio_api/call/classify", content=parts())
+        assert answer.status_code >= 400
 
 
 def test_every_tab_shows_its_answer(demo, monkeypatch):

@@ -123,3 +123,11 @@ def test_a_masked_language_model_computes_its_head_at_masked_tokens():
         < row
         < slots * 2 * D * V + 2 * 2 * L * (4 * D * D + 2 * D * F + 2 * L * D) + slots * 4 * D * D
     )
+
+
+def test_a_shipped_model_is_the_model_and_not_its_recipe(repository):
+    """`bert_mini_en` is also how the recipe bert.mini_en may be written."""
+    shipped, folder = info("bert_mini_en"), info(str(repository / "saved_models" / "bert_mini_en"))
+    assert shipped["kind"] == "folder" and shipped["weights"] == folder["weights"]
+    assert shipped["configs"][""]["num_layers"]["value"] == 6
+    assert info("bert.mini_en")["kind"] == "recipe"

@@ -40,7 +40,7 @@ def encode_texts(
     flat = tokenizer.encode([part for pair in pairs for part in pair], add_special_tokens=False, plain_text=plain_text)
     remaining = iter(flat)
     rows = [tuple(next(remaining) for _ in pair) for pair in pairs]
-    max_length = max_length or tokenizer.max_length
+    max_length = tokenizer.max_length if max_length is None else max_length
     if pad_to and (max_length is None or max_length > pad_to):
         max_length = pad_to
     info = tokenizer.info

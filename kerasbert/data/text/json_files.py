@@ -1,9 +1,11 @@
 """Reads JSON files from untrusted sources, and checks their size, their nesting, and the types of their values."""
 
+import difflib
 import json
 import math
 import types
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 
 SETTINGS_LIMIT = 4_000_000  # bytes of a config or an index. Parsed JSON can take twenty times as much memory.
@@ -121,6 +123,16 @@ def shortened(value: object, length: int = 60) -> str:
     except RecursionError:
         text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= length else f"{text[:length]}..."
+
+
+def closest(name: str, known: Iterable[str], most: int = 12) -> str:
+    """Lists the known names for a message about an unknown one: all of them, or the closest six of more than `most`."""
+    known = list(known)
+    if len(known) <= most:
+        return ", ".join(known)
+    close = difflib.get_close_matches(str(name).lower(), known, n=6, cutoff=0.5)
+    chosen = {*close, *[other for other in known if other not in close][: 6 - len(close)]}
+    return f"{', '.join(one for one in known if one in chosen)}, ... ({len(known)} in all)"
 
 
 def inside(folder: Path, name: object, source: object) -> Path:

@@ -5,6 +5,7 @@ With `plain_text=True`, names of special tokens are ordinary text. Corpora are a
 a page about BERT cannot inject separators into a training row.
 """
 
+import difflib
 import functools
 import hashlib
 import itertools
@@ -20,11 +21,13 @@ import tokenizers as hf
 
 from ..text import moses
 from ..text.json_files import check_types, shortened
+from ..text.shipped import ONLY_IN_CLONES, SHIPPED, shipped_folder
 from .backends import plain_copy, row_template, word_starts
 from .checks import check_ids, encoding_errors, rust_errors
 from .export import write_files
 from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
+from .growth import check_growth
 from .offsets import aligned, trimmed
 from .training import SPECIAL_TOKENS, train_backend, train_family
 
@@ -77,6 +80,7 @@ class Tokenizer:
         backend.no_padding()
         vocabulary = backend.get_vocab(with_added_tokens=True)
         check_ids(vocabulary)
+        check_growth(backend)
         for role, token in roles.items():
             if role not in ROLES or token not in vocabulary:
                 raise ValueError(
@@ -139,7 +143,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a tokenizer from a folder, or from a tokenizer file and the files beside it.
+        """Loads a tokenizer from a folder, or from a tokenizer file and the files beside it, or of a shipped model.
 
         The first of these files is used: `tokenizer.json`, `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
         (byte-level BPE, and the BPE of XLM and GPT), or a SentencePiece model. Settings are read from
@@ -148,12 +152,26 @@ class Tokenizer:
         Raises:
             FileNotFoundError: there are no tokenizer files.
         """
-        path = Path(path)
+        given, path = path, Path(path)
+        if str(given).startswith("hf://"):
+            raise ValueError(
+                f"A tokenizer is loaded from a folder. Received: {given}. Use kerasbert.load({str(given)!r}).tokenizer."
+            )
+        path = path if path.exists() else shipped_folder(str(given)) or path
         folder = path if path.is_dir() else path.parent
         for name, read in READERS.items():
             if (folder / name).is_file() and (path.is_dir() or path.name == name):
                 return cls._read(folder / name, read)
+        if not path.exists():
+            near = difflib.get_close_matches(str(given), SHIPPED + ONLY_IN_CLONES, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise FileNotFoundError(f"There is no folder or file {path}, and no shipped model of this name.{hint}")
         raise FileNotFoundError(f"There are no tokenizer files at {path}. There must be one of {', '.join(READERS)}.")
+
+    @classmethod
+    def from_preset(cls, path: str | Path) -> "Tokenizer":
+        """Loads the tokenizer of a model folder or a shipped model; the same as `load`."""
+        return cls.load(path)
 
     @classmethod
     def _read(cls, path: Path, read: Callable) -> "Tokenizer":
