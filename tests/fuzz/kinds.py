@@ -561,7 +561,7 @@ def check_several(folder, found, valid):
 
 
 def _make_frame(folder):
-    columns = {"text": TEXT, "label": ["a", "b", "a", "b", "a", "b", "a"], "index": list(range(5, 12))}
+    columns = {"text": TEXT, "label": ["a", "b", "a", "b", "a", "b", "a"], "index": list(range(7))}
     (folder / "frame.json").write_text(json.dumps(columns))
 
 
