@@ -90,6 +90,8 @@ def _tag_columns(
                 f"{width}. Separate "
                 "columns by tabs if words contain spaces."
             )
+        if not cells[word] or not cells[tag].strip():
+            raise ValueError(f"A word must have a tag. {received}, without {'a tag' if cells[word] else 'a word'}.")
         x[-1].append(cells[word])
         y[-1].append(cells[tag])
     return (x, y) if x[-1] else (x[:-1], y[:-1])

@@ -561,12 +561,12 @@ def check_several(folder, found, valid):
 
 
 def _make_frame(folder):
-    columns = {"text": TEXT, "label": ["a", "b", "a", "b", "a", "b", "a"], "index": list(range(5, 12))}
+    columns = {"text": TEXT, "label": ["a", "b", "a", "b", "a", "b", "a"]}
     (folder / "frame.json").write_text(json.dumps(columns))
 
 
 def read_frame(folder):
-    """The first batch of the columns of a DataFrame, whose index does not begin with 0; None if it is no DataFrame."""
+    """The first batch of the columns of a DataFrame; None if it is no DataFrame of texts with names or numbers."""
     import pandas
 
     from kerasbert.models import WordVectors, WordVectorsConfig
@@ -575,8 +575,9 @@ def read_frame(folder):
     try:
         columns = json.loads((folder / "frame.json").read_text("utf-8-sig"))
         frame = pandas.DataFrame({"text": columns["text"], "label": columns["label"]})
-        frame.index = columns["index"]
     except Exception:
+        return None
+    if not all(isinstance(label, str) or (type(label) is int and abs(label) < 2**63) for label in columns["label"]):
         return None
     tokenizer = _trained("wordpiece", 90, lowercase=True)
     backbone = WordVectors(WordVectorsConfig(vocabulary_size=tokenizer.vocabulary_size, hidden_dim=6))

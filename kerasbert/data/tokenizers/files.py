@@ -180,7 +180,8 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     vocabulary = backend.get_vocab(with_added_tokens=True)
     roles = special_roles(settings, vocabulary)
     if family is not None:
-        layout = roberta_template(roles, vocabulary) if family is FAMILIES["roberta"] else None
+        has_ends = {"cls", "sep"} <= roles.keys()
+        layout = roberta_template(roles, vocabulary) if family is FAMILIES["roberta"] and has_ends else None
         layout = layout or family.template(roles, vocabulary)
     elif "cls" in roles and "sep" in roles:
         layout = (roberta_template if roles["cls"] == "<s>" else bert_template)(roles, vocabulary)
