@@ -1,0 +1,31 @@
+#!/bin/sh
+# Checks kerasbert on a machine with one NVIDIA GPU that has JAX, PyTorch and transformers.
+#
+#   gpu_check.sh pack FOLDER   on any machine with pip: the sources and the packages that the other machine may lack
+#   gpu_check.sh check         kernels, precision, speed and memory, in six minutes
+#   gpu_check.sh pretrain      a run of a few minutes, and its checkpoint in pieces of 15 MB
+#
+# Results are written to the folder in OUT (default: runs/gpu_check). Repeated commands continue. --tiny tries either
+# command on a CPU. Exit status: 0 all is well, 1 something failed, 2 the time was up: run the command again.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-python3}
+out=${OUT:-$root/runs/gpu_check}
+usage="usage: gpu_check.sh pack FOLDER | check [--tiny] | pretrain [--tiny]"
+[ $# -ge 1 ] || { echo "$usage" >&2; exit 64; }
+command=$1
+shift
+case $command in
+  pack) module=pack ;;
+  check) module=check ;;
+  pretrain) module=pretraining ;;
+  *) echo "$usage" >&2; exit 64 ;;
+esac
+cd "$root"
+if [ "$module" != pack ]; then
+  mkdir -p "$out"
+  "$python" -m benchmarks.devices.packages "$root/wheels" "$out/packages"
+  export PYTHONPATH="$root:$out/packages${PYTHONPATH:+:$PYTHONPATH}"
+  set -- --folder "$out" "$@"
+fi
+exec "$python" -m "benchmarks.devices.$module" "$@"
