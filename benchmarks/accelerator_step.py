@@ -164,11 +164,11 @@ if __name__ == "__main__":
             MATRIX: Contender(half_product, environment=SHARED),
             "kerasbert": Contender(kerasbert(options), environment=COMPILED_NOW),
             "kerasbert, packed": Contender(kerasbert(options, packed=True), environment=COMPILED_NOW),
-            "transformers": Contender(transformers(options)),
+            "transformers, eager": Contender(transformers(options)),
             "transformers, compiled": Contender(transformers(options, compiled=True)),
         },
         [
-            Comparison("kerasbert", "transformers", tolerance=TOLERANCE),
+            Comparison("kerasbert", "transformers, eager", tolerance=TOLERANCE),
             Comparison("kerasbert", "transformers, compiled", 1.3, tolerance=TOLERANCE),
             Comparison("kerasbert, packed", "transformers, compiled", 1.3, tolerance=None),
             Comparison("kerasbert, packed", "kerasbert", tolerance=None),

@@ -2,8 +2,8 @@
 
     KERAS_BACKEND=jax python -m benchmarks.devices.attention --results runs/gpu_check/check.jsonl
 
-Results are in bfloat16. They may differ from those in float32 by one and a half times as much as the results of the
-reference implementation in bfloat16 do. On a CPU, the kernel of this package is interpreted, and cuDNN's is left out.
+Results are in bfloat16. They may differ from those in float32 by twice as much as the results of the reference
+implementation in bfloat16 do. On a CPU, the kernel of this package is interpreted, and cuDNN's is left out.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from benchmarks.devices.programs import attention_calls
 
 ROWS, HEADS, WIDTH, RATE, SCALE = 4, 4, 64, 0.1, 0.125
 LENGTH, TINY_LENGTH = 301, 37  # odd
-CLOSE = 1.5  # times the error of the reference implementation
+CLOSE = 2  # times the error of the reference implementation
 # {kind: whether cuDNN computes it without dropout}
 KINDS = {
     "full": True,

@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=min(12, os.cpu_count() or 1), help="processes at the same time")
     parser.add_argument("--tiny", action="store_true", help="sizes for trying the script on a CPU")
     options = parser.parse_args()
+    options.folder = options.folder.resolve()  # parts run in another folder
     device = device_name()
     print(f"{device}; results in {options.folder}", flush=True)
     results = Results(options.folder / f"check{'_tiny' if options.tiny else ''}.jsonl", device)

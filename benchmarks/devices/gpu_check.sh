@@ -5,12 +5,13 @@
 #   gpu_check.sh check         kernels, precision, speed and memory, in six minutes
 #   gpu_check.sh pretrain      a run of a few minutes, and its checkpoint in pieces of 15 MB
 #
-# Results are written to the folder in OUT (default: runs/gpu_check). Repeated commands continue. --tiny tries either
-# command on a CPU. Exit status: 0 all is well, 1 something failed, 2 the time was up: run the command again.
+# Repeated commands continue from the folder WORK (default: runs/gpu_check), which holds the results and the run. If the
+# variable OUT names a folder, the results and the pieces are copied there: 7 files, 60 MB. --tiny tries either command
+# on a CPU. Exit status: 0 all is well, 1 something failed, 2 the time was up: run the command again.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
-out=${OUT:-$root/runs/gpu_check}
+work=${WORK:-$root/runs/gpu_check}
 usage="usage: gpu_check.sh pack FOLDER | check [--tiny] | pretrain [--tiny]"
 [ $# -ge 1 ] || { echo "$usage" >&2; exit 64; }
 command=$1
@@ -21,11 +22,14 @@ case $command in
   pretrain) module=pretraining ;;
   *) echo "$usage" >&2; exit 64 ;;
 esac
-cd "$root"
-if [ "$module" != pack ]; then
-  mkdir -p "$out"
-  "$python" -m benchmarks.devices.packages "$root/wheels" "$out/packages"
-  export PYTHONPATH="$root:$out/packages${PYTHONPATH:+:$PYTHONPATH}"
-  set -- --folder "$out" "$@"
+export PYTHONPATH="$root:$work/packages${PYTHONPATH:+:$PYTHONPATH}"
+[ "$module" != pack ] || exec "$python" -m benchmarks.devices.pack "$@"
+mkdir -p "$work"
+"$python" -m benchmarks.devices.packages "$root/wheels" "$work/packages"
+status=0
+"$python" -m "benchmarks.devices.$module" --folder "$work" "$@" || status=$?
+if [ -n "${OUT:-}" ]; then
+  cp "$work"/*.jsonl "$OUT"
+  [ ! -d "$work/pieces" ] || cp "$work"/pieces/* "$OUT"
 fi
-exec "$python" -m "benchmarks.devices.$module" "$@"
+exit $status

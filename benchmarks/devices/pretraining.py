@@ -3,7 +3,7 @@
     benchmarks/devices/gpu_check.sh pretrain
 
 The run is that of `pipelines.pretrain`: a repeated command continues it. The pieces of its last checkpoint are written
-to the folder of the results, with their checksums and the command that joins them.
+to the folder `pieces` beside the results, with their checksums, and the command that joins them is printed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks.devices.results import Results, device_name
 SECONDS = 350  # of the whole command
 AFTERWARDS = 45  # seconds that are kept for the last checkpoint, the model and the pieces
 NAME = "checkpoint.tar"
-LEAST_GAIN = 1.0  # nats per token below the unigram entropy after a whole run; it is 0 on the plateau
+LEAST_GAIN = 0.5  # nats per token below the unigram entropy after a whole run; on the plateau, it is 0
 
 
 def recipe_of(tiny: bool):
@@ -86,12 +86,14 @@ def pretrain(folder: Path, minutes: float, tiny: bool) -> tuple[bool, str, dict]
 
 def write_pieces(run: Path, folder: Path) -> tuple[bool, str, dict]:
     """Writes the newest checkpoint of a run in pieces."""
-    checkpoints = sorted(path for path in (run / "checkpoints").iterdir() if path.is_dir())
-    if not checkpoints:
+    files = sorted((run / "checkpoints").glob("step_*"))
+    if not files:
         return False, "the run has no checkpoint", {}
     packed = run / NAME
     with tarfile.open(packed, "w") as file:
-        file.add(checkpoints[-1], arcname=checkpoints[-1].name)
+        for path in files:
+            if path.stem == files[-1].stem:
+                file.add(path, arcname=path.name)
     pieces = split(packed, folder)
     size = packed.stat().st_size
     packed.unlink()
@@ -100,23 +102,23 @@ def write_pieces(run: Path, folder: Path) -> tuple[bool, str, dict]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True, help="for the results and the pieces")
-    parser.add_argument("--work", type=Path, help="for the corpus and the run; default: pretrain in the folder")
+    parser.add_argument("--folder", type=Path, required=True, help="for the results, the run and the pieces")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--tiny", action="store_true", help="sizes for trying the script on a CPU")
     options = parser.parse_args()
     os.environ.setdefault("KERAS_BACKEND", "jax")
     end = time.monotonic() + options.seconds
     device = device_name()
-    work = options.work or options.folder / f"pretrain{'_tiny' if options.tiny else ''}"
+    name = f"pretrain{'_tiny' if options.tiny else ''}"
+    work = options.folder / name
     work.mkdir(parents=True, exist_ok=True)
-    print(f"{device}; results in {options.folder}, run in {work}", flush=True)
-    results = Results(options.folder / f"pretrain{'_tiny' if options.tiny else ''}.jsonl", device)
+    print(f"{device}; results and run in {options.folder}", flush=True)
+    results = Results(options.folder / f"{name}.jsonl", device)
     minutes = max(1.0, end - time.monotonic() - AFTERWARDS) / 60
     found = []
     for cell, function in (
         ("pretraining", lambda: pretrain(work, minutes, options.tiny)),
-        ("pieces", lambda: write_pieces(work / "run", options.folder)),
+        ("pieces", lambda: write_pieces(work / "run", options.folder / "pieces")),
     ):
         try:
             found.append(function())

@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.devices import check, pack, packages, parity, parts, transformers_step
+from benchmarks.devices import check, pack, packages, parity, parts, pretraining, transformers_step
 from benchmarks.devices.parts import FAILED, UNFINISHED, WRONG, Part, Runner, share_of
 from benchmarks.devices.pieces import SUMS, how_to_join, join, split
 from benchmarks.devices.programs import attention_calls
@@ -245,3 +246,20 @@ def test_one_line_of_a_comparison():
         "transformers: out of memory",
     )
     assert (peak_of("NVIDIA H100 80GB HBM3"), peak_of("NVIDIA L4"), peak_of("CPU")) == (989, 121, None)
+
+
+def test_the_newest_checkpoint_is_written_in_pieces(tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    assert pretraining.write_pieces(run, tmp_path) == (False, "the run has no checkpoint", {})
+    for step in (8, 12):
+        (run / "checkpoints" / f"step_{step:08}.json").write_text("{}")
+        (run / "checkpoints" / f"step_{step:08}.safetensors").write_bytes(bytes([step]) * 100)
+    right, text, values = pretraining.write_pieces(run, tmp_path)
+    assert right and "in 1 pieces; to join them: sha256sum --check" in text
+    (tmp_path / "joined").mkdir()
+    join(tmp_path, tmp_path / "joined" / "checkpoint.tar")
+    with tarfile.open(tmp_path / "joined" / "checkpoint.tar") as file:
+        assert file.getnames() == ["step_00000012.json", "step_00000012.safetensors"]
+        assert file.extractfile("step_00000012.safetensors").read() == bytes([12]) * 100
+    assert values == {"bytes": (tmp_path / "joined" / "checkpoint.tar").stat().st_size}
