@@ -1,6 +1,5 @@
 """The training step of BERT-base against that of transformers: `accelerator_step.py` as a part of a check."""
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,18 +18,17 @@ TINY = ("--shape", "tiny", "--length", "64", "--rows", "2", "--rounds", "1", "--
 DROPOUT = 0.1  # as in the paper
 
 
-def result_of(row: dict, peak: float | None, flops: float) -> tuple[bool, str, dict]:
+def result_of(row: dict, peak: float | None) -> tuple[bool, str, dict]:
     """One line of a comparison: the ratio of the speeds, and what both make of the device.
 
     Args:
         row: a row of `harness.compare`.
         peak: of the device in TFLOP/s, or None.
-        flops: of the work that was timed.
     """
     if "ratio" not in row:
         return False, (row.get("void") or row["skipped"])[-500:], {}
     text = f"{row['ratio']:.2f} times as fast ({row['lowest']:.2f} to {row['highest']:.2f})"
-    rates = [flops / row[f"{side}_seconds"] / 1e12 for side in ("ours", "theirs")]
+    rates = [row["flops"] / row[f"{side}_seconds"] / 1e12 for side in ("ours", "theirs")]
     text += f", {rates[0]:.1f} against {rates[1]:.1f} TFLOP/s"
     if peak is not None:
         text += f", {rates[0] / peak:.1%} against {rates[1] / peak:.1%} of {peak} TFLOP/s"
@@ -50,19 +48,10 @@ def main() -> int:
         sys.exit(f"accelerator_step.py ended with status {found.returncode} and {len(lines)} rows")
     right = []
     for row in map(json.loads, lines):
-        result = result_of(row, peak_of(results.device), flops_of_round(sizes))
+        result = result_of(row, peak_of(results.device))
         cell = f"{row['backend']} {row['ours']} against {row['theirs']}"
         right.append(results.measure(cell, lambda result=result: result))
     return 0 if all(right) else WRONG
-
-
-def flops_of_round(sizes: tuple[str, ...]) -> float:
-    """Of the work that `accelerator_step.py` times, with these options."""
-    from benchmarks import accelerator_step
-
-    given = dict(zip(sizes[::2], sizes[1::2], strict=False))
-    shape = argparse.Namespace(shape=given["--shape"], length=int(given["--length"]), rows=int(given["--rows"]))
-    return accelerator_step.flops_of(shape)
 
 
 if __name__ == "__main__":

@@ -235,13 +235,14 @@ def test_parity_of_bert():
 
 
 def test_one_line_of_a_comparison():
-    row = dict(ratio=1.5, lowest=1.4, highest=1.6, ours_seconds=0.1, theirs_seconds=0.15, notes={"flash_forward": 12})
-    right, text, _ = transformers_step.result_of(row, 989, 30e12)
+    row = dict(ratio=1.5, lowest=1.4, highest=1.6, ours_seconds=0.1, theirs_seconds=0.15, flops=30e12)
+    row["notes"] = {"flash_forward": 12}
+    right, text, _ = transformers_step.result_of(row, 989)
     assert right and text == (
         "1.50 times as fast (1.40 to 1.60), 300.0 against 200.0 TFLOP/s, 30.3% against 20.2% of 989 TFLOP/s; "
         "{'flash_forward': 12}"
     )
-    assert transformers_step.result_of({"skipped": "transformers: out of memory"}, 989, 1.0)[:2] == (
+    assert transformers_step.result_of({"skipped": "transformers: out of memory"}, 989)[:2] == (
         False,
         "transformers: out of memory",
     )
