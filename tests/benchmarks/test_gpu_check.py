@@ -163,6 +163,10 @@ def test_parts_of_the_check_are_modules_with_their_own_names():
         assert {part.arguments[0] for part in found} == {
             f"benchmarks.devices.{name}" for name in ("steps", "parity", "attention", "transformers_step")
         }
+        assert [[part.name for part in group] for group in check.parts(tiny)[1:]] == [
+            ["transformers_step jax"],  # nothing else runs while speed is measured
+            ["transformers_step torch"],
+        ]
 
 
 @pytest.mark.parametrize("arguments", [[], ["chekc"]])
