@@ -181,7 +181,8 @@ def _row(title: str, c: Comparison, facts: dict, times: dict, outputs: dict, pea
         ours = [seconds / facts[c.ours]["units"] for seconds in times[c.ours]]
         row |= ratio(ours, theirs) if c.what == "cost" else ratio(theirs, ours)
     row |= {"ours_seconds": statistics.median(times[c.ours]), "theirs_seconds": statistics.median(times[c.theirs])}
-    row |= {"units": facts[c.ours]["units"], "notes": facts[c.ours]["notes"], "their_notes": facts[c.theirs]["notes"]}
+    row |= {name: facts[c.ours][name] for name in ("units", "flops", "notes")}
+    row |= {"their_notes": facts[c.theirs]["notes"]}
     row |= {"peak_bytes": [peaks[c.ours], peaks[c.theirs]]}
     if facts[c.ours]["flops"] and times.get(MATRIX):
         row["share_of_matrix_rate"] = round(statistics.median(_shares(c.ours, facts, times)), 3)
