@@ -11,7 +11,7 @@ import numpy as np
 from ..backend.compilation import concrete_array, reading_weights
 from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
-from ..checkpoints import presets
+from ..checkpoints import presets, saves
 from ..layers.embeddings import float_table, gather_positions
 from .batch import BATCH_KEYS
 from .family import Family
@@ -324,4 +324,4 @@ class Backbone(Shared, Quantizable, keras.Model):
                 models are split into several files.
         """
         if gather_weights(self.weights):
-            presets.save(self, path, **options)
+            saves.save(self, path, **options)

@@ -19,10 +19,11 @@ import numpy as np
 import tokenizers as hf
 
 from ..text import moses
+from ..text.folders import read_together, replaced_together
 from ..text.json_files import check_types, shortened
 from .backends import plain_copy, row_template, word_starts
 from .checks import check_ids, encoding_errors, rust_errors
-from .export import write_files
+from .export import TOKENIZER_FILES, write_files
 from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
 from .offsets import aligned, trimmed
@@ -150,9 +151,10 @@ class Tokenizer:
         """
         path = Path(path)
         folder = path if path.is_dir() else path.parent
-        for name, read in READERS.items():
-            if (folder / name).is_file() and (path.is_dir() or path.name == name):
-                return cls._read(folder / name, read)
+        with read_together(folder, lambda name: name in TOKENIZER_FILES):
+            for name, read in READERS.items():
+                if (folder / name).is_file() and (path.is_dir() or path.name == name):
+                    return cls._read(folder / name, read)
         raise FileNotFoundError(f"There are no tokenizer files at {path}. There must be one of {', '.join(READERS)}.")
 
     @classmethod
@@ -202,16 +204,15 @@ class Tokenizer:
     def save(self, folder: str | Path, segment_ids: bool = True) -> None:
         """Writes `tokenizer.json`, its settings, and the vocabulary in the file format of the family.
 
-        `transformers.AutoTokenizer` loads the folder and gives the same ids.
+        `transformers.AutoTokenizer` loads the folder and gives the same ids. Files of an earlier tokenizer are removed.
 
         Args:
             folder: a folder, created if it does not exist.
             segment_ids: False if the model in the folder does not read segment ids. `AutoTokenizer` then does not
                 return `token_type_ids`, even if the tokenizer's template has segments.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_files(self, folder, segment_ids)
+        with replaced_together(folder, last="tokenizer.json", stale=lambda new: TOKENIZER_FILES) as written:
+            write_files(self, written, segment_ids)
 
     # === Encoding ===
 
