@@ -17,6 +17,7 @@ from ..core.initializers import zero_weights
 from ..core.keras_adapter import forgetting_failed_variables
 from ..core.onnx_engine import OnnxEngine
 from ..core.registration import Deferred
+from ..data.text.folders import read_again
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub, quantized
@@ -30,7 +31,7 @@ from .fields import (
 from .fields import read_saved as _saved
 from .folders import SHIPPED, find_folder
 from .huggingface_config import read_config
-from .saves import one_save, unchanged
+from .saves import is_read, one_save
 from .tensor_files import WEIGHTS, TensorFiles
 from .weight_checks import check_sizes
 
@@ -143,7 +144,7 @@ def load_backbone(
         arguments, fields = _split(family, overrides)
         return family(family.family.config(**{**size, **fields}), dtype=dtype, **arguments)
     folder = _find_model(cls, path, revision, token)
-    with one_save(folder, allow_mixed):
+    with one_save(folder, allow_mixed):  # the weights are read later, from files that are open
         stored, open_files = _opened(folder)
         if stored.get("model_type") is None:  # missing in early configs; the class determines it
             stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
@@ -151,10 +152,10 @@ def load_backbone(
         arguments, fields = _split(family, {**_saved_arguments(family, folder), **overrides})
         weights = _stored_weights(family.family, folder, open_files) if load_weights else None
         config = _config(family, stored, fields, weights, folder)
-        with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
-            backbone = family(config, dtype=dtype, **arguments)
-        if load_weights:
-            huggingface.load_weights(backbone, weights, allow_nan)
+    with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
+        backbone = family(config, dtype=dtype, **arguments)
+    if load_weights:
+        huggingface.load_weights(backbone, weights, allow_nan)
     return backbone
 
 
@@ -165,7 +166,7 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     Args:
         **overrides: as there, and `allow_nan` and `allow_mixed` as in `load_backbone`.
     """
-    checks = {name: overrides.pop(name, False) for name in ("allow_nan", "allow_mixed")}
+    allow_nan, allow_mixed = (overrides.pop(name, False) for name in ("allow_nan", "allow_mixed"))
     if engine is not None:
         check_engine(engine, path, load_weights, dtype)
         path = _find_model(cls, path, revision, token)
@@ -179,12 +180,13 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
             needed = {**needed, "pooler": cls.needs_pooler(family.family, settings)}
         return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **settings)
     folder = _find_model(cls, path, revision, token)
-    with one_save(folder, checks["allow_mixed"]):
-        return _load_folder(cls, folder, load_weights, dtype, checks, overrides)
+    with contextlib.ExitStack() as reading:
+        reading.enter_context(one_save(folder, allow_mixed))
+        return _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading)
 
 
-def _load_folder(cls, folder, load_weights, dtype, checks, overrides):
-    """Loads an objective or a task from a local folder. `checks` are the arguments of `load_backbone` of this name."""
+def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading):
+    """Loads an objective or a task from a local folder. `reading` is closed when all files have been opened."""
     settings, rest = _split_settings(cls, overrides)
     folder, settings = cls.open_folder(folder, settings)
     stored, open_files = _opened(folder)
@@ -206,12 +208,13 @@ def _load_folder(cls, folder, load_weights, dtype, checks, overrides):
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
     config = _config(family, stored, fields, weights, folder)
+    reading.close()  # the weights are read later, from files that are open
     with zero_weights(weights and weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **options)
     with accepting_arguments(cls, arguments, folder / "kerasbert.json"):
         model = cls(backbone, **settings)
     if weights is not None:
-        huggingface.load_weights(model, weights, checks["allow_nan"])
+        huggingface.load_weights(model, weights, allow_nan)
     if engine is not None:
         model.engine, backbone.has_weights = engine, False
     return model
@@ -254,11 +257,16 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
     Returns: a backbone, an objective or a task.
     """
     folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
-    with unchanged(folder, arguments.get("allow_mixed")):
-        name, arguments = _class_of(folder, arguments)
-        if name == "Backbone":
-            return load_backbone(None, folder, **arguments)
-        return _class_named(name, folder).from_preset(folder, **arguments)
+    if arguments.get("allow_mixed"):
+        return _load(folder, arguments)
+    return read_again(folder, is_read, lambda: _load(folder, arguments))
+
+
+def _load(folder, arguments):
+    name, arguments = _class_of(folder, arguments)
+    if name == "Backbone":
+        return load_backbone(None, folder, **arguments)
+    return _class_named(name, folder).from_preset(folder, **arguments)
 
 
 def _class_of(folder, arguments):

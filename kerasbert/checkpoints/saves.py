@@ -113,7 +113,7 @@ def _has_digest(name):
 
 @contextlib.contextmanager
 def one_save(folder, allow_mixed=False):
-    """Context manager in which a model is loaded. Raises a ValueError unless its files belong to one save.
+    """Context manager in which the files of a model are opened. Raises a ValueError unless they belong to one save.
 
     If another program has changed files, one line says so: users edit labels, and transformers writes models.
 
@@ -124,7 +124,7 @@ def one_save(folder, allow_mixed=False):
     if allow_mixed:
         yield
         return
-    with unchanged(folder):
+    with read_together(folder, is_read):
         changed = _changed_files(folder)
         if changed:
             logger.warning(
@@ -135,11 +135,9 @@ def one_save(folder, allow_mixed=False):
         yield
 
 
-def unchanged(folder, allow_mixed=False):
-    """Context manager that raises a ValueError if a save is unfinished, or if another one is made during the block."""
-    if allow_mixed:
-        return contextlib.nullcontext()
-    return read_together(folder, lambda name: is_replaced(name) or name.startswith(("pytorch_model", "model.")))
+def is_read(name):
+    """Whether a file in a model's folder, given by its name, is replaced by saves, or has weights of other programs."""
+    return is_replaced(name) or name.startswith(("pytorch_model", "model."))
 
 
 def _changed_files(folder):

@@ -1,17 +1,21 @@
 """Replaces several files of a folder together: a reader finds the earlier files, the new ones, or an error."""
 
 import contextlib
+import contextvars
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from .files import flush_folder
 from .locks import locked
 
 STAGED = ".saving."  # start of the names of folders with files that are not in place yet
 LOCK = ".saving.lock"
+ATTEMPTS, PAUSE = 6, 0.05  # times that files are read while they are replaced, and seconds in between
 
 
 @contextlib.contextmanager
@@ -88,40 +92,84 @@ def _is_unfinished(staged: Path) -> bool:
     return (staged / "old").is_dir() and bool(_names_in(staged / "new"))
 
 
+class BeingReplaced(ValueError):
+    """The files of a folder are being replaced, or this was interrupted."""
+
+
 def check_finished(folder: str | Path) -> None:
-    """Raises a ValueError if files of a folder are being replaced, or if this was interrupted."""
+    """Raises `BeingReplaced` if not all files of a folder are in place."""
     if any(map(_is_unfinished, Path(folder).glob(f"{STAGED}*/"))):
-        raise ValueError(
+        raise BeingReplaced(
             f"The files of a folder must all be in place. Received: {folder}, into which another process is saving "
             "now, or in which a save was interrupted. Wait, or save again."
         )
 
 
+# {folder: the state of its files that `read_again` found}
+_expected: contextvars.ContextVar[dict] = contextvars.ContextVar("expected")
+
+
 @contextlib.contextmanager
 def read_together(folder: str | Path, is_read: Callable[[str], bool]) -> Iterator[None]:
-    """Context manager that raises a ValueError if files are not all in place, or are replaced during the block.
+    """Context manager that raises `BeingReplaced` if files are not all in place, or are replaced during the block.
 
     Args:
-        folder: the folder whose files the block reads.
+        folder: the folder whose files the block reads, or opens.
         is_read: function that returns whether a file, given by its name, belongs to those that are read.
     """
     check_finished(folder)
     before = _state(folder, is_read)
     failed = None
+    known = _expected.get({}).get(Path(folder))
+    if known is not None and {name: state for name, state in known.items() if is_read(name)} != before:
+        raise _replaced(folder)
     try:
         yield
     except Exception as error:
         failed = error
     if _state(folder, is_read) != before:
-        raise ValueError(
-            f"Files must not change while they are read. Received: {folder}, into which another process has saved in "
-            "the meantime. Load it again."
-        ) from failed
+        raise _replaced(folder) from failed
     if failed is not None:
         raise failed
 
 
+def read_again(folder: Path, is_read: Callable[[str], bool], load: Callable[[], Any]) -> Any:
+    """Returns the result of `load`, which is called again if files are replaced while it reads them, a few times.
+
+    Within `load`, `read_together` also notices whether files have been replaced since the beginning.
+
+    Args:
+        folder, is_read: as for `read_together`.
+        load: function without arguments.
+    """
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            check_finished(folder)
+            before = _state(folder, is_read)
+            token = _expected.set({**_expected.get({}), folder: before})
+            try:
+                return load()
+            except Exception as error:
+                if isinstance(error, BeingReplaced) or _state(folder, is_read) == before:
+                    raise
+                raise _replaced(folder) from error
+            finally:
+                _expected.reset(token)
+        except BeingReplaced:
+            if not attempts_left:
+                raise
+            time.sleep(PAUSE)
+
+
+def _replaced(folder: str | Path) -> BeingReplaced:
+    return BeingReplaced(
+        f"Files must not change while they are read. Received: {folder}, into which another process has saved in the "
+        "meantime. Load it again."
+    )
+
+
 def _state(folder: str | Path, is_read: Callable[[str], bool]) -> dict[str, tuple]:
+    """What tells the files of a folder from those that replace them."""
     found = {}
     for entry in os.scandir(folder) if os.path.isdir(folder) else ():
         if is_read(entry.name):
