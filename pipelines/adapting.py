@@ -15,6 +15,14 @@ class Lora:
     targets: tuple[str, ...] = ("query", "value")  # names of dense layers: query, key, value, project, inner, outer
     merge: bool = True  # save the model with its products merged in, and the adapter in `adapter`; else the adapter
 
+    def check_folder(self, folder: Path) -> None:
+        """Raises a ValueError if an adapter without its model would lie beside another model."""
+        if self.rank is not None and not self.merge and (folder / "config.json").exists():
+            raise ValueError(
+                "An adapter must be in a folder without a model, which would be loaded without it. Received: "
+                f"--output {folder}, which contains a model. Use another folder, or leave out --lora.no-merge."
+            )
+
     def start(self, model) -> None:
         """Adds the products to a model before training."""
         if self.rank is None:

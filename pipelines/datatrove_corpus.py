@@ -17,6 +17,7 @@ import numpy as np
 from kerasbert.data import Tokenizer, read_documents
 from kerasbert.data.corpus.parts import Assembly, BatchEncoder, Parts
 from kerasbert.data.corpus.writing import document_batches, token_dtype
+from kerasbert.data.processes import safe_path
 from kerasbert.data.text.files import write_text
 from kerasbert.data.text.filters import DropReport, Filter, filtered
 
@@ -57,7 +58,8 @@ class Engine:
                 previous = SlurmPipelineExecutor(job_name=name, depends=previous, **shared, **self.options)
             else:
                 kind = LocalPipelineExecutor if self.executor == "local" else RayPipelineExecutor
-                kind(**shared, **self.options).run()
+                with safe_path():
+                    kind(**shared, **self.options).run()
         if previous is not None:
             previous.run()  # submits those that it depends on as well
 

@@ -24,7 +24,7 @@ from .command import Command
 from .examples import Examples
 from .finetune import check_labels, label_names, read, score
 from .labelled import GUESSED, Columns
-from .outputs import check_outputs, write_answers, write_json
+from .outputs import check_outputs, write_results
 from .pretrain import open_corpora
 from .recipes.recipe import Recipe, read_recipe
 from .scores import language_model_scores
@@ -131,7 +131,7 @@ def evaluate(
             f"`task` must match the model. Received: {task!r}, of kind {spec.kind}, for a "
             f"{type(loaded).__name__}{f' of kind {kind}' if kind else ''}."
         )
-    scores = {}
+    scores, answered = {}, {}
     if kind is not None and sources:
         for name, path in sources.items():
             writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
@@ -139,7 +139,7 @@ def evaluate(
             found, given, examples = score_task(loaded, kind, path, task, batch_size or 32, columns, files, **writing)
             scores |= {f"{name}_{key}" if name else key: value for key, value in found.items()}
             if answers:
-                write_answers(answer_files[name], examples, given)
+                answered[answer_files[name]] = examples, given
     elif isinstance(loaded, MaskedLM | CausalLM) and sources:
         for name, path in sources.items():
             reading = Reading(encoding, format)
@@ -153,8 +153,7 @@ def evaluate(
             f"--data, too. Received: a {type(loaded).__name__} with data={data}, corpus={corpus}."
         )
     print(json.dumps(scores))
-    if output:
-        write_json(output, scores)
+    write_results(output, scores, answered)
     return scores
 
 

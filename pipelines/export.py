@@ -11,8 +11,10 @@ from typing import Literal
 import kerasbert
 
 from .command import Command
+from .outputs import cleaning_up
 
 
+@cleaning_up()
 def export(
     model: str,
     output: Path,

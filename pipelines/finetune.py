@@ -5,16 +5,23 @@ python -m pipelines.finetune --model saved_models/mine --task ner --data train.c
 """
 
 import dataclasses
+import functools
+import inspect
 import json
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from kerasbert.backend import seed_everything
+from kerasbert.checkpoints.fields import read_saved
 from kerasbert.checkpoints.model_card import describe
+from kerasbert.checkpoints.saves import replaced_model
+from kerasbert.data.text.files import digest_of
+from kerasbert.data.text.locks import locked
 from kerasbert.objectives import Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
@@ -41,6 +48,25 @@ TITLES = {
 FEW_UPDATES = 50  # with fewer, a new head has hardly been trained
 
 
+# Of an earlier fine-tuning in the same folder; they would not describe the new model.
+EARLIER = ("metrics.json", "README.md", "predictions*.jsonl", "adapter_config.json", "adapter_model.safetensors")
+EARLIER += ("adapter/adapter_config.json", "adapter/adapter_model.safetensors")
+
+
+def in_locked_folder(function: Callable) -> Callable:
+    """Decorator that locks the folder `output` for this process."""
+
+    @functools.wraps(function)
+    def locking(*arguments, **options):
+        bound = inspect.signature(function).bind(*arguments, **options)
+        bound.apply_defaults()
+        with locked(bound.arguments["output"]):
+            return function(*arguments, **options)
+
+    return locking
+
+
+@in_locked_folder
 def finetune(
     model: str,
     data: str | None = None,
@@ -133,8 +159,8 @@ def finetune(
         held_out = held_out or (hub_held_out,)
     sources = named_sources(held_out)
     answer_files = {name: output / f"predictions{name and '_'}{name}.jsonl" for name in sources}
-    if output.is_dir():
-        check_outputs({f"--output {output}": file for file in answer_files.values()}, {"--data": data, **sources})
+    check_outputs({f"--output {output}": file for file in answer_files.values()}, {"--data": data, **sources})
+    lora.check_folder(output)
     training = read(spec, data, encoding, limit, training=True, format=format)
     testing = {name: read(spec, path, encoding, limit, format=format) for name, path in sources.items()}
     labels = label_names(spec.kind, training, order=spec.labels, where=f" in {data}")
@@ -194,9 +220,10 @@ def finetune(
         runs.append(scores)
         print(json.dumps(scores))
         if seed == seeds[0]:
-            lora.save(trained, output, model)
-            for name, examples in testing.items():
-                write_answers(answer_files[name], examples, answers[name])
+            with replaced_model(output, also=EARLIER) as folder:
+                lora.save(trained, folder, model)
+                for name, examples in testing.items():
+                    write_answers(folder / answer_files[name].name, examples, answers[name])
             plot_curves(run_log.folder)
             description = describe(trained, pairs=isinstance(training.x[0], tuple))
             measured = [
@@ -204,10 +231,12 @@ def finetune(
                 for name, examples in testing.items()
             ]
     metrics = {"runs": runs, **summary(runs)}
-    write_json(output / "metrics.json", {**metrics, "recipe": recipe})
     source = {"source": str(data), "examples": len(training)}
     means = {"seeds": len(runs), **summary(runs)}
     write_card(output, TITLES[spec.kind], source, recipe, means, description, measured)
+    save = {"id": read_saved(output).get("save", {}).get("id")}  # which model these are the metrics of
+    save["files"] = {file.name: digest_of(file) for file in answer_files.values()}
+    write_json(output / "metrics.json", {**metrics, "recipe": recipe, "save": save})
     print(f"saved {output}")
     return metrics
 

@@ -13,6 +13,7 @@ from huggingface_hub import EvalResult
 import kerasbert
 from kerasbert import metrics
 from kerasbert.checkpoints.model_card import Description, card
+from kerasbert.data.text.files import write_text
 
 MOST_CLASSES = (
     20  # maximum size of a confusion matrix; with more classes, this many of the most frequent confusions are listed
@@ -97,7 +98,7 @@ def write_card(
         datasets=sorted({found for each in data.values() for found in _hub_names(each)}),
         eval_results=results,
     )
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    write_text(folder / "README.md", text)
 
 
 def _label_names(labels: Sequence[str]) -> list[str]:

@@ -1,6 +1,11 @@
 """Writes the output files of a command: atomically, and never over a file that the command reads."""
 
+import contextlib
 import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from kerasbert.data.text.files import text_written_whole
@@ -31,6 +36,47 @@ def check_outputs(outputs: dict[str, Path | None], inputs: dict[str, str | Path 
                     f"A file that is read must not be written. Received: {output} for {option}, and {source} for "
                     f"{name}. Choose another file for {option}."
                 )
+
+
+@contextlib.contextmanager
+def cleaning_up() -> Iterator[None]:
+    """Context manager, and decorator, in which SIGTERM and SIGHUP raise SystemExit, so that nothing unfinished is left.
+
+    It is not for training, where Keras may swallow an exception that a signal handler raises.
+    """
+
+    def end(number, frame):
+        raise SystemExit(128 + number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        before = {number: signal.signal(number, end) for number in numbers if not signal.getsignal(number)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_results(output: Path | None, scores: dict, answers: dict[Path, tuple[Examples, list]]) -> None:
+    """Writes answers and their scores. Earlier scores are removed first, so that they are never beside new answers.
+
+    Args:
+        output: file for the scores, or None.
+        scores: the scores.
+        answers: {file: (examples, answers)}.
+    """
+    file = output and Path(os.path.realpath(output))
+    mode = file.stat().st_mode if answers and file and file.is_file() else None
+    if mode is not None:
+        file.unlink()
+    for path, (examples, given) in answers.items():
+        write_answers(path, examples, given)
+    if output:
+        write_json(output, scores)
+        if mode is not None:
+            file.chmod(mode)
 
 
 def write_answers(path: Path, examples: Examples, answers: list) -> None:

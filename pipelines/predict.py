@@ -22,7 +22,7 @@ from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, Te
 from .command import Command
 from .inputs import Input, read_inputs
 from .labelled import GUESSED, Columns
-from .outputs import check_outputs
+from .outputs import check_outputs, cleaning_up
 from .tables import Format
 from .tasks import task_of
 
@@ -33,6 +33,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@cleaning_up()
 def predict(
     model: str,
     input: str | None = None,

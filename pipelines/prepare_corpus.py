@@ -15,12 +15,12 @@ from kerasbert.data.corpus.parts import Parts
 from kerasbert.data.corpus.writing import check_is_free
 from kerasbert.data.text.documents import document_boundary
 from kerasbert.data.text.files import write_text
+from kerasbert.data.text.locks import locked
 from kerasbert.data.workers import available_cores
 
 from .command import Command
 from .corpus_parts import PARTS, Source, assemble, encode_parts
 from .datatrove_corpus import Engine, stages
-from .locks import locked
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
 FILES = (  # files of a corpus and its tokenizer

@@ -16,6 +16,7 @@ from kerasbert.backend.hosts import check_same, gathered, is_first_process, toge
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.data.text.files import write_text
+from kerasbert.data.text.locks import locked
 from kerasbert.training import (
     Checkpoints,
     Progress,
@@ -41,7 +42,6 @@ from .building import (
 )
 from .command import Command
 from .devices import use_devices
-from .locks import locked
 from .model_card import Measured, without_folders, write_card
 from .phases import Phases
 from .recipes.recipe import Recipe, all_recipes, find_recipe

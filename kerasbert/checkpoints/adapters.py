@@ -15,6 +15,7 @@ from ..core.keras_adapter import base_kernel
 from ..core.quantization import layers_by_path
 from ..core.variables import parts_of
 from ..core.weight_names import Heads, Part, Tensor
+from ..data.text.folders import read_together, replaced_together
 from ..training.lora import Product, add_products, freeze
 from .adapter_config import CONFIG, read_adapter_config, scale_of
 from .huggingface import export_weights, is_head, named_variables, to_ours, written_as
@@ -72,10 +73,9 @@ def save_adapter(model, folder, base=None):
         "fan_in_fan_out": any(isinstance(entry, Part) and not entry.transposed for entry in entries),
         "inference_mode": True,
     }
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_safetensors(folder / WEIGHTS, tensors)
-    write_json(folder / CONFIG, config)
+    with replaced_together(folder, last=CONFIG) as written:
+        write_safetensors(written / WEIGHTS, tensors)
+        write_json(written / CONFIG, config)
 
 
 def _modules(model):
@@ -198,8 +198,8 @@ def load_adapter(model, folder, merge=False):
             products are trainable, and the backbone is frozen.
     """
     folder = Path(folder)
-    config = read_adapter_config(folder / CONFIG)
-    tensors = _read(folder)
+    with read_together(folder, lambda name: name in (CONFIG, WEIGHTS)):
+        config, tensors = read_adapter_config(folder / CONFIG), _read(folder)
     modules, products = _modules(model), []
     for module in sorted({name.rpartition(".lora_")[0] for name in tensors if ".lora_" in name}):
         pair = [tensors.pop(f"{module}.lora_{letter}.weight", None) for letter in "AB"]

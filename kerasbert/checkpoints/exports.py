@@ -6,17 +6,18 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import keras
 
 from ..core.family import FAMILIES, find_size
+from ..data.processes import DEVNULL, PIPE, start_python
+from ..data.text.files import own_name, remove_leftovers
+from ..data.text.folders import replaced_together
 from ..data.text.json_files import read_json, shortened
 from .fields import read_saved
 from .hub import needed_files
+from .saves import is_replaced
 
 # Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artefact).
 FORMATS = {
@@ -31,6 +32,7 @@ EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "openvino": None}
 EXTRAS |= dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")
 ENGINE_FORMAT = "onnxruntime"  # of the exports that `from_preset(engine="onnx")` runs
 LONGEST_MESSAGE = 1_500
+ENDINGS = (".onnx", ".data", ".xml", ".bin", ".tflite")  # of the files of a program
 
 
 # === Another process writes ===
@@ -50,17 +52,15 @@ def write_export(path, model, format, model_class=None, **order):
     """Writes an export to `path`. If that fails, nothing is left behind, and an earlier export stays.
 
     Args:
-        path: the folder to write, which is replaced if it exists.
+        path: the folder to write. The files of an earlier export in it are replaced.
         model: the model, or its folder.
         format: a key of `FORMATS`.
         model_class: the class whose `from_preset` loads the model. Default: the class that the folder names.
         **order: the other arguments of `exporting.worker.export_folder`.
     """
     check_packages(format)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as name:
-        folder, written = Path(name) / "model", Path(name) / "export"
-        written.mkdir()
+    with replaced_together(path, stale=lambda new: earlier_files(path)) as written:
+        folder = written.with_name("model")
         if isinstance(model, Path):
             folder = model.resolve()
         else:
@@ -71,19 +71,43 @@ def write_export(path, model, format, model_class=None, **order):
             order["model_class"] = [model_class.__module__, model_class.__qualname__]
         order |= dict(folder=str(folder), output=str(written), format=format, modules=modules_of_users(classes))
         run_exporter(order)
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(written, path)
+
+
+def earlier_files(path):
+    """Returns the names of the files of an export: its programs, the model's description, the tokenizer, the example.
+
+    A program may consist of several files with the same stem, or of a folder.
+    """
+    programs = (read_saved(path).get("export") or {}).get("programs") or {}
+    names = {str(program.get("file")) for program in programs.values() if isinstance(program, dict)}
+    stems = {name.partition(".")[0] for name in names}
+    found = []
+    for file in path.rglob("*"):
+        name = file.relative_to(path)
+        of_program = name.parts[0] in names or (
+            len(name.parts) == 1 and name.name.partition(".")[0] in stems and file.suffix in ENDINGS
+        )
+        if of_program or name.as_posix() == "example.py" or is_replaced(name.as_posix()):
+            found.append(name.as_posix())
+    return found
 
 
 def run_exporter(order):
-    """Runs `exporting.worker` in another process, and raises its error as a ValueError."""
-    environment = {**os.environ, "KERAS_BACKEND": FORMATS[order["format"]][0], "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-m", "kerasbert.exporting.worker", json.dumps(order)]
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
+    """Runs `exporting.worker` in another process, and raises its error as a ValueError.
+
+    The process ends if this one is interrupted or killed.
+    """
+    environment = {"KERAS_BACKEND": FORMATS[order["format"]][0], "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = "-m", "kerasbert.exporting.worker", json.dumps(order)
+    pipes = dict(stdin=PIPE, stdout=DEVNULL, stderr=PIPE, text=True, encoding="utf-8")
+    with start_python(*command, modules=order.get("modules", ()), environment=environment, **pipes) as process:
+        try:
+            said = process.stderr.read()
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode:
-        lines = process.stderr.strip().splitlines() or [f"the process ended with status {process.returncode}"]
+        lines = said.strip().splitlines() or [f"the process ended with status {process.returncode}"]
         raise ValueError(lines[-1][:LONGEST_MESSAGE])
 
 
@@ -148,7 +172,8 @@ def cached_export(folder, model_class, overrides):
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kerasbert" / "exports"
     path = cache / digest(folder, described)
     if not path.is_dir():
-        written = path.with_name(f"{path.name}.{os.getpid()}")
+        remove_leftovers(path, "export")
+        written = own_name(path, "export")
         write_export(written, folder, ENGINE_FORMAT, model_class, overrides=overrides)
         try:
             os.replace(written, path)

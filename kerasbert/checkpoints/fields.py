@@ -6,7 +6,9 @@ import inspect
 import types
 import typing
 
+from ..data.text.files import digest_of
 from ..data.text.json_files import check_types, read_json, shortened
+from .tensor_files import EXTRA_WEIGHTS, save_ids
 
 # Limits of the sizes in a file, all far above the sizes of published models.
 _LARGEST = {"vocabulary_size": 10_000_000, "max_length": 10_000_000}
@@ -41,6 +43,7 @@ class SavedModel:
     backbone: dict | None = None
     arguments: dict | None = None
     quantization: dict | None = None
+    save: dict | None = None  # id of the save, and digests of the small files
     export: dict | None = None  # describes the program of an export, which has no weights
 
 
@@ -162,14 +165,30 @@ def _check_size(field, name, value, source):
 
 
 def read_saved(folder):
-    """Reads and checks the `kerasbert.json` in a folder. Returns its content, or {} if there is no such file."""
+    """Reads and checks the `kerasbert.json` in a folder. Returns its content, or {} if there is none for this model."""
+    saved = read_record(folder)
+    return {} if is_superseded(folder, saved) else saved
+
+
+def read_record(folder):
+    """Reads and checks the `kerasbert.json` in a folder, even if another program has saved a model there since."""
     path = folder / "kerasbert.json"
     if not path.is_file():
         return {}
     saved = read_json(path)
     hints = typing.get_type_hints(SavedModel)
     check_types(saved, {"class": hints.pop("class_name"), **hints}, path)
+    check_types(saved.get("save") or {}, {"id": str, "files": dict[str, str]}, path)
     return saved
+
+
+def is_superseded(folder, saved):
+    """Whether another program has written both the config and the weights of a folder since its `kerasbert.json`."""
+    config, files = folder / "config.json", (saved.get("save") or {}).get("files") or {}
+    if "config.json" not in files or not config.is_file() or digest_of(config) == files["config.json"]:
+        return False
+    ids = [save_id for name, save_id in save_ids(folder).items() if name != EXTRA_WEIGHTS]
+    return bool(ids) and not any(ids)
 
 
 def check_arguments(cls, arguments, path):

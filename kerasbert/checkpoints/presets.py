@@ -1,4 +1,4 @@
-"""Loads and saves model folders.
+"""Loads model folders, which `saves` writes.
 
 A folder contains `config.json` and `model.safetensors` in the Hugging Face layout of the family, the files of the
 tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
@@ -16,13 +16,11 @@ from ..core.family import FAMILIES, find_size
 from ..core.initializers import zero_weights
 from ..core.keras_adapter import forgetting_failed_variables
 from ..core.onnx_engine import OnnxEngine
-from ..core.quantization import has_integers
 from ..core.registration import Deferred
-from ..core.variables import parts_of
+from ..data.text.folders import read_again
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub, quantized
-from .description import description
 from .exports import cached_export, check_engine, check_fixed
 from .fields import (
     accepting_arguments,
@@ -33,7 +31,8 @@ from .fields import (
 from .fields import read_saved as _saved
 from .folders import SHIPPED, find_folder
 from .huggingface_config import read_config
-from .tensor_files import MAX_SHARD_SIZE, TensorFiles, write_json, write_tensors
+from .saves import is_read, one_save
+from .tensor_files import WEIGHTS, TensorFiles
 from .weight_checks import check_sizes
 
 # === Opening a folder ===
@@ -109,11 +108,22 @@ def _saved_class(folder, found):
 
 
 @forgetting_failed_variables()
-def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, **overrides):
+def load_backbone(
+    cls,
+    path,
+    load_weights=True,
+    dtype=None,
+    revision=None,
+    token=None,
+    allow_nan=False,
+    allow_mixed=False,
+    **overrides,
+):
     """Loads a backbone; see `Backbone.from_preset`.
 
     Args:
         allow_nan: whether weights that are NaN or infinite are accepted.
+        allow_mixed: whether files of several saves are accepted.
     """
     sized = _sized(path)
     if sized is not None:
@@ -134,13 +144,14 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
         arguments, fields = _split(family, overrides)
         return family(family.family.config(**{**size, **fields}), dtype=dtype, **arguments)
     folder = _find_model(cls, path, revision, token)
-    stored, open_files = _opened(folder)
-    if stored.get("model_type") is None:  # missing in early configs; the class determines it
-        stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
-    family = _family_class(cls, stored, folder)
-    arguments, fields = _split(family, {**_saved_arguments(family, folder), **overrides})
-    weights = _stored_weights(family.family, folder, open_files) if load_weights else None
-    config = _config(family, stored, fields, weights, folder)
+    with one_save(folder, allow_mixed):  # the weights are read later, from files that are open
+        stored, open_files = _opened(folder)
+        if stored.get("model_type") is None:  # missing in early configs; the class determines it
+            stored["model_type"] = None if _is_any_family(cls) else cls.family.config.model_type
+        family = _family_class(cls, stored, folder)
+        arguments, fields = _split(family, {**_saved_arguments(family, folder), **overrides})
+        weights = _stored_weights(family.family, folder, open_files) if load_weights else None
+        config = _config(family, stored, fields, weights, folder)
     with zero_weights(weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **arguments)
     if load_weights:
@@ -149,14 +160,13 @@ def load_backbone(cls, path, load_weights=True, dtype=None, revision=None, token
 
 
 @forgetting_failed_variables()
-def load_trainable(
-    cls, path, load_weights=True, dtype=None, revision=None, token=None, allow_nan=False, engine=None, **overrides
-):
+def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, token=None, engine=None, **overrides):
     """Loads an objective or a task; see `Trainable.from_preset`.
 
     Args:
-        allow_nan: whether weights that are NaN or infinite are accepted.
+        **overrides: as there, and `allow_nan` and `allow_mixed` as in `load_backbone`.
     """
+    allow_nan, allow_mixed = (overrides.pop(name, False) for name in ("allow_nan", "allow_mixed"))
     if engine is not None:
         check_engine(engine, path, load_weights, dtype)
         path = _find_model(cls, path, revision, token)
@@ -169,22 +179,21 @@ def load_trainable(
         if _takes_pooler(family):
             needed = {**needed, "pooler": cls.needs_pooler(family.family, settings)}
         return cls(load_backbone(None, path, load_weights, dtype, **{**needed, **rest}), **settings)
+    folder = _find_model(cls, path, revision, token)
+    with contextlib.ExitStack() as reading:
+        reading.enter_context(one_save(folder, allow_mixed))
+        return _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading)
+
+
+def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading):
+    """Loads an objective or a task from a local folder. `reading` is closed when all files have been opened."""
     settings, rest = _split_settings(cls, overrides)
-    folder, settings = cls.open_folder(_find_model(cls, path, revision, token), settings)
+    folder, settings = cls.open_folder(folder, settings)
     stored, open_files = _opened(folder)
     family = _family_class(None, stored, folder)
     saved, renewed = _saved(folder), cls.head_to_renew(stored, settings)
-    arguments = {}
-    if saved.get("class") == keras.saving.get_registered_name(cls).removeprefix("kerasbert>"):
-        arguments = cls.current_arguments(saved.get("arguments") or {})
-        unknown = sorted(_split_settings(cls, arguments)[1])
-        check_arguments(cls, arguments, folder / "kerasbert.json")
-        if unknown:
-            raise ValueError(
-                f"`arguments` in {folder / 'kerasbert.json'} must be those of {cls.__name__}. Received: "
-                f"{shortened(unknown)}. Was it written by another version of kerasbert?"
-            )
-        settings = {**arguments, **settings}
+    arguments = _own_arguments(cls, saved, stored, folder)
+    settings = {**arguments, **settings}
     if saved.get("export"):
         check_fixed(folder, arguments, overrides)
     settings = cls.arguments_from_config(stored, settings)
@@ -199,6 +208,7 @@ def load_trainable(
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)
     config = _config(family, stored, fields, weights, folder)
+    reading.close()  # the weights are read later, from files that are open
     with zero_weights(weights and weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **options)
     with accepting_arguments(cls, arguments, folder / "kerasbert.json"):
@@ -210,6 +220,28 @@ def load_trainable(
     return model
 
 
+def _own_arguments(cls, saved, stored, folder):
+    """Returns the arguments in `kerasbert.json` of a model of class `cls`, and {} for models of other classes.
+
+    Labels that differ in `config.json` were edited there, where other programs read them.
+    """
+    if saved.get("class") != keras.saving.get_registered_name(cls).removeprefix("kerasbert>"):
+        return {}
+    arguments = cls.current_arguments(saved.get("arguments") or {})
+    unknown = sorted(_split_settings(cls, arguments)[1])
+    check_arguments(cls, arguments, folder / "kerasbert.json")
+    if unknown:
+        raise ValueError(
+            f"`arguments` in {folder / 'kerasbert.json'} must be those of {cls.__name__}. Received: "
+            f"{shortened(unknown)}. Was it written by another version of kerasbert?"
+        )
+    labels, names = arguments.get("labels"), stored.get("id2label") or {}
+    names = [names[key] for key in sorted(names, key=int)]
+    if isinstance(labels, list) and names and list(map(str, names)) != list(map(str, labels)):
+        arguments = {**arguments, "labels": names}
+    return arguments
+
+
 def load(path: str | PathLike, **arguments: Any) -> Any:
     """Loads the model in a folder. Its files determine the class of the model.
 
@@ -219,25 +251,37 @@ def load(path: str | PathLike, **arguments: Any) -> Any:
 
     Args:
         path: a local folder, `"hf://org/name"`, or the name of a model that comes with the package.
-        **arguments: see `Trainable.from_preset`.
+        **arguments: see `Trainable.from_preset`. With `allow_mixed=True`, a folder is loaded even if its files were
+            written by several saves; with `allow_nan=True`, even if weights are NaN or infinite.
 
     Returns: a backbone, an objective or a task.
     """
     folder = find_folder(path, arguments.get("revision"), arguments.get("token"))
-    name = _saved(folder).get("class") or _class_by_files(folder)
-    if name is None:
-        stored, _ = _opened(folder)
-        family = _family_class(None, stored, folder)
-        architecture = (stored.get("architectures") or [None])[0]
-        classes = family.family.huggingface.of_type("classes", stored["model_type"])
-        names = {theirs: ours for ours, theirs in classes.items()}  # the last class if several have the same name
-        name = names.get(architecture, "Backbone")
-        name, _, options = name.partition(" with ")
-        if options and name != "Backbone":
-            arguments = {options: True, **arguments}
+    if arguments.get("allow_mixed"):
+        return _load(folder, arguments)
+    return read_again(folder, is_read, lambda: _load(folder, arguments))
+
+
+def _load(folder, arguments):
+    name, arguments = _class_of(folder, arguments)
     if name == "Backbone":
         return load_backbone(None, folder, **arguments)
     return _class_named(name, folder).from_preset(folder, **arguments)
+
+
+def _class_of(folder, arguments):
+    """Returns (name of the class of the model in a folder, arguments with those that the name implies)."""
+    name = _saved(folder).get("class") or _class_by_files(folder)
+    if name is not None:
+        return name, arguments
+    stored, _ = _opened(folder)
+    family = _family_class(None, stored, folder)
+    architecture = (stored.get("architectures") or [None])[0]
+    classes = family.family.huggingface.of_type("classes", stored["model_type"])
+    names = {theirs: ours for ours, theirs in classes.items()}  # the last class if several have the same name
+    name = names.get(architecture, "Backbone")
+    name, _, options = name.partition(" with ")
+    return name, {options: True, **arguments} if options and name != "Backbone" else arguments
 
 
 def _class_named(name, folder, base=None):
@@ -266,7 +310,8 @@ def _class_named(name, folder, base=None):
 
 def _class_by_files(folder):
     """Infers the class name from the files in a folder. Returns None if they do not determine it."""
-    if (folder / "generator").is_dir() and (folder / "discriminator").is_dir():
+    halves = [(folder / name).is_dir() for name in ("generator", "discriminator")]
+    if all(halves) and not (folder / WEIGHTS).is_file():
         return "ReplacedTokenDetection"
     settings = folder / "config_sentence_transformers.json"
     if settings.is_file() and read_json(settings).get("model_type") == "CrossEncoder":
@@ -374,26 +419,3 @@ def _config(family, stored, fields, weights, folder):
     if weights is not None:
         check_sizes(config, weights)
     return config
-
-
-# === Saving ===
-
-
-def save(model, path, max_shard_size=MAX_SHARD_SIZE):
-    """Writes a model folder. Files with the same names are replaced atomically; others are left unchanged.
-
-    Args:
-        model: a backbone, objective or task.
-        path: the folder, created if it does not exist.
-        max_shard_size: maximum size of a weight file, in bytes or as a str such as "5GB".
-    """
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    config, saved = description(model)
-    tensors = quantized.export_weights(model) if has_integers(model) else huggingface.export_weights(model)
-    write_tensors(folder, tensors, max_shard_size)
-    write_json(folder / "config.json", config)
-    if model is not parts_of(model):
-        model.save_tokenizer(folder)
-        model.write_extras(folder)
-    write_json(folder / "kerasbert.json", saved)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.text.files import own_name, remove_leftovers
 from ..data.text.json_files import check_types, inside, read_json, shortened
 from .torch_files import TorchFile
 
@@ -15,6 +16,7 @@ WEIGHTS = "model.safetensors"
 TORCH_WEIGHTS = "pytorch_model.bin"
 EXTRA_WEIGHTS = "kerasbert.safetensors"  # tensors whose names begin with "kerasbert.", unknown to transformers
 MAX_SHARD_SIZE = 5_000_000_000  # bytes
+SAVE_ID = "kerasbert.save"  # key of the id of a save in the metadata of its `.safetensors` files
 
 # === Reading ===
 
@@ -140,6 +142,23 @@ def open_tensors(path):
     return file
 
 
+def save_ids(folder):
+    """Returns {name of a safetensors file that `TensorFiles` reads: id of its save, or None}."""
+    single = folder / WEIGHTS
+    paths = [single] if single.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    return {path.name: _save_id(path) for path in (*paths, folder / EXTRA_WEIGHTS) if path.is_file()}
+
+
+def _save_id(path):
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            return (file.metadata() or {}).get(SAVE_ID)
+    except (safetensors.SafetensorError, OSError, ValueError):  # reading the file says what is wrong with it
+        return None
+
+
 # === Writing ===
 
 
@@ -151,7 +170,8 @@ def write_atomically(path, write):
         write: function that takes the path of a temporary file and writes the content to it.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    remove_leftovers(path, "tmp")
+    temporary = own_name(path, "tmp")
     try:
         write(temporary)
         with open(temporary, "rb") as file:
@@ -168,7 +188,7 @@ def write_json(path, value):
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
+def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE, save_id=None):
     """Writes `model.safetensors`, or several shards and their index. Weight files of an earlier model are removed.
 
     Tensors whose names begin with "kerasbert." are written to `kerasbert.safetensors`. If there are no others, as in
@@ -179,12 +199,13 @@ def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
         tensors: {name: numpy array}.
         max_shard_size: maximum size of a shard, in bytes or as a str such as "5GB". A larger tensor gets a separate
             shard.
+        save_id: the id of the save, or None.
     """
     folder = Path(folder)
     extras = {name: array for name, array in tensors.items() if name.startswith("kerasbert.")}
     tensors = {name: array for name, array in tensors.items() if name not in extras}
     if extras:
-        write_safetensors(folder / EXTRA_WEIGHTS, extras)
+        write_safetensors(folder / EXTRA_WEIGHTS, extras, save_id)
     else:
         (folder / EXTRA_WEIGHTS).unlink(missing_ok=True)
     shards = _shards(tensors, _bytes(max_shard_size)) if tensors else []
@@ -192,7 +213,7 @@ def write_tensors(folder, tensors, max_shard_size=MAX_SHARD_SIZE):
     if len(shards) > 1:
         names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
     for name, shard in zip(names, shards, strict=True):
-        write_safetensors(folder / name, shard)
+        write_safetensors(folder / name, shard, save_id)
     index = folder / f"{WEIGHTS}.index.json"
     if len(shards) > 1:
         where = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
@@ -227,18 +248,18 @@ def _bytes(size):
     return number
 
 
-def write_safetensors(path, tensors):
+def write_safetensors(path, tensors, save_id=None):
     """Writes a `.safetensors` file, and replaces an existing one atomically."""
-    write_atomically(path, lambda temporary: _write_tensors(temporary, tensors))
+    write_atomically(path, lambda temporary: _write_tensors(temporary, tensors, save_id))
 
 
-def _write_tensors(path, tensors):
+def _write_tensors(path, tensors, save_id):
     """Writes a `.safetensors` file tensor by tensor, which avoids a second copy of the model in memory.
 
     The file consists of the length of the header (8 bytes), the header (JSON), and the data. transformers 4 requires
     the metadata in the header.
     """
-    header, end = {"__metadata__": {"format": "pt"}}, 0
+    header, end = {"__metadata__": {"format": "pt", **({} if save_id is None else {SAVE_ID: save_id})}}, 0
     for name, array in tensors.items():
         header[name] = {
             "dtype": _stored_dtype(array.dtype),

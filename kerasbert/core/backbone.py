@@ -12,7 +12,7 @@ from ..backend.compilation import concrete_array, reading_weights
 from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
-from ..checkpoints import presets
+from ..checkpoints import presets, saves
 from ..layers.embeddings import float_table, gather_positions
 from .batch import BATCH_KEYS
 from .family import Family
@@ -327,4 +327,4 @@ class Backbone(Shared, Quantizable, keras.Model):
                 models are split into several files.
         """
         if gather_weights(self.weights):
-            presets.save(self, path, **options)
+            saves.save(self, path, **options)

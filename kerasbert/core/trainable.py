@@ -11,7 +11,7 @@ from ..backend.compilation import concrete_array, reading_weights
 from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
-from ..checkpoints import presets
+from ..checkpoints import presets, saves
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
 from .fitting import Fitting
@@ -299,7 +299,7 @@ class Trainable(Shared, Quantizable, Fitting):
             **options: see `Backbone.save_to_preset`.
         """
         if gather_weights(self.weights):
-            presets.save(self, path, **options)
+            saves.save(self, path, **options)
 
     @property
     def texts_have_segments(self) -> bool:

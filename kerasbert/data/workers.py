@@ -4,14 +4,16 @@ The processes do not import anything from the program that starts them, not even
 """
 
 import contextlib
+import io
 import os
 import pickle
 import queue
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+
+from .processes import PIPE, start_python
 
 
 def available_cores() -> int:
@@ -56,20 +58,34 @@ def in_order(function: Callable, items: Iterable, workers: int = 1) -> Iterator:
             yield waiting.popleft().result()
 
 
+class _Pickler(pickle.Pickler):
+    """Notes the names of the modules that unpickling imports."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.modules: set[str] = set()
+
+    def reducer_override(self, value):
+        name = getattr(value if callable(value) else type(value), "__module__", None)
+        if isinstance(name, str):
+            self.modules.add(name)
+        return NotImplemented
+
+
 class _Worker:
     """A process that applies a function to one item at a time."""
 
     def __init__(self, function: Callable):
         # One core each: the libraries that the function calls start no threads of their own.
         alone = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        path = os.pathsep.join(filter(None, sys.path))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **alone, "PYTHONPATH": path},
-        )
-        self._send(function)
+        content = io.BytesIO()
+        pickler = _Pickler(content, protocol=pickle.HIGHEST_PROTOCOL)
+        pickler.dump(function)
+        command = "-c", f"from {__name__} import serve; serve()"
+        pipes = dict(stdin=PIPE, stdout=PIPE)
+        self._process = start_python(*command, modules=sorted(pickler.modules), environment=alone, **pipes)
+        self._process.stdin.write(content.getvalue())
+        self._process.stdin.flush()
 
     def __call__(self, item):
         try:

@@ -1,5 +1,6 @@
 """Writes an export, in a process whose backend is the one that the exporter needs; see `exporting.folders`."""
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -15,8 +16,11 @@ from ..backend import exporting as exporters
 from ..checkpoints.description import description
 from ..checkpoints.exports import FORMATS
 from ..checkpoints.presets import load
+from ..checkpoints.saves import new_id, write_record
 from ..checkpoints.tensor_files import write_json
 from ..core.onnx_engine import OUR_NAMES
+from ..data.processes import end_with_parent
+from ..data.text.folders import LOCK
 from ..objectives.next_token import NextToken
 from .folders import check_model
 from .generation import generation_programs
@@ -89,8 +93,8 @@ def write(model, output, format, quantize=None, opset=None, names=None):
         "programs": described,
         **further_entries(model, format, quantize),
     }
-    write_json(output / "kerasbert.json", {**saved, "export": entry})
     shutil.copyfile(Path(__file__).with_name("example.py"), output / "example.py")
+    write_record(output, {**saved, "export": entry}, new_id())
 
 
 def further_entries(model, format, quantize):
@@ -117,6 +121,15 @@ def tokenizer_entries(tokenizer):
         "mask": None if info["mask_id"] is None else tokenizer.token(info["mask_id"]),
         "eos_id": info["eos_id"],
     }
+
+
+def remove_unfinished(output):
+    """Removes an export that nobody waits for any more, and its folder if that is otherwise empty."""
+    staged = output.parent
+    shutil.rmtree(staged, ignore_errors=True)
+    (staged.parent / LOCK).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # an earlier export, or other files
+        staged.parent.rmdir()
 
 
 # === The formats ===
@@ -233,8 +246,15 @@ def random_inputs(model, program, rows, columns):
     return found
 
 
-if __name__ == "__main__":
+def main():
+    """Writes the export that the first argument of the command line orders."""
+    order = json.loads(sys.argv[1])
+    end_with_parent(lambda: remove_unfinished(Path(order["output"])))
     try:
-        export_folder(**json.loads(sys.argv[1]))
+        export_folder(**order)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(" ".join(str(error).split()))
+
+
+if __name__ == "__main__":
+    main()

@@ -200,8 +200,7 @@ class FromTeacher(PairObjective):
 
     def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
         """Saves the student as a `MaskedLM`; see `Trainable.save_to_preset`."""
-        self.student.save_to_preset(path, **options)
-        self.save_tokenizer(path)
+        self.student.save_to_preset(path, tokenizer_of=self, **options)
 
 
 @keras.saving.register_keras_serializable("kerasbert")

@@ -1,5 +1,6 @@
 """Replaced token detection: trains ELECTRA's generator and discriminator together."""
 
+import contextlib
 import json
 from os import PathLike
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any, Self
 import keras
 from keras import ops
 
+from ..backend.distribution import gather_weights
 from ..checkpoints import fields
 from ..checkpoints.folders import find_folder
+from ..checkpoints.saves import new_id, one_save, replaced_model, write_record
 from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
 from ..core.backbone import Backbone
 from ..data import ReplacedTokenBatches
@@ -255,14 +258,16 @@ class ReplacedTokenDetection(AlternatingSteps):
             fields.check_arguments(cls, saved, folder / "kerasbert.json")
             settings = {**saved, **settings}
             generator, discriminator = folder / "generator", folder / "discriminator"
+            checked = one_save(folder, overrides.get("allow_mixed", False))
         else:
-            generator, discriminator = f"{path}_generator", path
+            generator, discriminator, checked = f"{path}_generator", path, contextlib.nullcontext()
         options = dict(load_weights=load_weights, dtype=dtype, **overrides)
         discriminator_class, arguments = _discriminator_class(settings.get("objective", "replaced_tokens"))
-        parts = (
-            MaskedLM.from_preset(generator, **options),
-            discriminator_class.from_preset(discriminator, **arguments, **options),
-        )
+        with checked:
+            parts = (
+                MaskedLM.from_preset(generator, **options),
+                discriminator_class.from_preset(discriminator, **arguments, **options),
+            )
         return cls(*parts if load_weights else (part.backbone for part in parts), **settings)
 
     def save_to_preset(self, path: str | PathLike, **options: Any) -> None:
@@ -275,25 +280,23 @@ class ReplacedTokenDetection(AlternatingSteps):
             path: a folder, created if it does not exist.
             **options: see `Backbone.save_to_preset`.
         """
-        folder = Path(path)
-        for name, half in (("generator", self.generator), ("discriminator", self.discriminator)):
-            if self.embedding_sharing == "disentangled":
-                half = _with_backbone(half, with_embeddings(half.backbone))
-            half.save_to_preset(folder / name, **options)
-            self.save_tokenizer(folder / name)
-        where = TensorFiles(folder / "discriminator").where.items()
-        where = {name: f"discriminator/{file}" for name, file in where if not name.startswith("kerasbert.")}
-        size = sum((folder / file).stat().st_size for file in set(where.values()))
-        write_json(folder / f"{WEIGHTS}.index.json", {"metadata": {"total_size": size}, "weight_map": where})
-        write_json(folder / "config.json", json.loads((folder / "discriminator" / "config.json").read_text()))
-        self.save_tokenizer(folder)
-        write_json(
-            folder / "kerasbert.json",
-            {
-                "class": keras.saving.get_registered_name(type(self)).removeprefix("kerasbert>"),
-                "arguments": self.arguments(),
-            },
-        )
+        halves = {"generator": self.generator, "discriminator": self.discriminator}
+        if self.embedding_sharing == "disentangled":
+            halves = {name: _with_backbone(half, with_embeddings(half.backbone)) for name, half in halves.items()}
+        first, _ = (gather_weights(half.weights) for half in halves.values())
+        if not first:
+            return
+        with replaced_model(Path(path)) as folder:
+            for name, half in halves.items():
+                half.save_to_preset(folder / name, tokenizer_of=self, **options)
+            where = TensorFiles(folder / "discriminator").where.items()
+            where = {name: f"discriminator/{file}" for name, file in where if not name.startswith("kerasbert.")}
+            size = sum((folder / file).stat().st_size for file in set(where.values()))
+            write_json(folder / f"{WEIGHTS}.index.json", {"metadata": {"total_size": size}, "weight_map": where})
+            write_json(folder / "config.json", json.loads((folder / "discriminator" / "config.json").read_text()))
+            self.save_tokenizer(folder)
+            name = keras.saving.get_registered_name(type(self)).removeprefix("kerasbert>")
+            write_record(folder, {"class": name, "arguments": self.arguments()}, new_id())
 
 
 def _targets(x, y, sample_weight):

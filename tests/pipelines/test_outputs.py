@@ -3,6 +3,9 @@
 import io
 import json
 import os
+import signal
+import socket
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +16,7 @@ from pipelines import predict as module
 from pipelines.evaluate import evaluate
 from pipelines.examples import Examples
 from pipelines.finetune import finetune
-from pipelines.outputs import check_outputs, write_answers
+from pipelines.outputs import check_outputs, write_answers, write_results
 
 pytestmark = pytest.mark.one_backend
 
@@ -116,3 +119,55 @@ def test_answers_with_confidences(tmp_path):
         {"input": "a", "expected": "x", "answer": "x", "score": 0.5},
         {"input": "b", "expected": "y", "answer": "y"},
     ]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_the_earlier_answers(lengths, tmp_path, monkeypatch, name):
+    """And no partial file, which a process that is killed would leave. The next command removes that one, too."""
+    number, output = getattr(signal, name), tmp_path / "out.jsonl"
+    output.write_text("old\n")
+    (tmp_path / "in.txt").write_text("one\n")
+    before = signal.signal(number, signal.SIG_DFL)
+    monkeypatch.setattr(module, "answers_of", lambda *arguments: signal.raise_signal(number))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            module.predict("m", str(tmp_path / "in.txt"), output)
+        assert ended.value.code == 128 + number and signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+    assert output.read_text() == "old\n" and sorted(os.listdir(tmp_path)) == ["in.txt", "out.jsonl"]
+
+
+def test_partial_files_of_processes_that_have_ended_are_removed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])
+    ended.wait()
+    host = socket.gethostname()
+    for process in (ended.pid, os.getppid()):
+        (tmp_path / f".a.txt.{host}.{process}.partial").write_text("half")
+    (tmp_path / f".b.txt.{host}.{ended.pid}.partial").write_text("half")
+    (tmp_path / f".a.txt.other{host}.{ended.pid}.partial").write_text("half")
+    with text_written_whole(tmp_path / "a.txt") as file:
+        file.write("whole")
+    left = sorted(os.listdir(tmp_path))
+    names = [f".a.txt.{host}.{os.getppid()}.partial", f".a.txt.other{host}.{ended.pid}.partial"]
+    assert left == sorted([*names, f".b.txt.{host}.{ended.pid}.partial", "a.txt"])
+
+
+def test_scores_are_never_beside_answers_of_another_evaluation(tmp_path, monkeypatch):
+    scores, answers = tmp_path / "scores.json", tmp_path / "answers.jsonl"
+    examples = Examples(["a"], ["x"])
+    write_results(scores, {"accuracy": 1.0}, {answers: (examples, ["x"])})
+    scores.chmod(0o640)
+    replace, states = os.replace, []
+
+    def watched(source, target):
+        states.append({path.name: path.read_text() for path in (scores, answers) if path.exists()})
+        replace(source, target)
+
+    before = {path.name: path.read_text() for path in (scores, answers)}
+    monkeypatch.setattr(os, "replace", watched)
+    write_results(scores, {"accuracy": 0.0}, {answers: (examples, ["y"])})
+    after = {path.name: path.read_text() for path in (scores, answers)}
+    assert states == [{"answers.jsonl": before["answers.jsonl"]}, {"answers.jsonl": after["answers.jsonl"]}]
+    assert before["answers.jsonl"] != after["answers.jsonl"] and json.loads(after["scores.json"]) == {"accuracy": 0.0}
+    assert scores.stat().st_mode & 0o777 == 0o640

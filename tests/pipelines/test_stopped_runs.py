@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import kerasbert
+from kerasbert.data.text.locks import locked
 from kerasbert.training import RunStopped, read_log
 from pipelines import pretrain as module
-from pipelines.locks import locked
 from pipelines.pretrain import pretrain
 from pipelines.recipes.recipe import find_recipe
 from tests.pipelines.conftest import SETTINGS

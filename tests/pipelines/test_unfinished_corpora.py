@@ -10,9 +10,9 @@ import pytest
 
 from kerasbert.data import Corpus, Tokenizer
 from kerasbert.data.corpus import parts, writing
+from kerasbert.data.text.locks import locked
 from pipelines import corpus_parts
 from pipelines import prepare_corpus as module
-from pipelines.locks import locked
 from pipelines.prepare_corpus import prepare_corpus
 from tests.conftest import REPOSITORY
 

@@ -1,6 +1,8 @@
 """Writes files atomically: under a temporary name, and renamed once the file is complete and on disk."""
 
 import contextlib
+import glob
+import hashlib
 import io
 import os
 import shutil
@@ -14,8 +16,8 @@ from typing import BinaryIO, TextIO
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """Opens a binary file that appears at `path` only if the block ends without an error."""
     path = Path(path)
-    # Hosts with a common disk may write the same file, such as a plan.
-    partial = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
+    remove_leftovers(path, "partial")
+    partial = own_name(path, "partial")
     try:
         with open(partial, "w+b") as file:
             yield file
@@ -25,6 +27,34 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
     finally:
         partial.unlink(missing_ok=True)
     flush_folder(path.parent)
+
+
+def own_name(path: Path, ending: str) -> Path:
+    """A name beside `path` that no other process uses. Hosts with a common disk may write the same file."""
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{ending}")
+
+
+def remove_leftovers(path: Path, ending: str) -> None:
+    """Removes files and folders with an `own_name` of a process of this host that has ended."""
+    for left in path.parent.glob(f"{glob.escape(f'.{path.name}.{socket.gethostname()}.')}*.{ending}"):
+        process = left.name.removesuffix(f".{ending}").rpartition(".")[2]
+        if process.isdecimal() and not _is_running(int(process)):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # Windows has no signal 0
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 @contextlib.contextmanager
@@ -55,6 +85,12 @@ def text_written_whole(path: str | Path) -> Iterator[TextIO]:
 def write_text(path: Path, text: str) -> None:
     with written_whole(path) as file:
         file.write(text.encode("utf-8"))
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def flush_folder(folder: Path) -> None:

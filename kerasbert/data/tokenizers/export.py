@@ -7,7 +7,11 @@ from pathlib import Path
 from ..text.files import write_text, written_whole
 from .classes import class_settings
 from .families import FAMILIES, Family
+from .files import READERS
 from .sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, SentencePieceModel, model_bytes
+
+# All files that loading a tokenizer reads, here or in transformers.
+TOKENIZER_FILES = (*READERS, "merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 
 
 def write_files(tokenizer, folder: Path, segment_ids: bool, max_length: int | None) -> None:

@@ -20,11 +20,12 @@ import numpy as np
 import tokenizers as hf
 
 from ..text import moses
+from ..text.folders import read_together, replaced_together
 from ..text.json_files import check_types, shortened
 from ..text.shipped import ONLY_IN_CLONES, SHIPPED, shipped_folder
 from .backends import plain_copy, row_template, word_starts
 from .checks import check_ids, encoding_errors, rust_errors
-from .export import write_files
+from .export import TOKENIZER_FILES, write_files
 from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
 from .growth import check_growth
@@ -159,9 +160,10 @@ class Tokenizer:
             )
         path = path if path.exists() else shipped_folder(str(given)) or path
         folder = path if path.is_dir() else path.parent
-        for name, read in READERS.items():
-            if (folder / name).is_file() and (path.is_dir() or path.name == name):
-                return cls._read(folder / name, read)
+        with read_together(folder, lambda name: name in TOKENIZER_FILES):
+            for name, read in READERS.items():
+                if (folder / name).is_file() and (path.is_dir() or path.name == name):
+                    return cls._read(folder / name, read)
         if not path.exists():
             near = difflib.get_close_matches(str(given), SHIPPED + ONLY_IN_CLONES, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
@@ -220,7 +222,7 @@ class Tokenizer:
     def save(self, folder: str | Path, segment_ids: bool = True, max_length: int | None = None) -> None:
         """Writes `tokenizer.json`, its settings, and the vocabulary in the file format of the family.
 
-        `transformers.AutoTokenizer` loads the folder and gives the same ids.
+        `transformers.AutoTokenizer` loads the folder and gives the same ids. Files of an earlier tokenizer are removed.
 
         Args:
             folder: a folder, created if it does not exist.
@@ -228,9 +230,8 @@ class Tokenizer:
                 return `token_type_ids`, even if the tokenizer's template has segments.
             max_length: maximum number of tokens that the model in the folder reads. Default: that of the tokenizer.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_files(self, folder, segment_ids, max_length or self.max_length)
+        with replaced_together(folder, last="tokenizer.json", stale=lambda new: TOKENIZER_FILES) as written:
+            write_files(self, written, segment_ids, max_length or self.max_length)
 
     # === Encoding ===
 

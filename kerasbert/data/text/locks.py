@@ -17,51 +17,69 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK = ".lock"
+WAIT = 0.02  # seconds between two attempts
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # errors of a lock that another process holds
 _BEYOND = 1 << 30  # Windows locks byte ranges; this one is past the description, which must stay readable
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Context manager that locks a folder for this process. The file `.lock` in the folder names process and host.
+def locked(folder: Path, name: str = LOCK, wait: bool = False) -> Iterator[bool]:
+    """Context manager that locks a folder for this process. A file in the folder names process and host.
 
     The operating system releases the lock whenever the process ends, so the lock file of a process that was killed is
-    recognised as stale and taken over. If the folder is new and still empty at the end, it is removed.
+    recognised as stale and taken over. If the folder is new and still empty at the end, it is removed. The value is
+    False if the file system has no locks.
+
+    Args:
+        folder: a folder, created if it does not exist.
+        name: name of the file.
+        wait: whether to wait until no other process has the lock.
 
     Raises:
-        ValueError: if another process works in the folder.
+        ValueError: if another process works in the folder, and `wait` is False.
     """
     folder = Path(folder)
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    file = _acquired(folder / LOCK)
+    file, held = _acquired(folder / name, wait)
     try:
-        yield
+        yield held
     finally:
         # Remove the file before releasing the lock: a process that has opened it sees that it is gone, and tries again.
         file.truncate(0)
         with contextlib.suppress(OSError):  # Windows cannot remove an open file, but an empty file does no harm
-            (folder / LOCK).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
         file.close()
         if not existed:
             with contextlib.suppress(OSError):  # the folder has files now
                 folder.rmdir()
 
 
-def _acquired(path: Path) -> BinaryIO:
-    """Opens and locks the lock file, and writes the description of this process into it."""
+def _acquired(path: Path, wait: bool) -> tuple[BinaryIO, bool]:
+    """Opens and locks the lock file, and writes the description of this process into it.
+
+    Returns: (the file, whether it is locked). It is not if the file system has no locks.
+    """
+    held = True
     while True:
+        path.parent.mkdir(parents=True, exist_ok=True)  # the process that created the folder may have removed it
         file = open(path, "a+b")
         try:
             _lock(file)
         except OSError as error:
             if error.errno not in _HELD:
-                warnings.warn(
-                    f"The file system of {path.parent} has no locks ({error.strerror}). Make sure that only one "
-                    "process at a time writes there.",
-                    stacklevel=5,
-                )
+                held = False
+                if not wait:
+                    warnings.warn(
+                        f"The file system of {path.parent} has no locks ({error.strerror}). Make sure that only one "
+                        "process at a time writes there.",
+                        stacklevel=5,
+                    )
                 break
+            if wait:
+                file.close()
+                time.sleep(WAIT)
+                continue
             holder = _holder(file) or "another process"
             file.close()
             raise ValueError(
@@ -71,13 +89,13 @@ def _acquired(path: Path) -> BinaryIO:
         if _is_at(file, path):
             break
         file.close()  # its holder removed it after it was opened here and before it was locked
-    if previous := _holder(file):
+    if not wait and (previous := _holder(file)):
         print(f"{path.parent}: taking over from {previous}, which ended without releasing the folder", flush=True)
     file.truncate(0)
     info = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     file.write(json.dumps(info).encode())
     file.flush()
-    return file
+    return file, held
 
 
 def _lock(file: BinaryIO) -> None:

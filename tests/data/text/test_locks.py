@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pipelines import locks
-from pipelines.locks import locked
+from kerasbert.data.text import locks
+from kerasbert.data.text.locks import locked
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
