@@ -234,13 +234,7 @@ class RunLog(RunCallback):
 
 
 def connect(callbacks, count_tokens, programs=0) -> None:
-    """Passes what a `fit` knows to its callbacks.
-
-    Args:
-        callbacks: the callbacks. A `RunLog` gets to know the `Checkpoints` among them.
-        count_tokens: function that counts the tokens of the run.
-        programs: number of programs that will be compiled.
-    """
+    """Passes the token counter and the number of programs to compile to callbacks, and `Checkpoints` to `RunLog`."""
     checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
     for callback in callbacks:
         if isinstance(callback, RunCallback):

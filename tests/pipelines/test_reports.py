@@ -74,7 +74,7 @@ def test_scores_are_added_to_the_report():
 
 def test_validation_takes_a_tenth_of_the_time_by_default():
     """An example is read twice in a validation, each for a third of its cost in training."""
-    for trained, epochs, choosing in [(1_500, 2, False), (1_350, 2, True), (900, 1, True), (60_000, 3, False)]:
+    for trained, epochs, choosing in [(1_500, 2, False), (1_344, 2, True), (896, 1, True), (60_000, 3, False)]:
         rows = validation_rows(trained * epochs, epochs, choosing)
         batches = ExampleBatches(np.ones((trained, 4), "int32"), batch_size=32, epochs=epochs)
         _, interval, validated = plan_reports(batches, epochs, Examples([""] * rows, [0] * rows))
