@@ -229,10 +229,10 @@ class CompilerMemory(keras.callbacks.Callback):
 def keep_programs(folder=None):
     """On JAX, caches compiled programs on disk, so that the next run starts without compiling.
 
-    Only the user can read and write the folder, which holds at most `CACHE_BYTES`. The environment variables of JAX
-    take precedence: `JAX_COMPILATION_CACHE_DIR`, `JAX_COMPILATION_CACHE_MAX_SIZE`,
+    Only the user can read and write the default folder. A cache holds at most `CACHE_BYTES`. The environment variables
+    of JAX take precedence: `JAX_COMPILATION_CACHE_DIR`, `JAX_COMPILATION_CACHE_MAX_SIZE`,
     `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`, and `JAX_ENABLE_COMPILATION_CACHE=false`, which disables the cache.
-    Without a folder that can be written, there is no cache.
+    If the default folder cannot be written, there is no cache.
 
     Args:
         folder: the folder of the cache. Default: a folder for this type of processor, below kerasbert/programs in the
@@ -247,11 +247,11 @@ def keep_programs(folder=None):
     if folder is None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = cache / "kerasbert" / "programs" / _processor()
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        os.chmod(folder, 0o700)  # programs are executed, so nobody else may write them
-    except OSError:
-        return
+        try:
+            os.makedirs(folder, exist_ok=True)
+            os.chmod(folder, 0o700)  # programs are executed, so nobody else may write them
+        except OSError:
+            return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     if "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ and find_spec("filelock"):  # which JAX needs for the limit
         jax.config.update("jax_compilation_cache_max_size", CACHE_BYTES)

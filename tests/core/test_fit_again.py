@@ -246,3 +246,20 @@ def test_short_and_long_runs_have_programs_of_their_own(monkeypatch):
     assert model.jit_compile or keras.backend.backend() == "jax"
     model.compile(adamw(1e-4))
     assert programs_of(model, (int, {"epochs": 3})) == [True] and model._is_long
+
+
+@pytest.mark.backends("tensorflow")
+def test_tensorflow_traces_a_training_step_once(monkeypatch):
+    traced = []
+    train_step = TextClassifier.train_step
+    monkeypatch.setattr(TextClassifier, "train_step", lambda self, data: traced.append(1) or train_step(self, data))
+    moved(make_model())
+    assert traced == [1]
+
+
+@pytest.mark.backends("jax", "tensorflow")
+def test_only_the_first_fit_says_that_it_compiles(capsys):
+    model = make_model()
+    for expected in (1, 0):
+        model.fit(X, Y, batch_size=2)
+        assert capsys.readouterr().out.count("compiling 1 program during the first steps") == expected
