@@ -33,7 +33,15 @@ from .label_names import check_labels, label_names
 from .labelled import GUESSED, Columns
 from .model_card import Measured, write_card
 from .outputs import check_outputs, write_answers, write_json
-from .reports import EpochProgress, HeldOut, best_weights, in_reports, spread
+from .reports import (
+    MOST_ROWS,
+    BestWeights,
+    EpochProgress,
+    HeldOut,
+    plan_reports,
+    spread,
+    validation_rows,
+)
 from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
 from .splits import named_sources, split_tenth
 from .tables import Format
@@ -96,6 +104,7 @@ def finetune(
     columns: Columns = GUESSED,
     lora: Lora = WHOLE_MODEL,
     accumulation: int = 1,
+    validate_every: int | None = None,
     log: Tracker | None = None,
 ) -> dict:
     """Fine-tunes a model, and saves it with its scores.
@@ -108,7 +117,7 @@ def finetune(
         output: folder for the fine-tuned model, metrics.json, predictions.jsonl, curves and a model card.
         held_out: examples to evaluate on. Several data sets, for example in different languages, are evaluated
             separately, and reported by name (en=test.en.tsv de=test.de.tsv) or by file name. During training, the loss
-            and the scores on the first data set (at most 1000 of its examples) are reported.
+            and the scores on examples of the first data set (at most 1000) are reported.
         task: a kind (classes, labels, score, ner, questions, choices, sequences), or the name of a data set, whose
             official files are supported: sst2, cola, mrpc, stsb, qqp, mnli, qnli, rte, wnli, trec, ag_news, squad,
             squad_v2, conll2003, wnut17, race, swag, arc_easy, translation, summarization, ...
@@ -140,6 +149,9 @@ def finetune(
         columns: names of the columns that cannot be guessed: text, pair (second text, or context) and label.
         lora: train low-rank products instead of the whole model (LoRA): --lora.rank 8.
         accumulation: split each batch into this many parts, whose gradients are averaged, to save memory.
+        validate_every: number of updates between validations during training, each on at most 1000 examples, rounded
+            to a part of an epoch. Default: at least once per epoch, on so few examples that validation takes a tenth
+            of the time.
         log: also send the metrics to wandb, tensorboard or mlflow, if this package is installed.
     """
     spec = task_of(task).with_columns(columns)
@@ -149,6 +161,7 @@ def finetune(
         ("limit", limit),
         ("seeds", len(seeds)),
         ("accumulation", accumulation),
+        ("validate_every", validate_every),
         ("lora.rank", lora.rank),
     ):
         if number is not None and number < 1:
@@ -173,7 +186,8 @@ def finetune(
     writing = dict(max_new_tokens=max_new_tokens, num_beams=num_beams) if kind == "sequences" else {}
     kept_out = patience is not None or keep_best
     shown, validation = split_tenth(training) if kept_out else (training, next(iter(testing.values()), None))
-    validation = validation and spread(validation, 1_000)
+    rows = MOST_ROWS if validate_every else validation_rows(len(shown) * epochs, epochs, kept_out)
+    validation = validation and spread(validation, rows)
     recipe = dict(
         model=model, task=task, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
         warmup_share=warmup_share, weight_decay=weight_decay, layer_decay=layer_decay, max_length=max_length,
@@ -189,25 +203,29 @@ def finetune(
             trained.backbone.rematerialize()
         lora.start(trained)
         batches = batches_of(trained, kind, shown, wording, balanced, batch_size, epochs, seed)
-        batches, interval = in_reports(batches, epochs)
+        batches, interval, validated = plan_reports(batches, epochs, validation, validate_every)
         updates, batches, interval = len(batches), batches.accumulated(accumulation), interval * accumulation
         steps, per_epoch = len(batches), len(batches) // epochs
         options = dict(warmup=round(warmup_share * updates), weight_decay=weight_decay, layer_decay=layer_decay)
         trained.compile(adamw(learning_rate, steps=updates, accumulation=accumulation, **options))
         if updates < FEW_UPDATES and seed == seeds[0]:
             print(f"{updates} updates are few. If scores are low, use more --epochs or a higher --learning-rate.")
-        run_log, watched = RunLog(output / "logs" / f"seed_{seed}"), None
+        run_log, watched = RunLog(output / "logs" / f"seed_{seed}", steps_per_pass=per_epoch), None
         callbacks = [StopOnNaN()]
         if validation is not None:
             watched = batches_of(trained, kind, validation, wording, False, batch_size, shuffle=False)
             if kind != "sequences":  # skipped for sequences, because generating answers takes long
-                callbacks.append(HeldOut(lambda model: score(model, validation, batch_size)[0]))
+                callbacks.append(HeldOut(lambda model: score(model, validation, batch_size)[0], validated))
         callbacks += [run_log, EpochProgress(steps, per_epoch, epochs)]
         if kept_out:
-            callbacks.append(best_weights(None if patience is None else patience * per_epoch // interval))
+            callbacks.append(BestWeights(None if patience is None else patience * len(validated) // epochs))
         with tracked(log, output / "logs", f"{output.name} seed {seed}", recipe) as more:
             history = trained.fit(
-                batches, steps_per_epoch=interval, callbacks=[*callbacks, *more], validation_data=watched
+                batches,
+                steps_per_epoch=interval,
+                callbacks=[*callbacks, *more],
+                validation_data=watched,
+                validation_freq=validated,
             )
         scores = {"seed": seed, "train_loss": float(history.history["loss"][-1])}
         if kept_out:
@@ -376,7 +394,7 @@ main = Command(
     groups={
         "data": ("data", "held_out", "task", "format", "encoding", "limit"),
         "model": ("model", "output", "max_length", "text_to_text", "from_scratch", "dtype", "less_memory"),
-        "training": ("epochs", "batch_size", "seeds", "patience", "keep_best", "balanced", "log"),
+        "training": ("epochs", "batch_size", "seeds", "validate_every", "patience", "keep_best", "balanced", "log"),
         "optimizer": ("learning_rate", "warmup_share", "weight_decay", "layer_decay", "accumulation"),
         "generation": ("max_new_tokens", "num_beams"),
     },

@@ -90,8 +90,10 @@ def pretrain(
         less_memory: recompute activations in the backward pass instead of storing them, which saves memory, but makes
             updates about a third slower.
         minutes: stop after this many minutes, and save the model and a checkpoint. The same command continues the run.
-        reschedule: let an unfinished run continue with different `steps` and a different `schedule`, such as a learning
-            rate that decays from now on: --reschedule --set steps=6000 schedule.decay_from=4000.
+        reschedule: let an unfinished run continue with different `steps`, a different `schedule` and a different
+            `batch_size`, such as a learning rate that decays from now on: --reschedule --set steps=6000
+            schedule.decay_from=4000; or larger batches: --reschedule --set batch_size=512. A batch contains the rows
+            that it would contain if the run had had this size from the start.
         devices: layout of several devices, of one host or of many: data (each has all weights), fsdp (weights and the
             state of the optimizer are divided), tensor or tensor=4 (layers are divided among the devices of a host, or
             4). Default: data, on as many devices of this process as divide the batch.
@@ -204,7 +206,8 @@ def train(
         with together():
             if is_first_process():
                 held.enter_context(locked(run))
-                earlier = claim_folder(run, info, recipe.accumulation, reschedule)
+                streams = "stream_start" in batches[0][0]  # whose memory has a row for each row of a batch
+                earlier = claim_folder(run, info, recipe.accumulation, reschedule, fixed_rows=streams)
         earlier = json.loads(gathered(json.dumps(earlier))[0])
         entropy = unigram_loss(corpora, unseen)
         tokens = sum(text.num_tokens for text in corpora.values())

@@ -16,10 +16,13 @@ def record_of(recipe: Recipe, batches: Batches) -> dict:
     return json.loads(json.dumps({"recipe": {**vars(recipe)}, "batches": batches.recipe()}))
 
 
-def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool = False) -> list[dict]:
+def claim_folder(
+    run: Path, info: dict, accumulation: int = 1, reschedule: bool = False, fixed_rows: bool = False
+) -> list[dict]:
     """Writes recipe.json into a new run folder, or into the folder of a run that gets more steps or another schedule.
 
-    A finished run may get more steps. With `reschedule`, any run may get different steps and a different schedule.
+    A finished run may get more steps. With `reschedule`, any run may get different steps, a different schedule, and
+    unless `fixed_rows`, a different batch size.
 
     Returns: the records of the run (see `record_of`) before each extension, and its record by an earlier version.
 
@@ -47,17 +50,22 @@ def claim_folder(run: Path, info: dict, accumulation: int = 1, reschedule: bool 
     if not differing:
         return [*earlier, stored] if there == info != stored else earlier
     hint, steps = "Use another folder.", info["recipe"]["steps"]
-    if _differ_only_in(("steps", "schedule"), info, there):
+    changes = ("steps", "schedule") if fixed_rows else ("steps", "schedule", "batch_size")
+    if _differ_only_in(changes, info, there):
         before = there["recipe"]["steps"]
         done = max((int(path.stem[5:]) for path in run.glob("checkpoints/step_*.json")), default=0) // accumulation
         extended = steps > before == done and _differ_only_in(("steps",), info, there)
         if extended or (reschedule and steps >= done):
             what = "extending" if extended else "rescheduling"
             print(f"{what} the run of {before:,} updates; the schedule is now that of {steps:,}")
+            rows = info["recipe"]["batch_size"]
+            if there["recipe"]["batch_size"] != rows:
+                print(f"from update {done + 1:,} on, an update has {rows:,} rows")
             write_text(path, json.dumps({**info, "earlier": [*earlier, stored]}, indent=2))
             return [*earlier, stored]
         hint = f"More steps extend a finished run only: finish it with --set steps={before}, use another folder, or "
-        hint += f"continue with another schedule, from step {done} on, with --reschedule and steps={done} or more."
+        hint += f"continue with another schedule or batch size, from step {done} on, with --reschedule and "
+        hint += f"steps={done} or more."
     raise ValueError(f"The folder {run} holds a run of another recipe:\n" + "\n".join(differing) + f"\n{hint}")
 
 
@@ -79,4 +87,13 @@ def _differ_only_in(fields: tuple[str, ...], *records: dict) -> bool:
             part.pop("steps", None)
         for name in fields:
             record.get("recipe", {}).pop(name, None)
+        if "batch_size" in fields:
+            record["batches"] = _without_batch_sizes(record.get("batches"))
     return all(record == records[0] for record in records)
+
+
+def _without_batch_sizes(batches):
+    """Returns the record of batches, which may consist of others, without their batch sizes."""
+    if isinstance(batches, dict):
+        return {name: _without_batch_sizes(part) for name, part in batches.items() if name != "batch_size"}
+    return [_without_batch_sizes(part) for part in batches] if isinstance(batches, list) else batches

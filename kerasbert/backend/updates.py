@@ -75,3 +75,58 @@ def adam_torch(variables, gradients, means, squares, constants, rate, step, fact
                 amsgrad=False,
                 maximize=False,
             )
+
+
+def shares_rates():
+    """Whether all variables can be updated with the same tensor of the learning rate: not under `tf.distribute`."""
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "jax"
+    import tensorflow as tf
+
+    return not tf.distribute.has_strategy()
+
+
+def has_fused_adam(variables):
+    """Whether `adam_tensorflow` can update these Keras variables: on TensorFlow, outside `tf.distribute`.
+
+    In float16, its scaled `epsilon` would be 0.
+    """
+    is_half = any(variable.dtype == "float16" for variable in variables)
+    return keras.backend.backend() == "tensorflow" and shares_rates() and not is_half
+
+
+def adam_tensorflow(variables, gradients, means, squares, constants, corrections):
+    """Updates TensorFlow variables with Adam, by one operation each.
+
+    The operation adds its `epsilon` to the uncorrected root of the second moments, so it is divided by the correction.
+
+    Args:
+        variables, gradients, means, squares: lists as in `adam_torch`, of `tf.Variable` and tensors.
+        constants: tuple (beta_1, beta_2, epsilon).
+        corrections: list of (bias-corrected learning rate, factor that corrects the root of the second moments) for
+            each variable, float32 scalars.
+    """
+    import tensorflow as tf
+
+    beta_1, beta_2, epsilon = constants
+    scaled = {}  # most variables share their rate
+    for variable, gradient, mean, square, (rate, root_scale) in zip(
+        variables, gradients, means, squares, corrections, strict=True
+    ):
+        key = id(rate), variable.dtype
+        if key not in scaled:
+            scaled[key] = [tf.cast(x, variable.dtype) for x in (rate / root_scale, epsilon / root_scale)]
+        step, offset = scaled[key]
+        zero = tf.zeros((), variable.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=mean.handle,
+            v=square.handle,
+            beta1_power=zero,  # no correction of the bias
+            beta2_power=zero,
+            lr=step,
+            beta1=tf.cast(beta_1, variable.dtype),
+            beta2=tf.cast(beta_2, variable.dtype),
+            epsilon=offset,
+            grad=tf.cast(gradient, variable.dtype),
+        )

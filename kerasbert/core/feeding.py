@@ -6,12 +6,12 @@ import numbers
 import keras
 import numpy as np
 
-from ..backend.compilation import slots_of_a_program
 from ..backend.datasets import reads_data, tensorflow_dataset
 from ..backend.distribution import check_processes, check_rows, host_share
 from ..backend.hosts import total
 from ..backend.layouts import check_layout
 from ..data.batches.batches import Batches
+from .programs import program_tokens
 
 
 class Feed(keras.utils.PyDataset):
@@ -58,6 +58,16 @@ class Feed(keras.utils.PyDataset):
     def __getitem__(self, index):
         return self._first_batch if index == 0 else self._checked(self.first + index)
 
+    @property
+    def tokens(self):
+        """Number of tokens in the whole run, without padding, estimated from the mean of a step."""
+        return len(self.batches) * self.batches.tokens_per_step
+
+    @property
+    def num_widths(self):
+        """Number of different widths of the batches, of which each needs a compiled program."""
+        return len(getattr(self.batches, "widths", [None]))
+
     def real_tokens(self, first, last):
         """Number of tokens in the steps [first, last) of the run, without padding.
 
@@ -79,6 +89,15 @@ class Feed(keras.utils.PyDataset):
         check_rows(self.hosts * len(keras.tree.flatten(batch)[0]))
         self._tokens[step] = real_tokens(batch[0])
         return tuple(array for array in batch if array is not None)  # TensorFlow does not accept None
+
+
+def tokens_of_validation(held_out):
+    """Number of tokens in validation data: 0 for None, and infinity if it is unknown.
+
+    Args:
+        held_out: a `Feed`, or another dataset, or None.
+    """
+    return 0 if held_out is None else held_out.tokens if isinstance(held_out, Feed) else float("inf")
 
 
 def check_devices(model, method, can_share):
@@ -251,13 +270,11 @@ def predict_by_width(model, batches, predict):
         batches: a `BucketedBatches` without `shuffle`.
         predict: function that returns the outputs for the batches of one width.
     """
-    config = model.backbone.config
-    layers, dim = getattr(config, "num_layers", 4), getattr(config, "hidden_dim", 128)
     function, known = getattr(model, "_predicted_shapes", (None, frozenset()))
     if function is not model.predict_function:  # `compile` makes a new function, which has no compiled programs yet
         known = frozenset()
     compiled = [width for rows, width in known if rows == batches.rows]
-    batches = batches.for_prediction(slots_of_a_program(layers, 12 * layers * dim**2), compiled)
+    batches = batches.for_prediction(program_tokens(model), compiled)
     parts, places = [], []
     for part, examples in batches.parts():
         outputs, count = predict(part), len(examples)

@@ -1,6 +1,6 @@
 """Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
-import logging
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,16 +8,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..backend.compilation import CompilerMemory, reading_weights
+from ..backend.compilation import CompilerMemory, compiles_shapes, reading_weights
 from ..backend.datasets import data_errors
-from ..backend.distribution import batch_shards, num_replicas
+from ..backend.distribution import batch_shards
 from ..backend.lost_hosts import ending_together
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.batches.bucketing import BucketedBatches
-from ..training.alternating import plain_optimizers, with_loss_scale
+from ..training.alternating import plain_optimizers
 from ..training.checkpointing import Checkpoints
 from ..training.optimizers import adamw
 from ..training.reporting import Progress, connect
+from ..training.schedules import RunDecay
 from .feeding import (
     Epochs,
     Feed,
@@ -30,16 +31,15 @@ from .feeding import (
     report_interval,
     single,
     split_last,
+    tokens_of_validation,
 )
 from .inputs import check_arrays, check_keys, check_numbers, checked_inputs
-from .keras_adapter import TrainingMode, is_validation
+from .keras_adapter import is_validation
+from .programs import Programs, is_same_state, traced_state
 from .sources import KINDS, check_source, length_of, readable, unpacked
 
-log = logging.getLogger("kerasbert")
-JIT_FROM = 1_000_000  # models with this many parameters are trained with XLA on TensorFlow
 
-
-class Fitting(TrainingMode):
+class Fitting(Programs):
     """A Keras model whose `fit`, `evaluate` and `predict` accept `Batches`, arrays and text.
 
     Subclasses implement `text_batches` and `check_batch`.
@@ -47,41 +47,6 @@ class Fitting(TrainingMode):
 
     default_learning_rate = 5e-5
     needs_targets = False  # whether training and evaluation on texts and arrays require a y
-    _is_automatic = False  # whether `fit` or `evaluate` has compiled the model
-
-    def compile(
-        self, optimizer: str | keras.optimizers.Optimizer = "rmsprop", jit_compile: bool | str = "auto", **kwargs: Any
-    ) -> None:
-        """Configures the model for training, as Keras's `compile` does, with two differences.
-
-        For mixed_float16, the optimizer is wrapped in a `LossScale`, which detects every overflow. On TensorFlow,
-        `jit_compile="auto"` enables XLA for the training and evaluation of models with at least `JIT_FROM` parameters:
-        steps take about a quarter less time, but XLA compiles a separate program for every input shape.
-        """
-        optimizer = keras.optimizers.get(optimizer)
-        if self.dtype_policy.name == "mixed_float16":
-            optimizer = with_loss_scale(optimizer)
-        elif self.dtype_policy.compute_dtype == "float16":
-            log.warning(
-                "Gradients below 6e-8 are 0 in %s. Use mixed_float16 or mixed_bfloat16.", self.dtype_policy.name
-            )
-        kwargs["auto_scale_loss"] = False  # the loss scale of Keras misses overflows
-        on_tensorflow = keras.backend.backend() == "tensorflow"
-        if jit_compile == "auto" and on_tensorflow and not kwargs.get("run_eagerly") and num_replicas() == 1:
-            jit_compile = self.count_params() >= JIT_FROM
-        self._is_automatic = False
-        with warnings.catch_warnings():  # if operations must be deterministic, Keras does not use XLA, and warns
-            warnings.filterwarnings("ignore", message=".*jit_compile=True.*")
-            super().compile(optimizer, jit_compile=jit_compile, **kwargs)
-
-    def make_predict_function(self, force=False):
-        chosen = self.jit_compile
-        if keras.backend.backend() == "tensorflow":  # XLA would compile a program for each of many shapes
-            self.jit_compile = False
-        try:
-            return super().make_predict_function(force)
-        finally:
-            self.jit_compile = chosen
 
     def compile_from_config(self, config):
         """Compiles a model that has been loaded from a `.keras` file.
@@ -98,32 +63,44 @@ class Fitting(TrainingMode):
         config = super().get_compile_config()
         return {**config, "automatic": True} if config and self._is_automatic else config
 
-    def _compile_automatically(self, steps=None, accumulation=1):
+    def _compile_automatically(self, steps=1, accumulation=1):
         """Compiles a model that the user has not compiled.
 
         Args:
-            steps: number of batches of the run, or None for evaluation.
+            steps: number of batches of the run.
             accumulation: number of batches per update of the weights.
         """
-        rate, updates = self.default_learning_rate, steps and steps // accumulation
-        self.compile(adamw(rate, warmup=updates // 10 if updates else 0, steps=updates, accumulation=accumulation))
+        self.compile(adamw(RunDecay(*self._numbers_of_run(steps, accumulation)), accumulation=accumulation))
         self._is_automatic = True
+        self.__dict__["_traced_state"] = traced_state(self)
+
+    def _numbers_of_run(self, steps, accumulation):
+        """The arguments of the default schedule, for a run of `steps` batches: the peak, and numbers of updates."""
+        updates = max(1, steps // accumulation)
+        return self.default_learning_rate, updates // 10, updates
 
     def _start_schedule(self, steps, accumulation=1):
-        """Compiles the model with a new default optimizer for a run of `steps` batches.
+        """Starts the default optimizer for a run of `steps` batches, if the user has not passed one to `compile`.
 
-        If the user has passed an optimizer to `compile`, or has set its learning rate since the last run, it is kept.
+        If the user has set its learning rate since the last run, its state is kept, too. Otherwise, it starts as a new
+        one. It is a new one if the model has changed since it was compiled.
         """
         if not self.compiled:
-            self._compile_automatically(steps, accumulation)
+            self._compile_automatically(steps or 1, accumulation)
         elif self._is_automatic and steps:
             (given,) = plain_optimizers(self.optimizer)
             if given.built and given.schedule is None and given.iterations > 0:
                 return  # the user has set `optimizer.learning_rate` since the last run
-            self._compile_automatically(steps, accumulation)
+            is_same = (given.gradient_accumulation_steps or 1) == accumulation and self.optimizer.built
+            if is_same and is_same_state(self.__dict__.get("_traced_state"), traced_state(self)):
+                self.optimizer.restart(*self._numbers_of_run(steps, accumulation))
+            else:
+                self._compile_automatically(steps, accumulation)
+        if not self.optimizer.built:  # TensorFlow would otherwise trace the training step twice
+            self.optimizer.build(self.trainable_variables)
         schedules = tuple(getattr(optimizer, "schedule", None) for optimizer in plain_optimizers(self.optimizer))
         if schedules != self.__dict__.get("_compiled_schedules", schedules):
-            self.train_function = None  # the old function was compiled for other schedules
+            self.forget_programs()  # the old ones were compiled for other schedules
         self.__dict__["_compiled_schedules"] = schedules
 
     def _check_schedule(self, steps):
@@ -204,6 +181,7 @@ class Fitting(TrainingMode):
                 class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             source = readable(x, self._converted, endless=steps_per_epoch is not None)
             self._start_schedule(steps and steps * epochs)
+            self.choose_programs(math.inf)
             source = self.prepare(source, training=True)
             accumulation = getattr(plain_optimizers(self.optimizer)[0], "gradient_accumulation_steps", None) or 1
             self._check_schedule((steps or 1) * epochs // accumulation)
@@ -235,7 +213,12 @@ class Fitting(TrainingMode):
         feed = Feed(x, steps_per_epoch, self.check_batch)
         self.prepare(feed, training=True)
         held_out = None if validation_data is None else self._feed(validation_data, batch_size)
+        validated = len(x) // steps_per_epoch * tokens_of_validation(held_out)
+        resumable = any(isinstance(callback, Checkpoints) for callback in callbacks)
+        self.choose_programs(feed.tokens + validated / 3, feed.num_widths, resumable)
         first = self._resume(callbacks, start * steps_per_epoch)
+        if self._is_automatic and (schedule := plain_optimizers(self.optimizer)[0].schedule) is not None:
+            schedule.start(*self._numbers_of_run(len(x), x.accumulation))  # a checkpoint has replaced the numbers
         self._check_schedule((len(x) - first) // x.accumulation)
         if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
             callbacks.append(Progress(len(x)))
@@ -244,7 +227,8 @@ class Fitting(TrainingMode):
         for steps, last in [(rest, first + rest), (steps_per_epoch, len(x))][not rest :]:
             feed.steps = steps
             feed.start(first)
-            connect(callbacks, feed.real_tokens)
+            compiles = compiles_shapes() and self.train_function is None
+            connect(callbacks, feed.real_tokens, feed.num_widths if compiles else 0)
             with checked_inputs(), data_errors(), ending_together():
                 history = super().fit(
                     feed.for_keras(),
@@ -269,8 +253,11 @@ class Fitting(TrainingMode):
         check_devices(self, "evaluate", self._is_ours(x))
         if not self.compiled:
             self._compile_automatically()
+        source = self._feed((x, y, sample_weight), batch_size)
+        if self.test_function is None:
+            self.choose_programs(tokens_of_validation(source) / 3)
         with checked_inputs(), data_errors(), ending_together():
-            return super().evaluate(self._feed((x, y, sample_weight), batch_size), **kwargs)
+            return super().evaluate(source, **kwargs)
 
     def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
         """Returns the outputs for `Batches`, arrays or texts as numpy arrays, in the order of the inputs.

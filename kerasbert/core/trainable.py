@@ -12,10 +12,12 @@ from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
 from ..checkpoints import presets, saves
+from ..data.batches.bucketing import BucketedBatches
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
 from .fitting import Fitting
 from .inputs import check_numbers, checked_inputs, inputs_are_checked
+from .programs import training_program_tokens
 from .quantization import Quantizable, as_config, quantize_layers
 from .sharing import Shared
 from .summaries import known_shapes
@@ -209,6 +211,11 @@ class Trainable(Shared, Quantizable, Fitting):
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Returns the `Batches` for texts `x`. Overridden by subclasses that accept text."""
         raise ValueError(f"{type(self).__name__} takes batches or arrays. Received: text.")
+
+    def bucketed_batches(self, x, y, sample_weight, *options, **more):
+        """Returns the `BucketedBatches` of arrays, in widths that suit this model. The options are the same."""
+        more = {"limit": self.max_length, "program_tokens": training_program_tokens(self), **more}
+        return BucketedBatches(x, y, sample_weight, *options, **more)
 
     def encode_labels(self, labels):
         """Converts targets to an array."""

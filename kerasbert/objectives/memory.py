@@ -104,7 +104,7 @@ def start_memory(model, rows, training):
         )
     if model.memory.start(rows, training):
         # Functions compiled earlier would still use the old variables.
-        model.train_function = model.test_function = model.predict_function = None
+        model.forget_programs()
 
 
 def prepare_memory(model, batches, training):

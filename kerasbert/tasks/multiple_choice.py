@@ -9,7 +9,6 @@ from keras import ops
 
 from ..core.backbone import Backbone
 from ..core.feeding import check_texts
-from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.choices import encode_choices
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
@@ -85,7 +84,7 @@ class MultipleChoice(Task):
         """
         encoded = encode_choices(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
-        return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
+        return self.bucketed_batches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle)
 
     def encode_labels(self, labels):
         """Checks the indices of the correct choices, and converts them to int32 (n,)."""

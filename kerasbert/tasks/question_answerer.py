@@ -97,7 +97,7 @@ class QuestionAnswerer(Task):
         rows = self.question_rows(x)
         weights = None if sample_weight is None else [sample_weight[number] for number in rows.question]
         y = None if y is None else rows.targets(y)
-        return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, limit=self.max_length)
+        return self.bucketed_batches(rows.x, y, weights, batch_size, epochs, seed, shuffle)
 
     def answer(
         self,

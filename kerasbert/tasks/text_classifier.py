@@ -8,7 +8,6 @@ import numpy as np
 
 from ..core.backbone import Backbone
 from ..core.feeding import check_texts
-from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.examples import encode_texts
 from ..data.tokenizers.tokenizer import Tokenizer
 from .answer_network import AnswerNetwork
@@ -134,7 +133,7 @@ class TextClassifier(Task):
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         encoded = encode_texts(self.require_tokenizer(), list(x), self.max_length)
         y = None if y is None else self.encode_labels(y)
-        return BucketedBatches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle, limit=self.max_length)
+        return self.bucketed_batches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle)
 
     def encode_labels(self, labels):
         """Converts labels to targets of the loss.

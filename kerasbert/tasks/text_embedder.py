@@ -15,7 +15,7 @@ from ..backend.distribution import num_replicas
 from ..core.backbone import Backbone
 from ..core.feeding import check_texts
 from ..core.inputs import checked_inputs
-from ..data.batches.bucketing import BucketedBatches, batches_by_length, resized, row_lengths
+from ..data.batches.bucketing import batches_by_length, resized, row_lengths
 from ..data.tasks.examples import encode_texts
 from ..data.text.files import write_text
 from ..data.text.json_files import inside, shortened
@@ -233,9 +233,7 @@ class TextEmbedder(Task):
             encoded = {key: array.reshape(len(texts), many, *array.shape[1:]) for key, array in encoded.items()}
         if self.objective is not None and (y is not None or shuffle):
             y = self._targets(y, len(texts))
-        return BucketedBatches(
-            encoded, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle, limit=self.max_length
-        )
+        return self.bucketed_batches(encoded, y, sample_weight, batch_size, epochs, seed, shuffle)
 
     def _targets(self, y, rows):
         if self.objective in ("triplet", "ranking"):

@@ -106,8 +106,7 @@ class TokenClassifier(Task):
         weights = None
         if y is not None:
             y, weights = rows.targets(self.encode_labels(y))
-        options = dict(limit=self.max_length, tagged=True)
-        return BucketedBatches(rows.x, y, weights, batch_size, epochs, seed, shuffle, **options)
+        return self.bucketed_batches(rows.x, y, weights, batch_size, epochs, seed, shuffle, tagged=True)
 
     def _batches(self, x, y, sample_weight, *args, class_weight=None, **kwargs):
         """Like `Fitting._batches`, but in arrays, tokens that are padding or have the label -100 get weight 0."""

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from ..backend import updates
-from .schedules import WarmupDecay
+from .schedules import RunDecay, WarmupDecay
 
 NO_DECAY = (r"bias$", r"(^|/)(gamma|beta|scale)$")
 """Patterns of variables without weight decay: all biases, and the scales and offsets of all normalization layers."""
@@ -69,7 +69,7 @@ def adamw(
         learning_rate = WarmupDecay(learning_rate, warmup, steps)
     return TransformerAdamW(
         learning_rate if scheduled or steps is not None else float(learning_rate),
-        weight_decay=weight_decay,
+        weight_decay=weight_decay or 0.0,
         beta_1=beta_1,
         beta_2=beta_2,
         epsilon=epsilon,
@@ -94,6 +94,13 @@ class LossScale(keras.optimizers.LossScaleOptimizer):
 
     def apply(self, grads, trainable_variables=None):
         super().apply(updates.dense(grads), trainable_variables)
+
+    def restart(self, peak: float, warmup: int, steps: int) -> None:
+        """Returns to the state before the first update; see `LayerRates.restart`."""
+        for variable in self.variables:
+            variable.assign(ops.zeros(variable.shape, variable.dtype))
+        self.dynamic_scale.assign(self.initial_scale)
+        self.inner_optimizer.restart(peak, warmup, steps)
 
 
 class LayerRates:
@@ -142,6 +149,8 @@ class LayerRates:
         if _is_schedule(learning_rate):
             no_rate = keras.initializers.Constant(-1.0)
             self._given_rate = self.add_variable((), no_rate, dtype="float32", name="learning_rate")
+        if isinstance(learning_rate, RunDecay):
+            learning_rate.bind(self.add_variable)
         self.no_decay = tuple(no_decay)
         self.layer_decay = layer_decay
         self.unfreeze_every = unfreeze_every
@@ -205,6 +214,14 @@ class LayerRates:
         decayed = [variable for variable in variables if self._use_weight_decay(variable)]
         if not decayed or not self.weight_decay:
             return
+        if updates.shares_rates():  # Keras would compute the learning rate once more for each variable
+            rate = self.learning_rate
+            for variable in decayed:
+                factor = self._rate_factor(variable)
+                weight_decay = self.weight_decay * (1.0 if factor is None else factor)
+                decay, rate_of = (ops.cast(x, variable.dtype) for x in (weight_decay, rate))
+                self.assign_sub(variable, variable * decay * rate_of)
+            return
         if not self._layer_rates:
             super()._apply_weight_decay(decayed)
             return
@@ -214,6 +231,16 @@ class LayerRates:
             self.weight_decay = weight_decay * (1.0 if factor is None else factor)
             super()._apply_weight_decay([variable])
         self.weight_decay = weight_decay
+
+    def restart(self, peak: float, warmup: int, steps: int) -> None:
+        """Returns to the state before the first update, for another run. Requires a `RunDecay`.
+
+        Compiled training steps remain valid.
+        """
+        for variable in self.variables:
+            variable.assign(ops.zeros(variable.shape, variable.dtype))
+        self._given_rate.assign(-1.0)
+        self._learning_rate.start(peak, warmup, steps)
 
     @property
     def learning_rate(self):
@@ -275,13 +302,17 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
             raise ValueError("`amsgrad` is not part of this optimizer. Use `keras.optimizers.AdamW(amsgrad=True)`.")
         super().__init__(learning_rate, **options)
         self.bias_correction = bias_correction
+        self._corrected = None  # within an update: {id of a rate: (the rate, its corrections)}, shared by variables
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         mean, square = self._momentums[index], self._velocities[index]
         gradient = ops.cast(gradient, variable.dtype)
         learning_rate = self._rate_of(variable, learning_rate)
-        rate, root_scale = (ops.cast(x, variable.dtype) for x in self._corrections(learning_rate))
+        corrected = {} if self._corrected is None else self._corrected
+        if id(learning_rate) not in corrected:
+            corrected[id(learning_rate)] = learning_rate, self._corrections(learning_rate)
+        rate, root_scale = (ops.cast(x, variable.dtype) for x in corrected[id(learning_rate)][1])
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
         self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
         self.assign_sub(variable, rate * mean / (root_scale * ops.sqrt(square) + self.epsilon))
@@ -296,16 +327,32 @@ class TransformerAdamW(LayerRates, keras.optimizers.AdamW):
         return learning_rate / mean_share, ops.rsqrt(square_share)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # The code of Keras runs one torch kernel per tensor and operation. A fused kernel updates all tensors at once.
-        if keras.backend.backend() != "torch":
-            return super()._backend_update_step(grads, trainable_variables, learning_rate)
+        # The code of Keras runs one torch kernel per tensor and operation, and makes TensorFlow trace dozens of
+        # operations per tensor. Fused kernels update a tensor, or all tensors, at once.
         indices = [self._get_variable_index(variable) for variable in trainable_variables]
-        updates.adam_torch(
+        tensors = (
             [variable.value for variable in trainable_variables],
             grads,
             [self._momentums[index].value for index in indices],
             [self._velocities[index].value for index in indices],
-            (self.beta_1, self.beta_2, self.epsilon),
+        )
+        constants = self.beta_1, self.beta_2, self.epsilon
+        if updates.has_fused_adam(trainable_variables):
+            rates = [self._rate_of(variable, learning_rate) for variable in trainable_variables]
+            corrections = {id(rate): self._corrections(rate) for rate in rates}
+            updates.adam_tensorflow(*tensors, constants, [corrections[id(rate)] for rate in rates])
+            return None
+        if keras.backend.backend() != "torch":
+            if not updates.shares_rates():
+                return super()._backend_update_step(grads, trainable_variables, learning_rate)
+            self._corrected = {}
+            try:
+                return super()._backend_update_step(grads, trainable_variables, learning_rate)
+            finally:
+                self._corrected = None
+        updates.adam_torch(
+            *tensors,
+            constants,
             ops.cast(learning_rate, "float32"),
             ops.cast(self.iterations + 1, "float32") if self.bias_correction else None,
             [self._rate_factor(variable) for variable in trainable_variables] if self._layer_rates else None,

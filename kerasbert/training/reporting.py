@@ -30,6 +30,8 @@ class Progress(RunCallback):
         quiet: if True, nothing is shown. Of several processes, only the first one shows anything.
     """
 
+    programs = 0  # number of programs to compile in this run; set by `fit`
+
     def __init__(
         self, steps: int | None = None, tokens_per_step: int | None = None, interval: float = 10.0, quiet: bool = False
     ):
@@ -42,6 +44,8 @@ class Progress(RunCallback):
         self._total = self.steps
         self._printed = time.perf_counter()
         self._clock_now, self._report_seconds = None, 0.0  # seconds that the last validation and checkpoint took
+        if self.programs and not self.quiet:
+            print(f"compiling {self.programs} program{'s' * (self.programs > 1)} during the first steps", flush=True)
         if not self.quiet and sys.stdout.isatty():
             self._bar = _rich_bar()
 
@@ -104,10 +108,11 @@ PROCESS = time.time()  # identifies this process
 class RunLog(RunCallback):
     """Appends a row to `log.jsonl` and `log.csv` at the end of every epoch.
 
-    The columns are step, epoch, seconds and tokens (both counted from the start of the run), tokens_per_second,
-    learning_rate (of the next update), and all metrics. Padding is not counted if `fit` is given batches of this
-    package. A resumed run rewrites the files from the rows in its checkpoint. A run that starts at step 0 first renames
-    existing files to `log.1.jsonl`, `log.1.csv`, and so on. Of several processes, only the first one writes.
+    The columns are step, epoch (the number of the row, or with `steps_per_pass` the passes over the data so far),
+    seconds and tokens (both counted from the start of the run), tokens_per_second, learning_rate (of the next update),
+    and all metrics. Padding is not counted if `fit` is given batches of this package. A resumed run rewrites the files
+    from the rows in its checkpoint. A run that starts at step 0 first renames existing files to `log.1.jsonl`,
+    `log.1.csv`, and so on. Of several processes, only the first one writes.
 
     Args:
         folder: the folder of the run; created if missing.
@@ -115,13 +120,18 @@ class RunLog(RunCallback):
         checkpoints: the run's `Checkpoints`, which save the rows. Default: the `Checkpoints` callback of the same
             `fit`, if the model is one of this package. Without checkpoints, a resumed run keeps the rows of the files
             for steps before its first step.
+        steps_per_pass: number of steps of one pass over the data.
     """
 
     def __init__(
-        self, folder: str | PathLike, tokens_per_step: int | None = None, checkpoints: Checkpoints | None = None
+        self,
+        folder: str | PathLike,
+        tokens_per_step: int | None = None,
+        checkpoints: Checkpoints | None = None,
+        steps_per_pass: int | None = None,
     ):
         super().__init__(tokens_per_step)
-        self.folder, self.checkpoints = Path(folder), checkpoints
+        self.folder, self.checkpoints, self.steps_per_pass = Path(folder), checkpoints, steps_per_pass
         self.rows = []
 
     def on_train_begin(self, logs=None):
@@ -180,7 +190,7 @@ class RunLog(RunCallback):
             return
         row = {
             "step": self.step,
-            "epoch": epoch + 1,
+            "epoch": epoch + 1 if self.steps_per_pass is None else round(self.step / self.steps_per_pass, 2),
             "seconds": self._seconds(),
             "tokens": self._tokens(self.step) or None,
             "tokens_per_second": self.tokens_per_second and round(self.tokens_per_second, 1),
@@ -223,12 +233,14 @@ class RunLog(RunCallback):
         self.rows = []
 
 
-def connect(callbacks, count_tokens) -> None:
-    """Passes the token counter of a `fit` to its callbacks, and its `Checkpoints` callback to its `RunLog`."""
+def connect(callbacks, count_tokens, programs=0) -> None:
+    """Passes the token counter and the number of programs to compile to callbacks, and `Checkpoints` to `RunLog`."""
     checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
     for callback in callbacks:
         if isinstance(callback, RunCallback):
             callback.count_tokens = count_tokens
+        if isinstance(callback, Progress):
+            callback.programs = programs
         if isinstance(callback, RunLog) and callback.checkpoints is None:
             callback.checkpoints = checkpoints
 

@@ -89,6 +89,48 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable("kerasbert")
+class RunDecay(WarmupDecay):
+    """A linear `WarmupDecay` whose numbers are a variable of its optimizer, so that they may change between runs.
+
+    A compiled training step contains the numbers of other schedules as constants, and must be compiled again when they
+    change. With this schedule, it serves runs of any length.
+
+    Args:
+        peak, warmup, steps: as in `WarmupDecay`.
+    """
+
+    def __init__(self, peak: float, warmup: int, steps: int):
+        super().__init__(peak, warmup, steps)
+        self._numbers = None
+
+    def bind(self, add_variable: Any) -> None:
+        """Creates the variable. Called by the optimizer.
+
+        Args:
+            add_variable: the `add_variable` method of the optimizer.
+        """
+        self._numbers = add_variable((3,), "zeros", dtype="float32", name="schedule")
+        self.start(self.peak, self.warmup, self.steps)
+
+    def start(self, peak: float, warmup: int, steps: int) -> None:
+        """Changes the numbers for a new run."""
+        super().__init__(peak, warmup, steps)
+        if self._numbers is not None:
+            self._numbers.assign([self.peak, self.warmup, self.steps])
+
+    def __call__(self, step: Any) -> Any:
+        if self._numbers is None:
+            return super().__call__(step)
+        peak, warmup, steps = ops.unstack(ops.convert_to_tensor(self._numbers), 3)
+        step = ops.cast(step, "float32")
+        decayed = peak * ops.clip((steps - step) / ops.maximum(steps - warmup, 1.0), 0.0, 1.0)
+        return ops.where(step < warmup, peak * (step / ops.maximum(warmup, 1.0)), decayed)
+
+    def get_config(self):
+        return {"peak": self.peak, "warmup": self.warmup, "steps": self.steps}
+
+
+@keras.saving.register_keras_serializable("kerasbert")
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then a decay with the inverse square root of the number of updates.
 

@@ -2,6 +2,7 @@
 memory that making them takes."""
 
 import os
+import stat
 import subprocess
 import sys
 import types
@@ -14,11 +15,12 @@ from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 
 SCRIPT = """
-import jax, sys
+import jax, os, sys
 from kerasbert.backend import keep_programs
 keep_programs(*sys.argv[1:])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.jit(lambda x: (x @ x).sum())(jax.numpy.ones((7, 7))).block_until_ready()
+assert jax.config.jax_compilation_cache_max_size == (-1 if "JAX_COMPILATION_CACHE_DIR" in os.environ else 2 << 30)
 print(jax.config.jax_compilation_cache_dir)
 """
 
@@ -31,10 +33,13 @@ def test_programs_are_kept_where_the_user_wants_them(tmp_path):
         command = [sys.executable, "-c", SCRIPT, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
+    (tmp_path / "given").mkdir(mode=0o755)
     folder = folder_of()
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     assert folder.startswith(str(tmp_path / "cache" / "kerasbert" / "programs"))
     assert os.listdir(folder)
     assert folder_of(str(tmp_path / "given")) == str(tmp_path / "given")
+    assert stat.S_IMODE(os.stat(tmp_path / "given").st_mode) == 0o755  # a folder of the user is left as it is
     settings = str(tmp_path / "own")
     assert folder_of(JAX_COMPILATION_CACHE_DIR=settings) == settings and os.listdir(settings)
 

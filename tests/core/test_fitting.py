@@ -132,7 +132,7 @@ def test_a_checkpoint_restores_what_was_prepared(tmp_path):
 
 @pytest.mark.one_backend
 def test_only_tensorflow_decides_on_xla_by_the_size_of_the_model(monkeypatch):
-    monkeypatch.setattr("kerasbert.core.fitting.JIT_FROM", 1)
+    monkeypatch.setattr("kerasbert.core.programs.JIT_FROM", 1)
     model = MaskedLM(Bert(BertConfig(**SIZES)))
     model.compile("sgd")
     assert model.jit_compile == (keras.backend.backend() != "torch")

@@ -11,7 +11,15 @@ from kerasbert.data import ExampleBatches
 from kerasbert.data.batches.bucketing import BucketedBatches
 from pipelines.examples import Examples
 from pipelines.finetune import finetune
-from pipelines.reports import EpochProgress, HeldOut, in_reports, spread
+from pipelines.reports import (
+    BestWeights,
+    EpochProgress,
+    HeldOut,
+    in_reports,
+    plan_reports,
+    spread,
+    validation_rows,
+)
 
 pytestmark = pytest.mark.one_backend
 
@@ -56,10 +64,44 @@ def test_the_line_of_a_report_names_the_epoch(monkeypatch):
 
 def test_scores_are_added_to_the_report():
     logs = {"loss": 1.0, "val_accuracy": 0.5}
-    callback = HeldOut(lambda model: {"accuracy": 0.4, "f1": 0.3})
+    callback = HeldOut(lambda model: {"accuracy": 0.4, "f1": 0.3}, reports=[2])
     callback.set_model(SimpleNamespace())
     callback.on_epoch_end(0, logs)
+    assert logs == {"loss": 1.0, "val_accuracy": 0.5}
+    callback.on_epoch_end(1, logs)
     assert logs == {"loss": 1.0, "val_accuracy": 0.5, "val_f1": 0.3}
+
+
+def test_validation_takes_a_tenth_of_the_time_by_default():
+    """An example is read twice in a validation, each for a third of its cost in training."""
+    for trained, epochs, choosing in [(1_500, 2, False), (1_344, 2, True), (896, 1, True), (60_000, 3, False)]:
+        rows = validation_rows(trained * epochs, epochs, choosing)
+        batches = ExampleBatches(np.ones((trained, 4), "int32"), batch_size=32, epochs=epochs)
+        _, interval, validated = plan_reports(batches, epochs, Examples([""] * rows, [0] * rows))
+        share = len(validated) * rows * 2 / 3 / (trained * epochs)
+        assert 0.04 < share < 0.11 and len(validated) >= (4 if choosing else epochs)
+        ends = [len(batches) // interval // epochs * (epoch + 1) for epoch in range(epochs)]
+        assert set(ends) <= set(validated)
+    assert validation_rows(3_000, 2, False) == 225
+    assert validation_rows(100, 2, False) == 32 and validation_rows(10**6, 1, True) == 1_000
+
+
+@pytest.mark.parametrize("every, expected", [(10, [10, 20, 30, 40, 50, 60]), (25, [30, 60]), (60, [60]), (999, [60])])
+def test_the_user_chooses_when_to_validate(every, expected):
+    batches = ExampleBatches(np.ones((60, 4), "int32"), batch_size=2, epochs=2)
+    _, interval, validated = plan_reports(batches, 2, Examples([], []), every)
+    assert [interval * report for report in validated] == expected
+
+
+def test_reports_without_a_validation_do_not_stop_a_run():
+    callback = BestWeights(patience=2)
+    callback.set_model(SimpleNamespace(stop_training=False, get_weights=lambda: [], set_weights=lambda weights: None))
+    callback.on_train_begin()
+    for epoch, loss in enumerate([1.0, None, None, None, 2.0, None]):
+        callback.on_epoch_end(epoch, {} if loss is None else {"val_loss": loss})
+        assert not callback.model.stop_training
+    callback.on_epoch_end(6, {"val_loss": 2.0})
+    assert callback.model.stop_training and callback.best == 1.0
 
 
 def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run, labelled_file, tmp_path, capsys):
@@ -72,4 +114,6 @@ def test_a_run_of_one_epoch_has_a_curve_and_keeps_its_best_weights(finished_run,
     with open(tmp_path / "m" / "logs" / "seed_0" / "log.csv", newline="") as file:
         log = list(csv.DictReader(file))
     assert len(log) > 5 and {"loss", "val_loss", "val_accuracy", "val_macro_f1", "val_matthews"} < set(log[0])
+    assert len([row for row in log if row["val_loss"]]) == len([row for row in log if row["val_macro_f1"]]) < len(log)
     assert [float(row["tokens_per_second"] or 1) > 0 for row in log]
+    assert float(log[-1]["epoch"]) == 1 and all(0 < float(row["epoch"]) <= 1 for row in log)

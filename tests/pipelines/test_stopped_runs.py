@@ -147,7 +147,7 @@ def test_a_finished_run_gets_more_steps(finished_run, corpora, tmp_path, capsys)
 def test_what_does_not_extend_a_run(run, corpora):
     with pytest.raises(ValueError, match="extend a finished run only: finish it with --set steps=4"):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=6"))
-    with pytest.raises(ValueError, match="batch_size: 4 in the folder, 2 now(.|\n)*Use another folder"):
+    with pytest.raises(ValueError, match="batch_size: 4 in the folder, 2 now(.|\n)*with --reschedule"):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=6", "batch_size=2"))
 
 
@@ -156,8 +156,8 @@ def test_a_run_continues_with_another_schedule(run, corpora, capsys):
     decay = (*SETTINGS, "steps=3", "schedule.warmup=0", "schedule.decay_from=2")
     with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
         pretrain(corpora[0], run, set=decay)
-    with pytest.raises(ValueError, match="batch_size: 4 in the folder, 2 now"):
-        pretrain(corpora[0], run, set=(*decay, "batch_size=2"), reschedule=True)
+    with pytest.raises(ValueError, match="length: 16 in the folder, 8 now"):
+        pretrain(corpora[0], run, set=(*decay, "length=8"), reschedule=True)
     with pytest.raises(ValueError, match="from step 2 on, with --reschedule and steps=2 or more"):
         pretrain(corpora[0], run, set=(*SETTINGS, "steps=1", "schedule.warmup=0"), reschedule=True)
     last = pretrain(corpora[0], run, report_every=1, set=decay, reschedule=True)
@@ -167,6 +167,25 @@ def test_a_run_continues_with_another_schedule(run, corpora, capsys):
     assert last["step"] == 3 and last["learning_rate"] < read_log(run)[-2]["learning_rate"]
     record = json.loads((run / "recipe.json").read_text())
     assert record["recipe"]["schedule"]["decay_from"] == 2 and len(record["earlier"]) == 1
+
+
+@pytest.mark.one_backend
+def test_a_run_continues_with_another_batch_size(run, corpora, capsys):
+    """Interrupted later on, it resumes exactly."""
+    larger = (*SETTINGS, "batch_size=8")
+    with pytest.raises(ValueError, match="batch_size: 4 in the folder, 8 now(.|\n)*with --reschedule"):
+        pretrain(corpora[0], run, set=larger)
+    last = pretrain(corpora[0], run, report_every=1, set=larger, reschedule=True)
+    output = capsys.readouterr().out
+    assert "from update 3 on, an update has 8 rows" in output and "continuing from step 2 of 4" in output
+    rows = read_log(run)
+    tokens = [row["tokens"] for row in rows]
+    assert [row["step"] for row in rows] == [2, 3, 4] and tokens[2] - tokens[1] > 1.5 * tokens[0] / 2
+    for path in run.glob("checkpoints/step_00000004*"):
+        path.unlink()
+    assert pretrain(corpora[0], run, report_every=1, set=larger)["loss"] == last["loss"]
+    record = json.loads((run / "recipe.json").read_text())
+    assert record["recipe"]["batch_size"] == 8 and record["earlier"][0]["recipe"]["batch_size"] == 4
 
 
 @pytest.mark.one_backend

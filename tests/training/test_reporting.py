@@ -283,3 +283,13 @@ def test_log_is_valid_json(tiny, tmp_path):
     row = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert row["epoch"] == row["step"] == 1 and row["loss"] == 1.5
     assert row["tokens"] is None and row["perplexity"] is None
+
+
+@pytest.mark.parametrize("programs, expected", [(0, ""), (1, "compiling 1 program "), (3, "compiling 3 programs ")])
+@pytest.mark.one_backend
+def test_a_line_says_what_is_compiled(programs, expected, capsys):
+    progress = Progress(4)
+    progress.programs = programs
+    progress.set_model(types.SimpleNamespace())
+    progress.on_train_begin()
+    assert capsys.readouterr().out == (expected and expected + "during the first steps\n")

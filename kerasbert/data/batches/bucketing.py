@@ -100,21 +100,33 @@ def fine_width(length: int, limit: int | None = None) -> int:
     return max(length, width if limit is None else min(width, limit))
 
 
-def training_widths(needed: Sequence[int], most: int, tokens: float) -> list[int]:
+def training_widths(
+    needed: Sequence[int], most: int, tokens: float, cost: float = 0.0, limit: int | None = None
+) -> list[int]:
     """Selects the width of each training batch, using few different widths without much padding.
 
     The number of widths is the smallest (up to `most`) for which the share of padding is at most `PADDING`. If no
     number of widths achieves this, it is the smallest for which the total number of tokens, including padding, is at
-    most 4% larger than with `most` widths.
+    most 4% larger than with `most` widths. In a short run, in which compiling takes longer than computing with padding,
+    there are fewer widths. A single width is one of `WIDTHS` if that costs little, so that later runs on other texts
+    can use the same program.
 
     Args:
         needed: the minimum width of each batch, in descending order.
         most: maximum number of different widths.
         tokens: mean number of tokens per row, without padding.
+        cost: cost of compiling a program, in columns of a batch in each pass.
+        limit: maximum width.
     """
     plans = _cheapest_plans(needed, most)
     bound = max(tokens * len(needed) / (1 - PADDING), 1.04 * min(total for total, _ in plans))
-    return next(widths for total, widths in plans if total <= bound)
+    little_padding = next(number for number, (total, _) in enumerate(plans) if total <= bound)
+    cheapest = min(range(len(plans)), key=lambda number: plans[number][0] + (number + 1) * cost)
+    widths = plans[min(little_padding, cheapest)][1]
+    if len(set(widths)) == 1:
+        width = bucket_width(widths[0], limit)
+        return [width if 2 * len(widths) * (width - widths[0]) <= cost else widths[0]] * len(widths)
+    return widths
 
 
 def prediction_widths(needed: Sequence[int], cost: float, compiled: Iterable[int] = ()) -> list[int]:
@@ -179,6 +191,8 @@ class BucketedBatches(ExampleBatches):
         steps_per_width: limits the number of widths, because each width requires compiling a program. With `shuffle`,
             each width is used for at least this many steps per pass on average. Without `shuffle`, it is the time to
             compile a program, measured in steps of width 64. Default: 2.
+        program_tokens: number of tokens that the model is trained on in the time of compiling a program, which also
+            limits the number of widths. Default: 0, if programs are free.
     """
 
     def __init__(
@@ -193,6 +207,7 @@ class BucketedBatches(ExampleBatches):
         limit: int | None = None,
         tagged: bool = False,
         steps_per_width: float | None = None,
+        program_tokens: float = 0.0,
     ):
         super().__init__(x, y, sample_weight, batch_size, epochs, seed, shuffle)
         self._tagged, self._limit = tagged, limit
@@ -200,6 +215,7 @@ class BucketedBatches(ExampleBatches):
         self._lengths = row_lengths(self.x)
         self.tokens = token_count(self.x)
         self._least = 2 if steps_per_width is None else steps_per_width
+        self._program = program_tokens / (batch_size * self._texts_per_row)  # in columns of a batch
         self._plan_buckets()
 
     def _plan_buckets(self, multiple: int = 1, cost: float | None = None, compiled: Iterable[int] = ()) -> None:
@@ -213,13 +229,17 @@ class BucketedBatches(ExampleBatches):
             parts = np.linspace(places[cut], len(order), steps - cut + more + 1).astype(int)
             places = [*places[:cut], *parts[:-1].tolist()]
         longest = [int(self._lengths[order[place]]) for place in places]
+        epochs = self._items // self.steps_per_epoch
         if self.shuffle:
             needed = [fine_width(length, self._limit) for length in longest]
             most = max(1, int(min(MOST_WIDTHS, len(places) / self._least)))
-            widths = training_widths(needed, most, self._lengths.sum() / self.batch_size / len(places))
+            tokens = self._lengths.sum() / self.batch_size / len(places)
+            widths = training_widths(needed, most, tokens, self._program / max(1, epochs), self._limit)
         else:
             needed = [bucket_width(length, self._limit, PREDICTED_WIDTHS) for length in longest]
-            widths = prediction_widths(needed, self._least * TEXT if cost is None else cost, compiled)
+            # Validation computes a third of a training step for each token, and is repeated in every report.
+            cost = max(self._least * TEXT, 1.5 * self._program) if cost is None else cost
+            widths = prediction_widths(needed, cost, compiled)
         ends = [*places[1:], len(order)]
         self._buckets: list[tuple[int, np.ndarray, list[int]]] = []  # width, examples, sizes of the batches
         for width in sorted(set(widths)):
@@ -227,7 +247,6 @@ class BucketedBatches(ExampleBatches):
             examples = np.sort(order[places[mine[0]] : ends[mine[-1]]])
             self._buckets.append((width, examples, [ends[place] - places[place] for place in mine]))
         self._plan: tuple = (None, None, None)
-        epochs = self._items // self.steps_per_epoch
         self.steps_per_epoch = len(places)
         self._items = epochs * self.steps_per_epoch
 
@@ -245,9 +264,12 @@ class BucketedBatches(ExampleBatches):
             compiled: widths whose programs are already compiled for the model.
         """
         found = copy.copy(self)
-        slots = self.batch_size * int(np.prod(self.x["token_ids"].shape[1:-1], dtype=int))
-        found._plan_buckets(cost=cost / slots, compiled=compiled)
+        found._plan_buckets(cost=cost / (self.batch_size * self._texts_per_row), compiled=compiled)
         return found
+
+    @property
+    def _texts_per_row(self) -> int:
+        return int(np.prod(self.x["token_ids"].shape[1:-1], dtype=int))
 
     @property
     def widths(self) -> list[int]:

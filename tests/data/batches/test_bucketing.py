@@ -174,3 +174,23 @@ def test_batches_by_length_of_few(lengths, batch_size, expected):
         (examples.tolist(), rows, width) for examples, rows, width in batches_by_length(np.array(lengths), batch_size)
     ]
     assert found == expected
+
+
+def test_a_run_that_is_shorter_than_compiling_has_a_single_width_that_other_texts_share():
+    lengths = np.arange(1, 41).repeat(8)
+    x = {"token_ids": np.ones((len(lengths), 40), "int32"), "lengths": lengths.astype("int32")}
+
+    def widths(program_tokens, epochs=1):
+        return BucketedBatches(x, batch_size=8, epochs=epochs, limit=100, program_tokens=program_tokens).widths
+
+    assert widths(0) == widths(1) and len(widths(0)) > 2
+    assert widths(10_000) == [64]
+    assert len(widths(10_000, epochs=2)) == 1 and widths(10_000, epochs=1_000) == widths(0)
+    few = {key: array[:1] for key, array in x.items()}
+    assert [
+        w
+        for n in (17, 20, 32)
+        for w in BucketedBatches({**few, "lengths": np.full(1, n, "int32")}, batch_size=1, program_tokens=1_000).widths
+    ] == [32] * 3
+    columns = sum(min(w for w in widths(0) if w >= n) for n in lengths)
+    assert columns < 40 * len(lengths) < 64 * len(lengths)
