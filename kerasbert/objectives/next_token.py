@@ -24,6 +24,7 @@ class NextToken(Objective):
     hub_task = "text-generation"
     example_call = 'model.generate("The cat", max_new_tokens=20)'
     continues = True  # whether the generated text includes the prompt
+    pads_as_tokenizer = False  # prompts have positions of their own
 
     def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)

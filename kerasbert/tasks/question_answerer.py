@@ -39,6 +39,7 @@ class QuestionAnswerer(Task):
 
     hub_task = "question-answering"
     example_call = 'model.answer([("Who sat?", "The cat sat on the mat.")])'
+    pads_as_tokenizer = False  # windows are padded on the right
 
     def __init__(
         self,

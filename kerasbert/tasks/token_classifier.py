@@ -57,6 +57,7 @@ class TokenClassifier(Task):
     hub_task = "token-classification"
     example_call = 'model.tag(["A first text.", "A second text."])'
     label_head = "tagger"
+    pads_as_tokenizer = False  # windows are padded on the right
 
     def __init__(
         self,
