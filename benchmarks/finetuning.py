@@ -321,7 +321,7 @@ def train(job: Job, start: str, folder: Path | None, training: Examples, rate: f
     else:
         options = SMALL if start in ("small", "scratch") else {}
         model = new_model(job.kind, folder, labels, job.length, load_weights=start != "scratch", **options)
-    targets = encoded_targets(model, job.kind, training)
+    targets = encoded_targets(model, job.kind, training) if job.kind == "score" else training.y
     batches = model.text_batches(training.x, targets, None, job.batch_size, job.epochs, seed, True)
     steps = len(batches)
     numbers = dict(warmup=steps // 10, steps=steps, weight_decay=0.01)

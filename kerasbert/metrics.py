@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .data.columns import values_of
 from .data.tasks.tagging import entities as entities_of
 
 __all__ = [
@@ -63,7 +64,8 @@ def by_class(names: Sequence[str], labels: Sequence, predictions: Sequence) -> d
 
     Returns: {name: {"precision", "recall", "f1", "support"}}.
     """
-    _paired(range(len(labels)), range(len(predictions)))
+    labels, predictions = (values_of(side, "targets") for side in (labels, predictions))
+    _check_sizes(labels, predictions)
     correct, found, wanted = (collections.Counter() for _ in range(3))
     for expected, given in zip(labels, predictions, strict=True):
         expected, given = ({side} if isinstance(side, str) else set(side) for side in (expected, given))
@@ -117,11 +119,8 @@ def minimal_pairs(acceptable: Sequence, unacceptable: Sequence) -> float:
 
 
 def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    if len(labels) != len(predictions) or not len(labels):
-        raise ValueError(
-            "Every example must have a label and a prediction. Received: "
-            f"{len(labels)} labels, {len(predictions)} predictions."
-        )
+    labels, predictions = (values_of(side, "targets") for side in (labels, predictions))
+    _check_sizes(labels, predictions)
     sides = np.asarray(labels), np.asarray(predictions)
     if len({side.dtype.kind in "US" for side in sides}) > 1:
         raise ValueError(
@@ -129,6 +128,20 @@ def _paired(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.nda
             f"{predictions[0]!r}."
         )
     return sides
+
+
+def _check_sizes(labels: Sequence, predictions: Sequence) -> None:
+    for side in (labels, predictions):
+        if isinstance(side, (str, Mapping)) or not hasattr(side, "__len__"):
+            raise ValueError(
+                f"There must be a list of labels or texts, one per example. Received: {side!r:.60}. For a single "
+                "example, use a list of one."
+            )
+    if len(labels) != len(predictions) or not len(labels):
+        raise ValueError(
+            "Every example must have a label and a prediction. Received: "
+            f"{len(labels)} labels, {len(predictions)} predictions."
+        )
 
 
 def _numbers(labels: Sequence, predictions: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -156,8 +169,15 @@ def entities(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str
     """
     correct, found, wanted = (collections.Counter() for _ in range(3))
     right_tags = total_tags = 0
-    _paired(range(len(labels)), range(len(predictions)))
+    labels, predictions = (values_of(side, "targets") for side in (labels, predictions))
+    _check_sizes(labels, predictions)
     for number, (expected, given) in enumerate(zip(labels, predictions, strict=True)):
+        for side in (expected, given):
+            if isinstance(side, str) or not hasattr(side, "__len__"):
+                raise ValueError(
+                    "A sentence must be a list of tags, one for each word. Received: "
+                    f"{side!r:.60}, as sentence {number}. Use [tags] for a single sentence."
+                )
         if len(expected) != len(given):
             raise ValueError(
                 f"A sentence must have a tag for every word. Received: sentence {number} with {len(expected)} labels, "
@@ -339,8 +359,9 @@ def rouge(references: Sequence[str] | Sequence[Sequence[str]], predictions: Sequ
 
 def _several(references: Sequence, predictions: Sequence[str]) -> list[list[str]]:
     """Converts the references of each prediction to a list, which must have at least one item."""
+    references, predictions = values_of(references), values_of(predictions)
+    _check_sizes(references, predictions)
     many = [[r] if isinstance(r, str) else list(r) for r in references]
-    _paired(range(len(many)), range(len(predictions)))
     if not all(many):
         raise ValueError(f"Every prediction needs a reference. Received: none for number {many.index([])}.")
     return many

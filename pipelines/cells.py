@@ -1,7 +1,12 @@
 """Reads and checks the cells of rows. Error messages name the file and the row."""
 
 import ast
+import contextlib
+import io
+import json
 import math
+import re
+import tokenize
 
 # Usual names of the columns with texts and labels, most likely first.
 TEXT_NAMES = (
@@ -46,10 +51,11 @@ def text_of(row: dict, name: str, path, number: int, what: str = "a text", empty
 
 
 def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
-    """Returns a cell that holds a list. Its items are converted to text."""
-    value = row.get(name)
+    """Returns a cell that holds a list, which may be written as text. Its items are converted to text."""
+    value = written_out(row.get(name))
     value = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(value, (list, tuple)) or any(item is None or isinstance(item, (list, dict)) for item in value):
+    wrong = not isinstance(value, (list, tuple)) or any(isinstance(item, (list, dict)) for item in value)
+    if wrong or any(item is None or item != item for item in value):  # NaN differs from itself
         raise ValueError(
             f"Every row needs {what}, a list, in {name!r}. Received: {path} row {number} with {value!r:.60}. Correct "
             "or drop the row."
@@ -57,15 +63,53 @@ def list_of(row: dict, name: str, path, number: int, what: str) -> list[str]:
     return [str(item) for item in value]
 
 
+def name_of(value) -> str:
+    """Returns a label as text. Whole numbers become integers, also if a table has them as text: 1.0 -> "1"."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value)
+    return str(int(float(text))) if _WHOLE.fullmatch(text.strip()) else text
+
+
+_WHOLE = re.compile(r"[+-]?\d{1,15}\.0+")
+# Errors of parsers of text that is no list.
+_NO_LIST = (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError)
+
+
 def written_out(value):
-    """Parses a list or a dict that a table stores as text, such as "['a', 'b']". Returns other values unchanged."""
-    if not isinstance(value, str) or not value.strip().startswith(("[", "{")):
+    """Parses a list or a dict that a table stores as text, in JSON or as Python or numpy print it.
+
+    "['a', 'b']" or "['a' 'b']" -> ["a", "b"]
+
+    Other values are returned unchanged.
+    """
+    if not isinstance(value, str):
         return value
-    try:
-        found = ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    text = value.strip()
+    if text[:2] in ('"[', '"{') and text[-2:] in (']"', '}"'):  # quoted as in CSV, in a table separated by tabs
+        text = text[1:-1].replace('""', '"')
+    if not text.startswith(("[", "{")):
         return value
-    return found if isinstance(found, (list, dict)) else value
+    for parse in (json.loads, lambda text: ast.literal_eval(_with_commas(text))):
+        with contextlib.suppress(*_NO_LIST):
+            found = parse(text)
+            if isinstance(found, (list, dict)) and not (isinstance(found, list) and Ellipsis in found):
+                return found
+    return value
+
+
+def _with_commas(text: str) -> str:
+    """Puts commas between the items of a list that numpy has printed. Python would join adjacent texts."""
+    found, was_value = [], False
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER):
+            continue
+        is_value = token.type in (tokenize.STRING, tokenize.NUMBER)
+        begins = is_value or (token.string in ("-", "nan", "None") and was_value)
+        found += [","] if was_value and begins else []
+        found.append(token.string)
+        was_value = is_value
+    return " ".join(found)
 
 
 def number_of(columns, name: str, default: int, path) -> int:

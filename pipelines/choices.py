@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from .cells import column, is_missing, written_out
+from .cells import column, is_missing, name_of, written_out
 from .labelled import Columns
 from .tables import Reading, read_rows
 
@@ -114,7 +114,7 @@ def _choice_row(row: dict, path, number: int, columns: Columns) -> tuple[tuple, 
     names = list(row)
     given = columns.label or (names[-1] if _is_bare(names) else None)
     value = row[column(row, ANSWERS, given, path, "right choices", number)]
-    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    said = name_of(value).strip()
     return context, choices, said, letters
 
 

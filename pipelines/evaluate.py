@@ -23,6 +23,7 @@ from .building import evaluation_batches, named
 from .command import Command
 from .examples import Examples
 from .finetune import check_labels, label_names, read, score
+from .label_names import typed
 from .labelled import GUESSED, Columns
 from .outputs import check_outputs, write_results
 from .pretrain import open_corpora
@@ -171,7 +172,8 @@ def score_task(
     if spec.kind == kind:
         if kind in ("classes", "labels", "tags"):
             examples = _unnamed(examples, model.labels) if kind == "classes" else examples
-            check_labels(model.labels, examples, path)
+            check_labels(list(map(str, model.labels)), examples, path)
+            examples = replace(examples, y=typed(examples.y, model.labels)) if kind != "tags" else examples
         return *score(model, examples, batch_size, **writing), examples
     labels = list(spec.labels)
     if not labels or not set(examples.y) <= set(labels):

@@ -298,7 +298,7 @@ def batches_of(
         names, numbers, counts = np.unique(examples.y, return_inverse=True, return_counts=True)
         weights = (len(numbers) / (len(names) * counts))[numbers].astype("float32")
     examples = wording(examples) if wording else examples
-    targets = encoded_targets(model, kind, examples)
+    targets = encoded_targets(model, kind, examples) if kind == "score" else examples.y
     return model.text_batches(examples.x, targets, weights, batch_size, epochs, seed, shuffle)
 
 

@@ -124,7 +124,7 @@ def _are_words(head: list[str], format: str, columns: Columns, path: Path) -> bo
         rows = (cells for _, cells in cell_rows(head, path, strict=False))
     else:
         rows = (cells for cells, _ in lines_of_cells(head))
-    return shows_words(list(rows), path)
+    return shows_words(list(rows), path, columns)
 
 
 def read_line(
@@ -243,8 +243,8 @@ def _sentences(lines: Iterable[str], columns: Columns, path: Path, is_csv: bool 
         width, tabbed = shape or (2, False)
         rows = [(at, row) for at, row, tabs in block if not is_comment(row, width, tabbed and not tabs)]
         if rows and word is None:
-            header = rows[0][1] if has_names(rows[0][1]) else []
-            word = word_column(columns, header, path)
+            header = rows[0][1] if has_names(rows[0][1], columns) else []
+            word = word_column(columns.among(header), header, path)
             rows = rows[bool(header) :]
         for at, row in rows:
             if len(row) <= word:

@@ -58,5 +58,11 @@ def check_labels(known: list[str], examples: Examples, where: str) -> None:
                 )
 
 
+def typed(labels: list, names: list) -> list:
+    """Converts labels, or lists of labels, to the names of a model, which may be numbers: "1" -> 1."""
+    found = {str(name): name for name in names}
+    return [found[one] if isinstance(one, str) else [found[name] for name in one] for one in labels]
+
+
 def _names(label: str | list) -> list[str]:
     return [label] if isinstance(label, str) else label

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES, is_missing
+from .cells import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES, is_missing, name_of, written_out
 from .tables import Reading, rows_of
 
 
@@ -66,7 +66,8 @@ def read_labelled(
         path: the file, or a data set on the hub.
         columns: names of the columns that cannot be guessed.
         reading: encoding, format and layouts.
-        several: whether a text has any number of labels, in a list or separated by "|".
+        several: whether a text has any number of labels: in a list, which a table may hold as text ("['x', 'y']"),
+            separated by "|", or as a row with 0 or 1 for each of the labels LABEL_0, LABEL_1, ...
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -77,7 +78,7 @@ def read_labelled(
     if asked.are_numbers:
         reading = replace(reading, header=False, layouts=())
     lenient = isinstance(asked, UsualColumns)
-    texts, labels, open_rows, broken, names, number = [], [], 0, [], None, 0
+    texts, labels, open_rows, broken, names, number, lists = [], [], 0, [], None, 0, several
     for place, row in rows_of(path, reading, whole=not lenient):
         number += 1
         if names is None:
@@ -90,6 +91,7 @@ def read_labelled(
         else:
             texts.append(text_or_pair(row, names, where))
             labels.append(_label(row, names.label, where, several))
+            lists = lists and isinstance(written_out(row[names.label]), list)
     if not number:
         raise ValueError(f"{path} has no rows.")
     if open_rows == number:
@@ -104,7 +106,7 @@ def read_labelled(
             f"{broken[0].removeprefix(f'{path} ')}.",
             stacklevel=3,
         )
-    return Labelled(texts, labels)
+    return Labelled(texts, _named_rows(labels) if lists else labels)
 
 
 def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, str]:
@@ -121,17 +123,28 @@ def text_or_pair(row: dict, columns: Columns, where: str) -> str | tuple[str, st
 
 
 def _label(row: dict, name: str, where: str, several: bool) -> str | list[str]:
-    value = row.get(name)
+    value = written_out(row.get(name))
     listed = isinstance(value, (list, tuple))
     names = [_name(one) for one in (value if listed else _split(value) if several else [value])]
     if None in names:
         raise ValueError(f"Every row needs a text and a label. Received: {where} without {name!r}.")
-    if isinstance(value, dict) or (listed and not several):
+    if isinstance(value, dict) or (listed and (not several or any(isinstance(one, (list, dict)) for one in value))):
         raise ValueError(
             f"A label must be one name. Received: {where}, column {name!r}: {value!r:.60}. If texts have several "
             "labels, use --task labels."
         )
     return names if several else names[0]
+
+
+def _named_rows(labels: list[list[str]]) -> list[list[str]]:
+    """Converts rows of 0 and 1, with one value for every label, to lists of LABEL_0, LABEL_1, ...
+
+    Other labels are returned unchanged.
+    """
+    sizes, values = {len(row) for row in labels}, {name for row in labels for name in row}
+    if len(sizes) != 1 or sizes <= {0, 1} or not (values <= {"0", "1"} or values <= {"False", "True"}):
+        return labels
+    return [[f"LABEL_{place}" for place, name in enumerate(row) if name in ("1", "True")] for row in labels]
 
 
 def _is_open(row: dict, label: str, path: str | Path) -> bool:
@@ -149,9 +162,7 @@ def _split(cell) -> list:
 
 def _name(value) -> str | None:
     """Normalizes a label, or returns None if it is missing: " good" -> "good", 1.0 -> "1"."""
-    if is_missing(value):
-        return None
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    return None if is_missing(value) else name_of(value).strip()
 
 
 def find_columns(columns: Columns, names: list[str], path: str | Path, labelled: bool = True) -> Columns:

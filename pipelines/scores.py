@@ -70,7 +70,7 @@ def _text_answers(model, logits: np.ndarray) -> list[dict]:
 def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
     """Evaluates a TokenClassifier. Returns entity scores, and the tags with their probabilities."""
     found = model.tag(examples.x, batch_size=batch_size)
-    scores = metrics.entities(examples.y, [answer["labels"] for answer in found])
+    scores = metrics.entities(examples.y, [list(map(str, answer["labels"])) for answer in found])
     answers = [{"answer": answer["labels"], "scores": answer["scores"]} for answer in found]
     return {name: scores[name] for name in ("precision", "recall", "f1", "accuracy")}, answers
 

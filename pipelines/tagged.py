@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .cells import column, list_of, number_of
+from .cells import column, list_of, name_of, number_of, written_out
 from .labelled import Columns
 from .tables import Reading, cell_rows, read_rows
 
 WORD_NAMES = ("tokens", "words", "token", "word", "sentence")
-TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label")
+TAG_NAMES = (
+    "ner_tags", "tags", "labels", "pos_tags", "ner_tag", "tag", "label", "ner", "ner_label", "ner_labels", "entity",
+    "bio", "iob", "bio_tags", "iob_tags", "bio_tag", "iob_tag", "target", "pos", "upos", "xpos", "pos_tag", "chunk",
+)  # fmt: skip
 # Usual names of a column with the sentence id of every word, or of only the first word of each sentence.
 SENTENCE_NAMES = (
     "sentence_id", "sentence_idx", "sentence #", "sentence_number", "sentence id", "sent_id", "sentenceid", "sentence",
@@ -18,9 +21,17 @@ TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
 def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[list[str]], list[list[str]]]:
-    """Reads sentences as (lists of words, lists of tags) from rows with lists, or from CoNLL's columns."""
+    """Reads sentences as (lists of words, lists of tags) from rows with a sentence each, or from CoNLL's columns.
+
+    In a row with a sentence, words and tags are lists, which a table may hold as text ("['a', 'b']"), or separated by
+    spaces.
+    """
     format = reading.format_of(path, "conll")
-    if format not in ("auto", "json", "jsonl", "parquet"):
+    if format in ("csv", "tsv") and not columns.are_numbers:
+        table = list(cell_rows(reading.lines(Path(path)), path, format, strict=False))
+        if not holds_sentences([cells for _, cells in table if cells], columns, path):
+            return _tag_columns(Path(path), columns, reading, format)
+    elif format not in ("auto", "json", "jsonl", "parquet"):
         return _tag_columns(Path(path), columns, reading, format)
     rows = list(read_rows(path, reading))
     if not rows:
@@ -28,8 +39,8 @@ def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[lis
     columns = columns.among(rows[0])
     words = column(rows[0], WORD_NAMES, columns.text, path, "words")
     tags = column(rows[0], TAG_NAMES, columns.label, path, "tags")
-    x = [list_of(row, words, path, number, "words") for number, row in enumerate(rows, start=1)]
-    y = [list_of(row, tags, path, number, "tags") for number, row in enumerate(rows, start=1)]
+    x = [_items(row, words, path, number, "words") for number, row in enumerate(rows, start=1)]
+    y = [_items(row, tags, path, number, "tags") for number, row in enumerate(rows, start=1)]
     for number, (sentence, labels) in enumerate(zip(x, y, strict=True), start=1):
         if len(sentence) != len(labels):
             raise ValueError(
@@ -37,6 +48,27 @@ def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[lis
                 f"{len(labels)} tags."
             )
     return x, y
+
+
+def holds_sentences(rows: list[list[str]], columns: Columns, path) -> bool:
+    """Whether each row of a table, whose first row names its columns, is a sentence rather than a word."""
+    header = rows[0] if rows else []
+    if not has_names(header, columns):
+        return False
+    columns = columns.among(header)
+    word, tag = word_column(columns, header, path), _place(columns.label, header, TAG_NAMES, path)
+    if header[word].strip().lower() == "sentence":
+        return True
+    cells = (row[tag].strip() for row in rows[1:] if len(row) > max(word, tag))
+    return any(len(cell.split()) > 1 or isinstance(written_out(cell), list) for cell in cells)
+
+
+def _items(row: dict, name: str, path, number: int, what: str) -> list[str]:
+    """Returns the words or tags of a sentence, which are a list or separated by spaces."""
+    value = written_out(row.get(name))
+    is_text = isinstance(value, str) and not value.lstrip().startswith("[")
+    items = value.split() if is_text else list_of(row, name, path, number, what)
+    return items if what == "words" else [name_of(tag) for tag in items]
 
 
 def _tag_columns(
@@ -62,9 +94,11 @@ def _tag_columns(
         if not is_comment(cells, width, tabs and "\t" not in texts[number - 1])
     ]
     header = next((cells for _, cells in rows if cells), [])
-    if has_names(header):
+    if has_names(header, columns):
         rows = [(number, cells) for number, cells in rows if cells is not header]
     else:
+        if not columns.are_numbers:
+            _check_first_tag([cells for _, cells in rows if cells], format, path)
         header = []
     columns = columns.among(header)
     word = word_column(columns, header, path)
@@ -95,6 +129,23 @@ def _tag_columns(
         x[-1].append(cells[word])
         y[-1].append(cells[tag])
     return (x, y) if x[-1] else (x[:-1], y[:-1])
+
+
+def _check_first_tag(rows: list[list[str]], format: str, path) -> None:
+    """Raises a ValueError if the first row holds names of columns that are not known, rather than a word and its tag.
+
+    In a table, which usually has a header, the tag of the first word must be one of a scheme such as BIO, or occur
+    again. Other files usually have none: there, only a first tag among tags of a scheme is an error if it is not.
+    """
+    first, *others = [cells[-1] for cells in rows if len(cells) > 1] or ["O"]
+    is_tag = TAG.fullmatch(first) or first in others
+    if is_tag or (format not in ("csv", "tsv") and not (others and all(map(TAG.fullmatch, others)))):
+        return
+    raise ValueError(
+        f"The first row must have known names of columns, or a word and a tag. Received: {path} with the row "
+        f"{', '.join(rows[0])!r:.80}. Known names are {', '.join((*WORD_NAMES, *TAG_NAMES))}. Name the columns with "
+        "--columns.text and --columns.label, as indices from 0 if there is no header."
+    )
 
 
 def lines_of_cells(lines: Iterable[str]) -> Iterator[tuple[list[str], bool]]:
@@ -135,17 +186,17 @@ def shows_columns(rows: list[list[str]]) -> bool:
     return len({len(cells) for cells in rows}) == 1 < len(rows[0]) and "O" in last and all(map(TAG.fullmatch, last))
 
 
-def shows_words(rows: list[list[str]], path) -> bool:
+def shows_words(rows: list[list[str]], path, columns: Columns | None = None) -> bool:
     """Whether each of the first rows of a table is a word, rather than a text or a list of words.
 
     This is the case if column names indicate sentence ids, or words and tags. With tags, no word may contain a space.
     """
     rows = [cells for cells in rows if any(cells)]
-    if not rows or not has_names(rows[0]):
+    if not rows or not has_names(rows[0], columns):
         return shows_columns(rows)
     if sentence_column(rows[0]) is not None:
         return True
-    word = word_column(Columns(), rows[0], path)
+    word = word_column((columns or Columns()).among(rows[0]), rows[0], path)
     return not any(len(cells) > word and (" " in cells[word] or cells[word][:2] in ("['", '["')) for cells in rows[1:])
 
 
@@ -154,9 +205,13 @@ def word_column(columns: Columns, header: list[str], path) -> int:
     return _place(columns.text, header, WORD_NAMES, path) if header else number_of(columns, "text", 0, path)
 
 
-def has_names(cells: list[str]) -> bool:
-    """Whether the cells of a line are column names."""
+def has_names(cells: list[str], columns: Columns | None = None) -> bool:
+    """Whether the cells of a line are column names: usual ones, or those of the `columns` that the user has named."""
     lower = {cell.strip().lower() for cell in cells}
+    columns = Columns() if columns is None or columns.are_numbers else columns.among(cells)
+    given = {columns.text, columns.label} - {None}
+    if given:
+        return given <= {*cells}
     return bool(lower & set(WORD_NAMES) and lower & {*TAG_NAMES}) or sentence_column(cells) is not None
 
 

@@ -112,3 +112,35 @@ def test_matthews_of_one_class_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert metrics.matthews([1, 1], [1, 1]) == metrics.matthews(["a"], ["a"]) == 0.0
+
+
+@pytest.mark.parametrize("side", ["B-PER", 0])
+def test_a_flat_list_is_no_list_of_sentences(side):
+    """Its items would be read as sentences of letters."""
+    for labels, predictions in (([side, side], [side, side]), ([["O"], side], [["O"], ["O"]]), ([["O"]], [side])):
+        with pytest.raises(ValueError, match=f"must be a list of tags, one for each word. Received: {side!r}"):
+            metrics.entities(labels, predictions)
+    with pytest.raises(ValueError, match="tags of a sentence must be a list of str. Received: 1"):
+        metrics.entities([[1, 0]], [[1, 0]])
+
+
+def test_a_single_text_is_no_list_of_texts():
+    for score in (metrics.accuracy, metrics.bleu, metrics.rouge, metrics.entities):
+        with pytest.raises(ValueError, match="list of labels or texts, one per example. Received: 'abc'"):
+            score("abc", "abd")
+    with pytest.raises(ValueError, match="list of labels or texts, one per example. Received: 'abd'"):
+        metrics.bleu(["a", "b", "c"], "abd")
+
+
+def test_columns_of_tables_are_labels():
+    import pandas as pd
+    import pyarrow as pa
+
+    labels, predictions = pd.Series(["a", "b", "b"], index=[7, 9, 4]), pa.array(["a", "b", "a"])
+    assert metrics.accuracy(labels, predictions) == pytest.approx(2 / 3)
+    assert metrics.f1(labels, predictions, "micro") == pytest.approx(2 / 3)
+    assert metrics.by_class(["a", "b"], labels, predictions)["a"]["precision"] == 0.5
+    sentences = pd.Series([["B-X", "O"], ["B-X"]], index=[3, 1])
+    assert metrics.entities(sentences, [["B-X", "O"], ["O"]])["recall"] == 0.5
+    with pytest.raises(ValueError, match="must both be names, or both be numbers. Received: 'a' and 1"):
+        metrics.accuracy(labels, pd.Series([1, 2, 3], index=[5, 6, 7]))

@@ -27,6 +27,7 @@ class ConfigFile:
     model_type: str | None = None
     architectures: list[str] | None = None
     id2label: dict[str, str | int] | None = None
+    num_labels: int | None = None
     problem_type: str | None = None
 
 
@@ -54,7 +55,7 @@ class SavedArguments:
     pooler: bool
     sentence_pair: bool
     masked_lm: bool
-    labels: int | list[str | int]
+    labels: int | list[str | int | float | bool]
     problem: str
     max_length: int | None
     answer_steps: int | None
@@ -68,7 +69,8 @@ class SavedArguments:
     lowercase: bool
     prompts: dict[str, str] | None
     default_prompt: str | None
-    objective: str | dict[str, str | float | list[str | int]] | None
+    truncate_dim: int | None
+    objective: str | dict[str, str | float | list[str | int | float | bool]] | None
     margin: float
     scale: float
     tasks: dict[str, dict]
@@ -97,6 +99,9 @@ def check_config_file(stored, path):
             f"Weights must not be quantised. Received: weights quantised by {shortened(method)}, according to {path}. "
             "Use the checkpoint from which the quantised one was made."
         )
+    count = stored.get("num_labels")
+    if count is not None and not 0 <= count <= _WIDEST:
+        raise ValueError(f"`num_labels` in {path} must be from 0 to {_WIDEST:,}. Received: {count}.")
     names = stored.get("id2label") or {}
     if set(names) != {str(i) for i in range(len(names))}:
         raise ValueError(
@@ -270,7 +275,7 @@ def _check_ours(arguments, path):
     check_types(arguments, typing.get_type_hints(SavedArguments), path)
     for name, value in arguments.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            lowest = 1 if name in ("labels", "max_length", "stride", "max_targets") else 0
+            lowest = 1 if name in ("labels", "max_length", "stride", "max_targets", "truncate_dim") else 0
             share = name in ("classifier_dropout", "label_smoothing")
             highest = 1 if share else 10_000 if name in ("labels", "answer_steps", "max_targets") else _WIDEST
             if not lowest <= value <= highest:

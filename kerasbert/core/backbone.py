@@ -172,6 +172,7 @@ class Backbone(Shared, Quantizable, keras.Model):
             )
 
     learned_positions = True  # False if sequences may have any length
+    counts_real_tokens = False  # whether learned positions are counted from the first real token of a row
 
     @property
     def position_limit(self):

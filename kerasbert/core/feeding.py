@@ -11,6 +11,8 @@ from ..backend.distribution import check_processes, check_rows, host_share
 from ..backend.hosts import total
 from ..backend.layouts import check_layout
 from ..data.batches.batches import Batches
+from ..data.columns import values_of
+from ..data.tasks.labels import index_of
 from .programs import program_tokens
 
 
@@ -151,13 +153,15 @@ def class_numbers(class_weight, names):
     """Returns {class number: weight}.
 
     Args:
-        class_weight: {class number or label: weight}.
+        class_weight: {class number or label: weight}. If labels are numbers, a number is a label.
         names: list of all labels in the order of their numbers, or an empty list if classes have no labels.
     """
-    found = {}
+    if not hasattr(class_weight, "items"):
+        raise ValueError(f"`class_weight` must be a dict, {{label: weight}}. Received: {class_weight!r:.60}.")
+    found, known = {}, {name: number for number, name in enumerate(names)}
     for key, weight in class_weight.items():
-        number = names.index(key) if key in names else key
-        if isinstance(number, str) or (names and not 0 <= number < len(names)):
+        number = index_of(key, known) if names else None if isinstance(key, str) else key
+        if number is None or (names and not 0 <= number < len(names)):
             raise ValueError(f"`class_weight` must have labels, {names}, or their numbers as keys. Received: {key!r}.")
         if not (isinstance(weight, numbers.Real) and 0 <= weight < math.inf):
             raise ValueError(f"`class_weight` must be finite and at least 0. Received: {weight!r:.40} for {key!r}.")
@@ -202,29 +206,32 @@ def report_interval(steps, steps_per_epoch):
 
 
 def is_text(x):
-    """Whether x is a sequence of texts, or a sequence of tuples or lists whose first item is a text."""
-    if isinstance(x, (dict, str, bytes)) or not hasattr(x, "__len__") or not hasattr(x, "__getitem__"):
-        return False
-    if isinstance(x, (Batches, keras.utils.PyDataset)) or len(x) == 0:
-        return isinstance(x, (list, tuple))
-    if isinstance(x, (list, tuple)):  # sentences of words may be empty
-        first = next((item for item in x if not isinstance(item, (list, tuple)) or len(item)), "")
-    else:
-        first = x.iloc[0] if hasattr(x, "iloc") else x[0]
+    """Whether x is a sequence of texts, or of tuples or lists whose first item is a text."""
+    if not isinstance(x, (list, tuple)):
+        is_data = isinstance(x, (dict, str, bytes, Batches, keras.utils.PyDataset, np.ndarray))
+        if is_data or not hasattr(x, "__len__") or not hasattr(x, "__getitem__") or not len(x):
+            return False
+        x = [x[0]]
+    first = next((item for item in x if not isinstance(item, (list, tuple)) or len(item)), "")  # no words are a text
     return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))
 
 
-def check_texts(texts, method, what="a text"):
-    """Raises a ValueError unless `texts` is a sequence.
+def read_texts(texts, method, what="a text"):
+    """Returns a single text, or the list of texts in a list or a column.
 
     Args:
         texts: what the user passed.
         method: name of the method that was called, for the message.
         what: description of one valid input of this method, for the message.
+
+    Raises:
+        ValueError: if `texts` is neither.
     """
+    texts = texts if isinstance(texts, dict) else values_of(texts)
     if isinstance(texts, dict) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
         fix = " Convert it with list(...)." if hasattr(texts, "__next__") else ""
         raise ValueError(f"`{method}` takes {what}, or a list of them. Received: {type(texts).__name__}.{fix}")
+    return texts
 
 
 def num_rows(x):

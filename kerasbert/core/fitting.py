@@ -37,16 +37,16 @@ from .inputs import check_arrays, check_keys, check_numbers, checked_inputs
 from .keras_adapter import is_validation
 from .programs import Programs, is_same_state, traced_state
 from .sources import KINDS, check_source, length_of, readable, unpacked
+from .user_data import UserData
 
 
-class Fitting(Programs):
+class Fitting(UserData, Programs):
     """A Keras model whose `fit`, `evaluate` and `predict` accept `Batches`, arrays and text.
 
     Subclasses implement `text_batches` and `check_batch`.
     """
 
     default_learning_rate = 5e-5
-    needs_targets = False  # whether training and evaluation on texts and arrays require a y
 
     def compile_from_config(self, config):
         """Compiles a model that has been loaded from a `.keras` file.
@@ -154,11 +154,11 @@ class Fitting(Programs):
         """
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        x, y, sample_weight = self.data_of(x, y, sample_weight)
         check_devices(self, "fit", self._is_ours(x))
         start = kwargs.pop("initial_epoch", 0) if self._is_ours(x) else 0
         if start and (isinstance(x, Batches) or not 0 < start < epochs):
             raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
-        x = self.examples_of(x)
         self._check_targets(x, y)
         callbacks = list(callbacks or [])
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
@@ -330,12 +330,14 @@ class Fitting(Programs):
                     f"{len(steps)} batches of {len(x)} rows for a {type(self).__name__}. Pass all texts as a list."
                 )
             x, y, sample_weight = steps[0]
+        elif y is not None:
+            y = self.array_targets(y)
         self.check_batch(x, y, sample_weight)
         return tuple(arrays for arrays in (x, y, sample_weight) if arrays is not None)
 
     def _converted_inputs(self, batch):
         """Converts a batch of a dataset to a tuple that holds only the inputs."""
-        return self._converted(unpacked(batch)[0])[:1]
+        return self._converted(self.inputs_among(*unpacked(batch)))[:1]
 
     def _resume(self, callbacks, step=0):
         """Restores the model from a `Checkpoints` callback, if there is one. Returns its step, or else `step`."""
@@ -345,18 +347,6 @@ class Fitting(Programs):
                 step = self.initial_step = callback.restore(self)
         return step
 
-    def _check_targets(self, x, y):
-        if self.needs_targets and y is None and self._is_ours(x) and not isinstance(x, Batches):
-            raise ValueError(f"{type(self).__name__} needs targets. Received: y=None. Use fit(x, y), or predict(x).")
-
-    def examples_of(self, x):
-        """Converts user data to the form that this class reads. Overridden by classes that accept columns of texts."""
-        return x
-
-    def _is_ours(self, x):
-        """Whether x is of a type that this package converts to `Batches` itself, rather than a Keras data source."""
-        return isinstance(x, (Batches, dict, list, tuple)) or is_text(x)
-
     def _feed(self, data, batch_size):
         """Converts data to a dataset for Keras that is read once, in order.
 
@@ -365,10 +355,18 @@ class Fitting(Programs):
                 a dict of arrays, or texts.
             batch_size: number of examples per batch of arrays or texts.
         """
+        if isinstance(data, list) and len(data) in (2, 3) and not isinstance(data[0], (str, tuple)):
+            data = tuple(data)  # Keras accepts lists, too
+        data = data if isinstance(data, tuple) else self.examples_of(data)
+        if isinstance(data, list) and is_text(data):
+            self._check_targets(data, None)
+            data = (data,)
         if isinstance(data, tuple):
-            data, y, sample_weight = (*data, None, None)[:3]
+            data, y, sample_weight = self.data_of(*(*data, None, None)[:3])
             if self._is_ours(data) and not isinstance(data, Batches):
                 data = self._batches(data, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
+            elif y is not None:
+                raise ValueError(f"The batches of a {type(data).__name__} contain their targets. Received: y. Omit it.")
         if not isinstance(data, Batches):
             return self.prepare(readable(data, self._converted), training=False)
         feed = Feed(data, len(data), self.check_batch)
@@ -377,7 +375,7 @@ class Fitting(Programs):
 
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         """Returns the `Batches` for a dict of arrays, or for texts. The arguments are the same as for `fit`."""
-        x = self.examples_of(x)
+        x, y, sample_weight = self.data_of(x, y, sample_weight)
         normalizer = x.get("loss_normalizer") if isinstance(x, dict) else None
         check_numbers(y if isinstance(y, np.ndarray) else None, sample_weight, normalizer)  # before the first step
         if class_weight is not None:
@@ -390,6 +388,7 @@ class Fitting(Programs):
             inputs = self.inputs_of_backbone(x)  # checked before batches are padded to their full size
             check_keys(inputs, self.backbone.extra_inputs)
             check_arrays(inputs)
+            y = None if y is None else self.array_targets(y)
             return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
         raise ValueError(
             f"Data must be {KINDS}. Received: a "

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from ..backend.datasets import reads_data, tensorflow_dataset
+from ..data.columns import values_of
 from .feeding import is_text
 
 KINDS = "Batches, a dict of arrays with `token_ids`, texts, or a PyDataset, DataLoader, tf.data.Dataset or generator"
@@ -30,13 +31,7 @@ def _length(source):
 
 def check_source(source):
     """Raises a ValueError unless `source` yields batches."""
-    columns = getattr(source, "column_names", None)
-    if columns is not None and hasattr(source, "features"):
-        names = ", ".join(columns if isinstance(columns, (list, tuple)) else map(str, columns))
-        raise ValueError(
-            "The columns of a `datasets.Dataset` must be passed separately. Received: a dataset with the columns "
-            f"{names}. Use, for example, fit(dataset['text'], dataset['label'])."
-        )
+    values_of(source)
     is_array = hasattr(source, "shape") and hasattr(source, "dtype")
     if is_array or isinstance(source, (str, bytes)) or not (hasattr(source, "__iter__") or hasattr(source, "__len__")):
         received = f"{type(source).__name__} of shape {tuple(source.shape)}" if is_array else type(source).__name__
@@ -56,6 +51,8 @@ def readable(source, convert, endless=False):
             again: they are read once.
     """
     check_source(source)
+    if getattr(getattr(source, "collate_fn", None), "__name__", "") == "default_collate":
+        convert = _after_collation(convert)
     number = length_of(source)
     if number is None:
         return _converted(source, convert, endless and iter(source) is not source)
@@ -134,13 +131,89 @@ def _widened(batch):
 
 
 def unpacked(batch):
-    """Returns (x, y, sample_weight) of a batch from a data source as numpy arrays. x may also be a list of texts."""
+    """Returns (x, y, sample_weight) of a batch from a data source as numpy arrays. x may also be a list of texts.
+
+    A batch may be a dict of "text" (and "text_pair", for pairs) and "label".
+    """
     is_pair = isinstance(batch, list) and 2 <= len(batch) <= 3 and not all(map(_is_text_like, batch))
     parts = tuple(batch) if isinstance(batch, tuple) or is_pair else (batch,)
     x, y, sample_weight = (*parts, None, None)[:3]
-    x = _texts(x, y)
-    y, sample_weight = (keras.tree.map_structure(_array, part) for part in (y, sample_weight))
+    if isinstance(x, dict) and "token_ids" not in x and y is None:
+        x, y = _named_columns(x)
+    if isinstance(x, str) or isinstance(y, (str, int, float)) or getattr(y, "ndim", 1) == 0:
+        raise ValueError(
+            f"A dataset must yield batches: a list of texts with a list of targets. Received: one example, "
+            f"{batch!r:.60}. Use lists, as in fit(texts, labels), or a DataLoader with a batch size."
+        )
+    x = _texts(values_of(x), y)
+    y, sample_weight = _targets(y), _targets(sample_weight)
     return x if is_text(x) else keras.tree.map_structure(_array, x), y, sample_weight
+
+
+class Examples(list):
+    """A list with one item for each example, which is certainly not a list of columns."""
+
+
+TEXT_COLUMNS, TARGET_COLUMNS = ("text", "text_pair"), ("label", "labels")
+
+
+def _named_columns(batch):
+    """Returns (texts, targets) of a batch that is a dict of columns, {"text", "label"}."""
+    targets = [name for name in TARGET_COLUMNS if name in batch]
+    texts = [name for name in TEXT_COLUMNS if name in batch]
+    if "text" not in batch or len(targets) > 1 or len(batch) > len(texts) + len(targets):
+        if any(name in batch for name in (*TEXT_COLUMNS, "sentence", "sentence1", "tokens")):
+            raise ValueError(
+                'A batch of columns must be {"text": texts, "label": labels}, with "text_pair" for pairs. Received: '
+                f"the columns {', '.join(map(str, batch))}. Select and rename them, or yield (texts, labels)."
+            )
+        return batch, None
+    columns = [values_of(_texts(batch[name], None)) for name in texts]
+    if any(isinstance(column, str) for column in columns):
+        raise ValueError(
+            f"A dataset must yield batches. Received: a row, {batch!r:.60}. Use a DataLoader with a batch size."
+        )
+    x = columns[0] if len(columns) == 1 else Examples(zip(*columns, strict=True))
+    return x, batch[targets[0]] if targets else None
+
+
+def _targets(y):
+    """Converts targets or weights to arrays. Names, and lists of them, stay a list."""
+    if isinstance(y, dict):
+        return {name: _targets(part) for name, part in y.items()}
+    y = values_of(y, "targets")
+    if isinstance(y, tuple):
+        y = list(y)
+    if not isinstance(y, list):
+        return None if y is None else _array(y)
+    y = [item.item() if getattr(item, "ndim", None) == 0 and hasattr(item, "item") else item for item in y]
+    is_numeric = all(isinstance(item, (bool, int, float, np.number, np.ndarray)) for item in y)
+    return np.asarray(y) if is_numeric and len({np.shape(item) for item in y}) == 1 else y
+
+
+def _after_collation(convert):
+    """Makes `convert` accept batches of PyTorch's `default_collate`, which transposes tuples and lists.
+
+    Two pairs of texts become [("a", "c"), ("b", "d")]: one tuple for the first texts, one for the second.
+    """
+
+    def rows(part):
+        if isinstance(part, dict):
+            return {name: rows(column) for name, column in part.items()}
+        if not isinstance(part, (list, tuple)) or not len(part) or isinstance(part[0], str):
+            return part
+        columns = [values_of(column) for column in part]
+        columns = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns]
+        found = zip(*columns, strict=True)
+        is_pair = len(columns) == 2 and isinstance(columns[0][0], str)
+        return Examples(found if is_pair else map(list, found))
+
+    def converted(batch):
+        if isinstance(batch, dict) or not isinstance(batch, (list, tuple)) or isinstance(batch[0], str):
+            return convert(rows(batch) if isinstance(batch, dict) and "token_ids" not in batch else batch)
+        return convert(tuple(part if isinstance(part, dict) else rows(part) for part in batch))
+
+    return converted
 
 
 def _is_text_like(item):
@@ -167,7 +240,7 @@ def _texts(x, y):
         return [text.decode() if isinstance(text, bytes) else str(text) for text in x.ravel()]
     if not isinstance(x, (list, tuple)) or not len(x) or not is_text(x):
         return x
-    if isinstance(x[0], str):
+    if isinstance(x[0], str) or isinstance(x, Examples):
         return list(x)
     rows = None if y is None else len(next(iter(y.values())) if isinstance(y, dict) else y)
     is_columns = len(x) == 2 and {len(part) for part in x} == {rows}

@@ -1,6 +1,7 @@
 """Base class of objectives and tasks: a backbone, a tokenizer, and `fit` on batches, arrays or text."""
 
 import os
+import warnings
 from os import PathLike
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ class Trainable(Shared, Quantizable, Fitting):
     hub_task = None  # the Hugging Face Hub's name of the task, such as "fill-mask"
     example_call = ""  # line of code for model cards, which calls `model`; "{mask}" stands for the mask token
     engine = None  # what computes the outputs in place of the layers, for a model that was loaded from an export
+    pads_as_tokenizer = True  # whether texts are padded on the side that the tokenizer says
     needs_mask_decoder = False  # whether this model reads the output of the backbone's mask decoder, if it has one
 
     def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
@@ -58,6 +60,17 @@ class Trainable(Shared, Quantizable, Fitting):
             )
         self.backbone = backbone
         self.tokenizer = tokenizer
+        if tokenizer is not None and tokenizer.padding_side == "left" and self.pads_as_tokenizer:
+            self._warn_of_left_padding()
+
+    def _warn_of_left_padding(self):
+        if self.backbone.learned_positions and not self.backbone.counts_real_tokens:
+            warnings.warn(
+                f"Padding on the left moves the positions of {type(self.backbone).__name__}, so that the outputs for a "
+                "text depend on the other texts of its batch. Received: a tokenizer that pads on the left. Unless the "
+                'model was trained so, set model.tokenizer.padding_side = "right".',
+                stacklevel=3,
+            )
 
     def build_now(self):
         """Creates all weights by calling the model on a tiny input. Must be the last line of each `__init__`."""

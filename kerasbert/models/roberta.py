@@ -103,6 +103,7 @@ class Roberta(Backbone):
     """
 
     has_output_positions = True
+    counts_real_tokens = True
 
     def __init__(self, config: RobertaConfig, pooler: bool = True, **kwargs: Any):
         super().__init__(config, **kwargs)

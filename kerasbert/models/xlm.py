@@ -296,7 +296,7 @@ HUGGINGFACE_CONFIG = {
     "summary_dropout": "summary_first_dropout",
     "num_summary_labels": Field(
         "id2label",
-        load=lambda stored: len(stored["id2label"] or "ab"),
+        load=lambda stored: len(stored["id2label"] or ()) or stored.get("num_labels") or 2,
         save=lambda config: {str(i): f"LABEL_{i}" for i in range(config.num_summary_labels)},
     ),
     "language_names": "lang2id",

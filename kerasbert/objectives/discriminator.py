@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
 from ..data.tasks.examples import encode_texts
 from ..data.tokenizers.tokenizer import Tokenizer
 from .objective import Objective, WeightedMean, cross_entropy, token_weights
@@ -122,7 +122,7 @@ class Discriminator(Objective):
             only the list of this text is returned.
         """
         tokenizer = self.require_tokenizer()
-        check_texts(texts, "score_tokens")
+        texts = read_texts(texts, "score_tokens")
         if isinstance(texts, str):
             return self.score_tokens([texts])[0]
         x = encode_texts(tokenizer, texts, self.backbone.config.max_length)

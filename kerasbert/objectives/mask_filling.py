@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
 from ..data.tasks.examples import encode_texts
 
 
@@ -18,7 +18,7 @@ def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):
     tokenizer = model.require_tokenizer()
     if top_k != int(top_k) or not 1 <= top_k:
         raise ValueError(f"`top_k` must be an integer of at least 1. Received: {top_k}.")
-    check_texts(texts, "fill_mask")
+    texts = read_texts(texts, "fill_mask")
     if isinstance(texts, str):
         return fill_mask(model, [texts], top_k, further_inputs)[0]
     if not len(texts):

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..generation.decoding import generate
 from ..generation.search import Options
@@ -24,6 +24,7 @@ class NextToken(Objective):
     hub_task = "text-generation"
     example_call = 'model.generate("The cat", max_new_tokens=20)'
     continues = True  # whether the generated text includes the prompt
+    pads_as_tokenizer = False  # prompts have positions of their own
 
     def __init__(self, backbone: Backbone, tokenizer: Tokenizer | None = None, **kwargs: Any):
         super().__init__(backbone, tokenizer, **kwargs)
@@ -152,7 +153,7 @@ class NextToken(Objective):
 
     def _prompt_ids(self, prompts):
         """Returns (list with an int32 array per prompt, whether prompts are text, whether there is a single prompt)."""
-        check_texts(prompts, "generate", "a text or ids")
+        prompts = read_texts(prompts, "generate", "a text or ids")
         if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], str)):
             texts = [prompts] if isinstance(prompts, str) else list(prompts)
             return self.encode_prompts(texts), True, isinstance(prompts, str)

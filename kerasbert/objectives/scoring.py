@@ -11,9 +11,10 @@ import math
 import numpy as np
 
 from ..backend.compilation import compiled
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
+from ..data.columns import values_of
 from .objective import check_labels, cross_entropy
 
 LOGITS = 1 << 25  # maximum number of logits per batch, which take 128 MiB
@@ -103,6 +104,7 @@ def one_per_text(contexts, texts):
         contexts: one str or None for all texts, or a list with one context per text.
         texts: list of texts.
     """
+    contexts = values_of(contexts)
     contexts = [contexts] * len(texts) if contexts is None or isinstance(contexts, str) else list(contexts)
     if len(contexts) != len(texts):
         raise ValueError(f"Every text needs a context. Received: {len(contexts)} for {len(texts)} texts.")
@@ -143,7 +145,7 @@ def check_fits(lengths, limit, what="text"):
 
 def pseudo_log_likelihoods(model, texts, within_words=False, batch_size=32):
     """Scores texts by masking their tokens one at a time; see `MaskedLM.score`."""
-    check_texts(texts, "score")
+    texts = read_texts(texts, "score")
     if isinstance(texts, str):
         return pseudo_log_likelihoods(model, [texts], within_words, batch_size)[0]
     tokenizer = model.require_tokenizer()
@@ -176,7 +178,7 @@ def pseudo_log_likelihoods(model, texts, within_words=False, batch_size=32):
 
 def causal_scores(model, texts, contexts=None, batch_size=32):
     """Scores texts that follow their contexts in the same row; see `CausalLM.score`."""
-    check_texts(texts, "score")
+    texts = read_texts(texts, "score")
     if isinstance(texts, str):
         return causal_scores(model, [texts], contexts, batch_size)[0]
     contexts = one_per_text(contexts, texts)
@@ -199,7 +201,7 @@ def causal_scores(model, texts, contexts=None, batch_size=32):
 
 def answer_scores(model, texts, contexts, batch_size=32):
     """Scores texts as targets of an encoder-decoder, whose sources are the contexts; see `Seq2SeqLM.score`."""
-    check_texts(texts, "score")
+    texts = read_texts(texts, "score")
     if isinstance(texts, str):
         return answer_scores(model, [texts], contexts, batch_size)[0]
     contexts = one_per_text(contexts, texts)

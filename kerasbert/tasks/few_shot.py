@@ -5,7 +5,10 @@ from typing import Any, overload
 
 import numpy as np
 
+from ..core.feeding import read_texts
 from ..core.trainable import Trainable
+from ..data.tasks.labels import names_of
+from .task import zipped_columns
 
 
 class FewShot:
@@ -25,7 +28,7 @@ class FewShot:
         examples: pairs (input, answer) for the prompt. An input is a str, or a tuple of str if the template has several
             placeholders {}.
         template: format of an example. Each {} is replaced by a text of the input. {answer} must be at the end.
-        labels: the answers that `classify` chooses from. Default: the answers of the examples.
+        labels: the answers that `classify` chooses from, str or numbers. Default: the answers of the examples.
         instruction: text at the beginning of the prompt.
         separator: text between examples. A generated answer ends before the next separator.
         shots: number of examples in the prompt, drawn at random. Default: all, in the given order.
@@ -37,7 +40,7 @@ class FewShot:
         model: Trainable,
         examples: Iterable[tuple[str | tuple[str, ...], str]] = (),
         template: str = "{}\n{answer}",
-        labels: Sequence[str] | None = None,
+        labels: Sequence | None = None,
         instruction: str = "",
         separator: str = "\n\n",
         shots: int | None = None,
@@ -49,8 +52,11 @@ class FewShot:
             )
         if not template.endswith("{answer}"):
             raise ValueError(f"`template` must end with {{answer}}. Received: {template!r}.")
-        examples = list(examples)
-        self.labels = list(dict.fromkeys(answer for _, answer in examples)) if labels is None else list(labels)
+        examples = [_checked(example, number) for number, example in enumerate(zipped_columns(examples))]
+        answers = list(dict.fromkeys(answer for _, answer in examples))
+        if isinstance(labels, int):
+            raise ValueError(f"`labels` must be the answers to choose from. Received: {labels}.")
+        self.labels = names_of(labels or answers) if labels is not None or answers else []
         if shots is not None and shots > len(examples):
             raise ValueError(f"`shots` must be at most the number of examples, {len(examples)}. Received: {shots}.")
         if shots is not None:
@@ -62,7 +68,7 @@ class FewShot:
         self._question = template.removesuffix("{answer}")
         self._blank = " " if self._question.endswith(" ") and self.model.continues else ""
         self._question = self._question.removesuffix(self._blank) if self._blank else self._question
-        shown = [self._asked(text) + self._blank + answer for text, answer in examples]
+        shown = [self._asked(text) + self._blank + str(answer) for text, answer in examples]
         self._start = separator.join([*([instruction] if instruction else []), *shown, ""])
 
     def prompt(self, text: str | tuple[str, ...]) -> str:
@@ -96,12 +102,13 @@ class FewShot:
         Returns: a list with a dict {"label", "score", "scores"} for each input: the best label, its probability among
             the labels, and {label: probability}. For a single input, only its dict.
         """
+        texts = read_texts(texts, "classify", "an input")
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], normalize, batch_size)[0]
         if len(self.labels) < 2:
             raise ValueError(f"Classification needs two or more labels. Received: {self.labels}. Pass `labels=`.")
         prompts = [self.prompt(text) for text in texts for _ in self.labels]
-        wanted = [self._blank + label for _ in texts for label in self.labels]
+        wanted = [self._blank + str(label) for _ in texts for label in self.labels]
         found = self.model.score(wanted, prompts, batch_size=batch_size)
         logits = np.array([row["score"] / (max(1, row["tokens"]) if normalize else 1) for row in found])
         answers = []
@@ -127,6 +134,7 @@ class FewShot:
 
         Returns: a list with a str for each input. For a single input, only its str.
         """
+        texts = read_texts(texts, "answer", "an input")
         if isinstance(texts, (str, tuple)):
             return self.answer([texts], **options)[0]
         if not len(texts):
@@ -142,3 +150,15 @@ class FewShot:
 
     def _asked(self, text):
         return self._question.format(*([text] if isinstance(text, str) else text))
+
+
+def _checked(example, number):
+    """Checks an example of a prompt, and returns (input, answer)."""
+    right = isinstance(example, (tuple, list)) and len(example) == 2
+    texts = (example[0],) if right and isinstance(example[0], str) else example[0] if right else ()
+    if not isinstance(texts, (tuple, list)) or not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError(
+            "An example must be (input, answer), where the input is a str or a tuple of str. Received: "
+            f"{example!r:.60}, as example {number}."
+        )
+    return tuple(example)

@@ -8,11 +8,12 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
+from ..data.columns import values_of
 from ..data.tasks.choices import encode_choices
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
-from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels
+from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels, zipped_columns
 
 NOT_THERE = -3e4  # logit of padding choices; representable in float16
 
@@ -75,6 +76,9 @@ class MultipleChoice(Task):
 
     # === Text ===
 
+    def examples_of(self, x):
+        return zipped_columns(x)
+
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Returns batches of multiple-choice examples.
 
@@ -88,7 +92,7 @@ class MultipleChoice(Task):
 
     def encode_labels(self, labels):
         """Checks the indices of the correct choices, and converts them to int32 (n,)."""
-        labels = np.asarray(labels)
+        labels = np.asarray(values_of(labels, "targets"))
         wrong = np.flatnonzero(~np.isfinite(labels) | (labels % 1 != 0)) if labels.dtype.kind in "iufb" else [0]
         if labels.ndim != 1 or len(wrong):
             received = f"{labels[wrong[0]]!r}, for example {wrong[0]}" if labels.ndim == 1 else f"shape {labels.shape}"
@@ -112,7 +116,7 @@ class MultipleChoice(Task):
         Returns: a dict {"choice", "text", "score", "scores"} for each example: index, text and probability of the best
             choice, and the probabilities of all choices.
         """
-        check_texts(examples, "choose", "a tuple (context, choices)")
+        examples = self.examples_of(read_texts(examples, "choose", "a tuple (context, choices)"))
         if isinstance(examples, tuple):
             return self.choose([examples], batch_size)[0]
         if not len(examples):

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
-from .task import Task
+from .task import Task, zipped_columns
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -38,6 +39,7 @@ class QuestionAnswerer(Task):
 
     hub_task = "question-answering"
     example_call = 'model.answer([("Who sat?", "The cat sat on the mat.")])'
+    pads_as_tokenizer = False  # windows are padded on the right
 
     def __init__(
         self,
@@ -83,6 +85,9 @@ class QuestionAnswerer(Task):
 
     # === Text ===
 
+    def examples_of(self, x):
+        return zipped_columns(x)
+
     def question_rows(self, questions):
         lengths = (self.max_length, self.stride, self.max_question_length)
         return QuestionRows(self.require_tokenizer(), list(questions), *lengths)
@@ -116,12 +121,12 @@ class QuestionAnswerer(Task):
             batch_size: number of windows per batch.
 
         Returns: a dict {"text", "start", "stop", "score", "logit", "null_odds"} for each question. `text` is
-            `context[start:stop]`, `score` is its probability among the 20 best spans, `logit` is the sum of its start
-            and end logits, and `null_odds` is the logit of an empty answer minus the logit of the best span. If
-            `n_best` is above 1, a list of these dicts, best first. An empty answer has the text "", and start and stop
-            are 0.
+            `context[start:stop]`, `score` is its probability among the 20 best spans and, with `null_threshold`, the
+            empty answer; `logit` is the sum of its start and end logits, and `null_odds` is the logit of the empty
+            answer minus the logit of the best span. If `n_best` is above 1, a list of these dicts, best first. An
+            empty answer has the text "", and start and stop are 0.
         """
-        check_texts(questions, "answer", "a pair (question, context)")
+        questions = self.examples_of(read_texts(questions, "answer", "a pair (question, context)"))
         if isinstance(questions, tuple):
             return self.answer([questions], n_best, null_threshold, batch_size)[0]
         if n_best < 1:
@@ -135,9 +140,12 @@ class QuestionAnswerer(Task):
         found = rows.answers(logits["start"], logits["end"], max(20, n_best), self.max_answer_length)
         for spans, odds in found:
             best = [{**dataclasses.asdict(span), "null_odds": odds} for span in spans[:n_best]]
-            if null_threshold is not None and odds > null_threshold:
-                none = dict(text="", start=0, stop=0, score=1.0, logit=spans[0].logit + odds, null_odds=odds)
-                best = [none, *best][:n_best]
+            if null_threshold is not None and spans[0].text:
+                share = float(1.0 / (1.0 + np.exp(min(-odds, 700.0)) / spans[0].score))
+                best = [{**answer, "score": answer["score"] * (1.0 - share)} for answer in best]
+                if odds > null_threshold:
+                    none = dict(text="", start=0, stop=0, score=share, logit=spans[0].logit + odds, null_odds=odds)
+                    best = [none, *best][:n_best]
             answers.append(best if n_best > 1 else best[0])
         return answers
 

@@ -1,8 +1,10 @@
-"""Reads the JSON files of a sentence-transformers folder and checks the types of their values."""
+"""Reads and writes the JSON files of a sentence-transformers folder. The types of all values are checked."""
 
 import dataclasses
+import json
 import typing
 
+from ..data.text.files import write_text
 from ..data.text.json_files import check_types, read_json, shortened
 
 
@@ -28,6 +30,7 @@ class Prompts:
 
     prompts: dict[str, str | None] | None = None
     default_prompt_name: str | None = None
+    truncate_dim: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +67,11 @@ def read_settings(encoder, folder):
         raise ValueError(
             f"`max_seq_length` in {encoder / 'sentence_bert_config.json'} must be at least 1. Received: {longest}."
         )
-    return settings, _read(folder / "config_sentence_transformers.json", Prompts)
+    path = folder / "config_sentence_transformers.json"
+    prompts = _read(path, Prompts)
+    if prompts.get("truncate_dim") is not None and prompts["truncate_dim"] < 1:
+        raise ValueError(f"`truncate_dim` in {path} must be at least 1. Received: {prompts['truncate_dim']}.")
+    return settings, prompts
 
 
 def read_pooling(path, flags):
@@ -76,3 +83,30 @@ def _read(path, record, further=()):
     content = read_json(path) if path.is_file() else {}
     check_types(content, {**typing.get_type_hints(record), **dict(further)}, path)
     return content
+
+
+def write_embedder(folder, normalize, pooling, lengths, prompts):
+    """Writes the files of a sentence-transformers folder, except those of the encoder.
+
+    Args:
+        folder: the folder of the whole model, which is also that of the encoder.
+        normalize: whether there is a Normalize module.
+        pooling, lengths, prompts: contents of the settings of the pooling module, of `sentence_bert_config.json` and of
+            `config_sentence_transformers.json`, dicts.
+    """
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
+    paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ]
+    for path in paths[1:]:
+        (folder / path).mkdir(exist_ok=True)
+    _write(folder / "modules.json", modules)
+    _write(folder / "1_Pooling" / "config.json", {**pooling, "include_prompt": True})
+    _write(folder / "sentence_bert_config.json", lengths)
+    _write(folder / "config_sentence_transformers.json", {**prompts, "similarity_fn_name": "cosine"})
+
+
+def _write(path, value):
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -6,6 +6,8 @@ example, float32 (b,).
 
 from keras import ops
 
+from ..data.tasks.labels import names_of
+
 # {name: (minimum and maximum number of texts per example, {option: default})}
 OBJECTIVES = {
     "cosine": (2, 2, {}),
@@ -35,8 +37,7 @@ def objective_options(objective):
         )
     options = {**known, **given}
     if "labels" in options:
-        labels = options["labels"]
-        options["labels"] = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else list(map(str, labels))
+        options["labels"] = names_of(options["labels"])
     return options
 
 

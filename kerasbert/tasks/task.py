@@ -10,6 +10,8 @@ import numpy as np
 from ..core.feeding import is_text
 from ..core.inputs import check_keys
 from ..core.trainable import Trainable
+from ..data.columns import values_of
+from ..data.tasks.labels import names_of
 from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 
@@ -67,10 +69,9 @@ class Task(Trainable):
         ours = ["score"] if arguments.get("problem") == "score" else arguments.get("labels")
         if cls.label_head is None or ours is None or not theirs:
             return None
-        unnamed = isinstance(ours, int) or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
-        if unnamed:
-            return None if (ours if isinstance(ours, int) else len(ours)) == len(theirs) else cls.label_head
-        return None if [str(name) for name in ours] == theirs else cls.label_head
+        ours, theirs = ([str(name) for name in names_of(names)] for names in (ours, theirs))
+        unnamed = any(all(re.fullmatch(r"LABEL_\d+", name) for name in names) for names in (ours, theirs))
+        return None if (len(ours) == len(theirs) if unnamed else ours == theirs) else cls.label_head
 
     def longest_row(self):
         """Returns the maximum length of the backbone in tokens, but at most 512."""
@@ -94,18 +95,19 @@ class Task(Trainable):
 
 
 def zipped_columns(x):
-    """Converts a tuple of text columns to a list of tuples. Any other x is returned unchanged.
+    """Converts a tuple of text columns to a list of tuples, and a single column to a list.
 
     (["a", "b"], ["c", "d"]) -> [("a", "c"), ("b", "d")]
     """
     if not isinstance(x, tuple) or len(x) < 2 or any(isinstance(part, (str, tuple, dict)) for part in x):
+        return values_of(x)
+    columns = [values_of(part) for part in x]
+    if not all(is_text(part) and len(part) for part in columns) or not all(isinstance(c[0], str) for c in columns[:-1]):
         return x
-    if not all(is_text(part) and len(part) and isinstance(list(part[:1])[0], str) for part in x):
-        return x
-    sizes = [len(part) for part in x]
+    sizes = [len(part) for part in columns]
     if len(set(sizes)) > 1:
         raise ValueError(f"Columns of texts must have the same length. Received: columns of lengths {sizes}.")
-    return list(zip(*x, strict=True))
+    return list(zip(*columns, strict=True))
 
 
 def as_rows(inputs):
@@ -133,27 +135,11 @@ def check_texts_together(x, wanted):
             )
 
 
-def label_ids(names, labels):
-    """Converts label names or indices to indices, int32."""
-    ids = {name: i for i, name in enumerate(names)}
-    found = np.zeros(len(labels), "int32")
-    for number, label in enumerate(labels):
-        try:
-            found[number] = ids[label] if isinstance(label, str) else int(label)
-            if not isinstance(label, str) and found[number] != label:
-                raise ValueError
-        except (KeyError, ValueError, TypeError):
-            raise ValueError(
-                f"Labels must be in {names}, or be their indices. Received: {label!r}, as label {number}."
-            ) from None
-    return found
-
-
 def label_names(labels):
-    """Builds the two fields of a Hugging Face config that contain label names."""
+    """Builds the two fields of a Hugging Face config that contain label names, which must be str there."""
     return {
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
+        "id2label": {str(i): str(label) for i, label in enumerate(labels)},
+        "label2id": {str(label): i for i, label in enumerate(labels)},
     }
 
 
@@ -174,6 +160,9 @@ def is_of_choices(stored):
 
 
 def stored_labels(stored):
-    """Returns the label names in a config.json, in the order of the outputs."""
+    """Returns the label names in a config.json, in the order of the outputs. Without names, they are LABEL_0, ..."""
     names = stored.get("id2label") or {}
-    return [names[key] for key in sorted(names, key=int)]
+    if not names:
+        return names_of(stored["num_labels"]) if stored.get("num_labels") else []
+    names = [names[key] for key in sorted(names, key=int)]
+    return names if len({type(name) for name in names}) == 1 else list(map(str, names))

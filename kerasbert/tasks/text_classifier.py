@@ -1,18 +1,21 @@
 """Classification, multi-label classification and regression for texts and pairs of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import keras
 import numpy as np
 
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
+from ..data.columns import table_names
 from ..data.tasks.examples import encode_texts
+from ..data.tasks.labels import names_of
+from ..data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
 from ..data.tokenizers.tokenizer import Tokenizer
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
-from .task import Task, label_ids, label_names, with_stored_labels, zipped_columns
+from .task import Task, label_names, with_stored_labels, zipped_columns
 
 _PROBLEMS = {
     "classes": "single_label_classification",
@@ -27,7 +30,8 @@ class TextClassifier(Task):
 
     Args:
         backbone: a backbone with a `classifier` head.
-        labels: the label names in the order of the outputs, or their number.
+        labels: the label names in the order of the outputs (str, numbers or bools), their number, or a dict of names
+            and indices. If the names are str, an int among the targets is an index. If they are numbers, it is a name.
         problem: `"classes"` (each text has one label), `"labels"` (each text has any number of labels) or `"score"`
             (regression with one output).
         max_length: maximum number of tokens per row; longer texts are truncated. Default: the maximum length of the
@@ -53,7 +57,7 @@ class TextClassifier(Task):
     def __init__(
         self,
         backbone: Backbone,
-        labels: int | Sequence[str] = 2,
+        labels: int | Sequence | Mapping = 2,
         problem: str = "classes",
         max_length: int | None = None,
         answer_steps: int | None = None,
@@ -67,10 +71,8 @@ class TextClassifier(Task):
             raise ValueError(f"`problem` must be one of {', '.join(_PROBLEMS)}. Received: {problem!r}.")
         if problem == "score":
             labels = ["score"]
-        elif isinstance(labels, int):
-            labels = [f"LABEL_{i}" for i in range(labels)]
-        self.labels = [str(label) for label in labels]
-        if len(set(self.labels)) != len(self.labels) or (problem == "classes" and len(self.labels) < 2):
+        self.labels = names_of(labels)
+        if problem == "classes" and len(self.labels) < 2:
             raise ValueError(f"`labels` must be two or more different names. Received: {self.labels}.")
         self.problem = problem
         self.max_length = self.row_length(max_length, self.longest_row())
@@ -146,37 +148,16 @@ class TextClassifier(Task):
         Returns: int32 (n,), float32 (n, number of labels), or float32 (n, 1) for scores.
         """
         if self.problem == "score":
-            scores = np.asarray(labels, "float32").reshape(-1, 1)
-            wrong = np.flatnonzero(~np.isfinite(scores))
-            if len(wrong):
-                raise ValueError(
-                    f"Scores must be finite numbers. Received: {scores[wrong[0], 0]}, as score {wrong[0]}."
-                )
-            return scores
-        if self.problem == "classes":
-            is_rows = getattr(labels, "ndim", 1) == 2 or (len(labels) and np.ndim(labels[0]) == 1)
-            return np.asarray(labels, "float32") if is_rows else label_ids(self.labels, labels)
-        if self._are_rows(labels):
-            rows = np.asarray(labels, "float32")
-            if rows.shape[1] != len(self.labels):
-                raise ValueError(
-                    f"A row of targets must have one value for each of the {len(self.labels)} labels, {self.labels}. "
-                    f"Received: rows of {rows.shape[1]} values."
-                )
-            return rows
-        rows = np.zeros((len(labels), len(self.labels)), "float32")
-        for row, names in zip(rows, labels, strict=True):
-            row[label_ids(self.labels, [names] if isinstance(names, str) else names)] = 1.0
-        return rows
+            return encoded_scores(labels)
+        return encoded_classes(self.labels, labels) if self.problem == "classes" else encoded_sets(self.labels, labels)
 
-    def _are_rows(self, labels):
-        """Whether each target is a row with 0 or 1 for every label, rather than a list of labels."""
-        if getattr(labels, "ndim", 1) == 2:
-            return True
-        return len(self.labels) > 1 and all(
-            not isinstance(row, str) and len(row) == len(self.labels) and all(entry in (0, 1) for entry in row)
-            for row in labels
-        )
+    def targets_of(self, y):
+        if self.problem == "labels" and table_names(y) is not None:
+            return rows_of_table(self.labels, y)
+        return super().targets_of(y)
+
+    def array_targets(self, y):
+        return self.encode_labels(y)
 
     def check_batch(self, x, y=None, sample_weight=None):
         super().check_batch(x, y, sample_weight)
@@ -224,7 +205,7 @@ class TextClassifier(Task):
             probability, and {label: probability}. With problem="labels", {"labels", "scores"}: the labels with a
             probability above 0.5, and {label: probability}. With problem="score", {"score"}.
         """
-        check_texts(texts, "classify", "a text or a pair")
+        texts = read_texts(texts, "classify", "a text or a pair")
         texts = self.examples_of(texts)
         if isinstance(texts, (str, tuple)):
             return self.classify([texts], batch_size)[0]

@@ -1,6 +1,6 @@
 """Text embeddings: pooled hidden states of an encoder. Reads and writes sentence-transformers folders."""
 
-import json
+import math
 import warnings
 from collections.abc import Sequence
 from os import PathLike
@@ -13,16 +13,16 @@ from keras import ops
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts
+from ..core.feeding import read_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths
 from ..data.tasks.examples import encode_texts
-from ..data.text.files import write_text
+from ..data.tasks.labels import indices_of
 from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from .poolings import POOLINGS
-from .sentence_files import read_modules, read_pooling, read_settings
+from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
 from .sentence_objectives import (
     OBJECTIVES,
     OPTIONS,
@@ -34,7 +34,7 @@ from .sentence_objectives import (
     unit,
     with_grouped_options,
 )
-from .task import Task, as_rows, check_texts_together, label_ids, zipped_columns
+from .task import Task, as_rows, check_texts_together, zipped_columns
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -68,12 +68,15 @@ class TextEmbedder(Task):
               20).
 
             Default: no objective. `compile` then requires a loss on the vectors.
+        truncate_dim: if given, vectors consist of their first `truncate_dim` components (Kusupati et al. 2022, arXiv
+            2205.13147), which are not normalised again, as in sentence-transformers.
         tokenizer: a `Tokenizer`, which is required for text inputs.
 
     Call:
         inputs: a batch. `token_ids` may be (b, c, s) for examples of c texts.
 
-    Returns: float32 (b, hidden size * number of poolings), or (b, c, hidden size * number of poolings).
+    Returns: float32 (b, embedding_dim), or (b, c, embedding_dim). Without `truncate_dim`, the dimension is the hidden
+        size times the number of poolings.
     """
 
     hub_task = "sentence-similarity"
@@ -91,6 +94,7 @@ class TextEmbedder(Task):
         prompts: dict[str, str] | None = None,
         default_prompt: str | None = None,
         objective: str | dict[str, Any] | None = None,
+        truncate_dim: int | None = None,
         tokenizer: Tokenizer | None = None,
         **kwargs: Any,
     ):
@@ -104,6 +108,9 @@ class TextEmbedder(Task):
             raise ValueError(f"`pooling` must be one or several of {', '.join(POOLINGS)}. Received: {pooling!r}.")
         if default_prompt is not None and default_prompt not in (prompts or {}):
             raise ValueError(f"`default_prompt` must be one of the prompts, {prompts}. Received: {default_prompt!r}.")
+        if truncate_dim is not None and truncate_dim < 1:
+            raise ValueError(f"`truncate_dim` must be at least 1. Received: {truncate_dim}.")
+        self.truncate_dim = truncate_dim
         self.poolings = [name for name in POOLINGS if name in names]
         self.normalize = normalize
         limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
@@ -131,7 +138,7 @@ class TextEmbedder(Task):
     @property
     def embedding_dim(self) -> int:
         """Number of components of a vector."""
-        return len(self.poolings) * self._width
+        return min(len(self.poolings) * self._width, self.truncate_dim or math.inf)
 
     def example_inputs(self):
         inputs = super().example_inputs()
@@ -156,7 +163,7 @@ class TextEmbedder(Task):
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
         if self.normalize:
             pooled = unit(pooled)
-        return pooled
+        return pooled if self.truncate_dim is None else pooled[:, : self.truncate_dim]
 
     def inputs_of_backbone(self, x):
         if not isinstance(x, dict) or len(getattr(x.get("token_ids"), "shape", ())) != 3:
@@ -245,12 +252,15 @@ class TextEmbedder(Task):
         if y is None:
             raise ValueError(f"The objective {self.objective!r} needs targets. Received: y=None.")
         if self.objective == "classes":
-            return label_ids(self.objective_options["labels"], y)
+            return indices_of(self.objective_options["labels"], y)
         scores = np.asarray(y, "float32").reshape(-1)
         wrong = scores[~(np.abs(scores) <= 1)]
         if len(wrong):
             raise ValueError(f"Scores must lie between -1 and 1. Received: {wrong[0]}. Divide them by the maximum.")
         return scores
+
+    def array_targets(self, y):
+        return indices_of(self.objective_options["labels"], y) if self.objective == "classes" else y
 
     def embed(self, texts: str | Sequence[str], batch_size: int = 32, prompt: str | None = None) -> np.ndarray:
         """Computes the vectors of texts. The order of the texts is kept.
@@ -265,7 +275,7 @@ class TextEmbedder(Task):
 
         Returns: numpy float32 (embedding_dim,), or (number of texts, embedding_dim).
         """
-        check_texts(texts, "embed")
+        texts = read_texts(texts, "embed")
         if isinstance(texts, str):
             return self.embed([texts], batch_size, prompt)[0]
         prompt = self.default_prompt if prompt is None else prompt
@@ -312,7 +322,7 @@ class TextEmbedder(Task):
     # === Folders ===
 
     def arguments(self):
-        names = ("normalize", "max_length", "lowercase", "prompts", "default_prompt")
+        names = ("normalize", "max_length", "lowercase", "prompts", "default_prompt", "truncate_dim")
         objective = None if self.objective is None else self.objective_options
         return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}, "objective": objective}
 
@@ -359,27 +369,18 @@ class TextEmbedder(Task):
             "lowercase": settings.get("do_lower_case") or False,
             "prompts": {name: text for name, text in (prompts.get("prompts") or {}).items() if text is not None},
             "default_prompt": prompts.get("default_prompt_name"),
+            "truncate_dim": prompts.get("truncate_dim"),
         }
         return encoder, {**stored, **constructor_arguments}
 
     def write_extras(self, folder):
         """Writes the files of a sentence-transformers folder, except those of the encoder."""
-        kinds = ["Transformer", "Pooling", *(["Normalize"] if self.normalize else [])]
-        paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
-        modules = [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
-        ]
         pooling = {"word_embedding_dimension": self._width}
         pooling |= {flag: name in self.poolings for name, (_, flag) in POOLINGS.items()}
-        for path in paths[1:]:
-            (folder / path).mkdir(exist_ok=True)
-        _write(folder / "modules.json", modules)
-        _write(folder / "1_Pooling" / "config.json", {**pooling, "include_prompt": True})
         lengths = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
-        _write(folder / "sentence_bert_config.json", lengths)
         prompts = {"prompts": self.prompts, "default_prompt_name": self.default_prompt}
-        _write(folder / "config_sentence_transformers.json", {**prompts, "similarity_fn_name": "cosine"})
+        truncation = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
+        write_embedder(folder, self.normalize, pooling, lengths, {**prompts, **truncation})
 
 
 def _stored_pooling(path):
@@ -397,7 +398,3 @@ def _warn_of_options(names):
         DeprecationWarning,
         stacklevel=3,
     )
-
-
-def _write(path, value):
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
 """Token classification: predicts a label for every word, for example named entities or parts of speech."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import keras
@@ -8,12 +8,13 @@ import numpy as np
 from keras import ops
 
 from ..core.backbone import Backbone
-from ..core.feeding import check_texts, class_numbers
+from ..core.feeding import class_numbers, read_texts
 from ..data.batches.bucketing import BucketedBatches
+from ..data.tasks.labels import indices_of, names_of
 from ..data.tasks.tagging import TaggedRows, entities, tags_within
 from ..data.tokenizers.tokenizer import Tokenizer
 from .features import FeatureHead, feature_options, hidden_states
-from .task import Task, label_ids, label_names, with_stored_labels
+from .task import Task, label_names, with_stored_labels
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -56,18 +57,19 @@ class TokenClassifier(Task):
     hub_task = "token-classification"
     example_call = 'model.tag(["A first text.", "A second text."])'
     label_head = "tagger"
+    pads_as_tokenizer = False  # windows are padded on the right
 
     def __init__(
         self,
         backbone: Backbone,
-        labels: int | Sequence[str] = 2,
+        labels: int | Sequence | Mapping = 2,
         max_length: int | None = None,
         features: str | dict[str, Any] | None = None,
         tokenizer: Tokenizer | None = None,
         **kwargs: Any,
     ):
         super().__init__(backbone, tokenizer, **kwargs)
-        self.labels = [f"LABEL_{i}" for i in range(labels)] if isinstance(labels, int) else [str(n) for n in labels]
+        self.labels = names_of(labels)
         self.max_length = self.row_length(max_length, self.longest_row())
         self.features = feature_options(features) if features else None
         self.trains_backbone = not features
@@ -111,14 +113,16 @@ class TokenClassifier(Task):
     def _batches(self, x, y, sample_weight, *args, class_weight=None, **kwargs):
         """Like `Fitting._batches`, but in arrays, tokens that are padding or have the label -100 get weight 0."""
         if isinstance(x, dict) and y is not None:
-            y = np.asarray(y)
+            y = np.asarray(self.targets_of(y))
             if np.ndim(sample_weight) < 2:
                 rows = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
                 lengths = np.asarray(x.get("lengths", np.full(len(y), y.shape[1])))
                 real = np.asarray(x.get("padding_mask", np.arange(y.shape[1]) < lengths[:, None]), bool)
                 labelled = y != -100 if y.ndim == 2 else y.sum(axis=-1) > 0
                 sample_weight = (real & labelled) * rows[:, None].astype("float32")
-            y = np.where(np.asarray(sample_weight) > 0, y, 0) if y.ndim == 2 else y
+            if y.ndim == 2:
+                unused = 0 if isinstance(self.labels[0], str) and y.dtype.kind in "iufb" else self.labels[0]
+                y = np.where(np.asarray(sample_weight) > 0, y, unused)
         batches = super()._batches(x, y, sample_weight, *args, **kwargs)
         if class_weight is not None:
             class_weight = class_numbers(class_weight, self.labels)
@@ -127,10 +131,24 @@ class TokenClassifier(Task):
         return batches
 
     def encode_labels(self, labels):
-        """Converts lists of label names or indices to lists of int32 arrays; arrays are returned unchanged."""
-        if isinstance(labels, np.ndarray) and labels.dtype != object:
+        """Converts lists of label names or indices to lists of int32 arrays; encoded arrays are returned unchanged."""
+        labels = self.targets_of(labels)
+        if isinstance(labels, np.ndarray):
             return labels
-        return [label_ids(self.labels, sentence) for sentence in labels]
+        for number, sentence in enumerate(labels):
+            if isinstance(sentence, str) or not hasattr(sentence, "__len__"):
+                raise ValueError(
+                    "Every sentence needs a list of labels, one for each word. Received: "
+                    f"{sentence!r:.60}, for sentence {number}."
+                )
+        return [indices_of(self.labels, sentence) for sentence in labels]
+
+    def array_targets(self, y):
+        """Converts names (b, s) beside arrays to indices. Indices and one-hot rows are returned unchanged."""
+        y = self.targets_of(y)
+        if isinstance(y, np.ndarray) and (y.ndim != 2 or isinstance(self.labels[0], str)):
+            return y
+        return np.stack([indices_of(self.labels, row) for row in y])
 
     def predict_words(
         self, sentences: Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32
@@ -166,7 +184,7 @@ class TokenClassifier(Task):
             the label O, or the first label if there is no O, and score 0. A word within a token of another word
             continues the label of that word. For example, two ideographs in one token can be B-LOC and I-LOC.
         """
-        check_texts(sentences, "tag", "a sentence")
+        sentences = read_texts(sentences, "tag", "a sentence")
         if isinstance(sentences, str):
             return self.tag([sentences], batch_size)[0]
         if not len(sentences):
@@ -186,7 +204,7 @@ class TokenClassifier(Task):
             labels[host : host + count] = tags_within(labels[host], count)
         scores = np.where(unread, 0.0, probabilities.max(axis=-1))
         answers = []
-        for kind, first, last in entities(labels):
+        for kind, first, last in entities(list(map(str, labels))):
             start, stop = spans[first][0], spans[last - 1][1]
             where = (start, stop) if isinstance(sentence, str) else (first, last)
             score = float(scores[first:last].mean())

@@ -138,7 +138,7 @@ def test_named_and_numbered_columns(tmp_path):
     path = write(tmp_path, "a.csv", "A plane,An air plane,5.0\nA man,A flute,3.8\n")
     data = read_labelled(path, Columns(text="0", pair="1", label="2"))
     assert data.texts == [("A plane", "An air plane"), ("A man", "A flute")]
-    assert data.labels == ["5.0", "3.8"]
+    assert data.labels == ["5", "3.8"]
     table = write(tmp_path, "b.csv", "headline,body,kind\nx,y,z\n")
     data = read_labelled(table, Columns(text="body", label="kind"))
     assert (data.texts, data.labels) == (["y"], ["z"])
@@ -184,3 +184,52 @@ def test_missing_files_and_columns(tmp_path):
         read_labelled(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="no column 'kind'. It has: text, label"):
         read_labelled(write(tmp_path, "a.csv", "text,label\nx,y\n"), Columns(label="kind"))
+
+
+# === Several labels ===
+
+
+@pytest.mark.parametrize(
+    "name, text, labels",
+    [
+        ("a.csv", "text,labels\na,\"['x', 'y']\"\nb,['y']\nc,[]\n", [["x", "y"], ["y"], []]),
+        ("a.csv", 'text,labels\na,"[""x"", ""y""]"\nb,x|y\n', [["x", "y"], ["x", "y"]]),
+        ("a.csv", "text,labels\na,['x' 'y']\nb,['y']\n", [["x", "y"], ["y"]]),
+        ("a.tsv", 'text\tlabels\na\t[\'x\', \'y\']\nb\t"[""y""]"\n', [["x", "y"], ["y"]]),
+        ("a.csv", 'text,labels\na,"[0, 1, 1]"\nb,[1. 0. 0.]\n', [["LABEL_1", "LABEL_2"], ["LABEL_0"]]),
+        ("a.csv", "text,labels\na,0|1\nb,1|0\n", [["0", "1"], ["1", "0"]]),
+        ("a.csv", "text,labels\na,1.0|x\nb,2.0\n", [["1", "x"], ["2"]]),
+        (
+            "a.jsonl",
+            '{"text": "a", "labels": [0, 1, 1]}\n{"text": "b", "labels": [1, 0, 0]}',
+            [["LABEL_1", "LABEL_2"], ["LABEL_0"]],
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "labels": [true, false]}\n{"text": "b", "labels": [false, false]}',
+            [["LABEL_0"], []],
+        ),
+        ("a.jsonl", '{"text": "a", "labels": [3, 17.0]}\n{"text": "b", "labels": [3]}', [["3", "17"], ["3"]]),
+    ],
+)
+def test_lists_of_labels_in_cells(tmp_path, name, text, labels):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert read_labelled(tmp_path / name, several=True).labels == labels
+
+
+@pytest.mark.parametrize("cell", ["\"['x', 'y']\"", '"[""x"", ""y""]"', "['x' 'y']", "[0 1]"])
+def test_a_list_is_no_name_of_a_class(tmp_path, cell):
+    (tmp_path / "a.csv").write_text(f"text,label\na,{cell}\nb,x\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="A label must be one name.*row 1, column 'label'.*use --task labels"):
+        read_labelled(tmp_path / "a.csv")
+
+
+def test_lists_in_lists_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text('text,labels\na,"[[0], [1]]"\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"row 1, column 'labels': \[\[0\], \[1\]\]"):
+        read_labelled(tmp_path / "a.csv", several=True)
+
+
+def test_whole_numbers_in_cells_are_integers(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,1.0\nb, 2.00 \nc,1.5\nd,v1.0\ne,-0.0\n", encoding="utf-8")
+    assert read_labelled(tmp_path / "a.csv").labels == ["1", "2", "1.5", "v1.0", "0"]

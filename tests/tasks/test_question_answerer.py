@@ -85,3 +85,20 @@ def test_every_answer_is_what_was_written(model):
     for context, answer in zip(contexts, answers, strict=True):
         assert answer["text"] == context[answer["start"] : answer["stop"]] == answer["text"].strip()
     assert len({answer["text"] for answer in answers}) > 500
+
+
+@pytest.mark.one_backend
+def test_the_score_of_no_answer_is_its_probability(model):
+    """Among the spans and the empty answer; without a threshold, spans are compared with each other only."""
+    spans = model.answer(QUESTIONS[0], n_best=20)
+    logits = np.array([span["logit"] for span in spans])
+    odds = spans[0]["null_odds"]
+    assert sum(span["score"] for span in spans) == pytest.approx(1.0)
+    everything = np.exp([*(logits - logits[0]), odds])
+    expected = everything / everything.sum()
+    none = model.answer(QUESTIONS[0], null_threshold=odds - 1.0)
+    assert none["text"] == "" and none["score"] == pytest.approx(expected[-1], abs=1e-6) and 0 < none["score"] < 1
+    best = model.answer(QUESTIONS[0], null_threshold=odds + 1.0)
+    assert best["text"] == spans[0]["text"] and best["score"] == pytest.approx(expected[0], abs=1e-6)
+    several = model.answer(QUESTIONS[0], n_best=20, null_threshold=odds - 1.0)
+    assert [answer["score"] for answer in several] == pytest.approx([expected[-1], *expected[:-1]][:20], abs=1e-6)

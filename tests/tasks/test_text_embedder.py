@@ -177,6 +177,33 @@ def test_folders_are_those_of_sentence_transformers(backbone, tokenizer, tmp_pat
 
 
 @pytest.mark.one_backend
+@pytest.mark.parametrize("normalize", [False, True])
+def test_truncated_vectors_are_those_of_sentence_transformers(normalize, backbone, tokenizer, tmp_path):
+    """The first components, which are not normalised again."""
+    import sentence_transformers
+
+    embedder = TextEmbedder(backbone, normalize=normalize, max_length=12, truncate_dim=5, tokenizer=tokenizer)
+    whole = TextEmbedder(backbone, normalize=normalize, max_length=12, tokenizer=tokenizer).embed(TEXTS)
+    assert embedder.embedding_dim == 5 and embedder.embed(TEXTS[0]).shape == (5,)
+    np.testing.assert_allclose(embedder.embed(TEXTS), whole[:, :5], atol=1e-6)
+    np.testing.assert_allclose(embedder.predict(TEXTS, verbose=0), whole[:, :5], atol=1e-6)
+    embedder.save_to_preset(tmp_path / "ours")
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    np.testing.assert_allclose(theirs.encode(TEXTS), whole[:, :5], atol=1e-5)
+    theirs.save(str(tmp_path / "theirs"))
+    again = kerasbert.load(tmp_path / "theirs")
+    assert again.truncate_dim == 5
+    np.testing.assert_allclose(again.embed(TEXTS), whole[:, :5], atol=1e-5)
+    assert TextEmbedder.from_preset(tmp_path / "theirs", truncate_dim=3).embed(TEXTS).shape == (len(TEXTS), 3)
+    with pytest.raises(ValueError, match="`truncate_dim` must be at least 1. Received: 0"):
+        TextEmbedder(backbone, truncate_dim=0)
+    path = tmp_path / "theirs" / "config_sentence_transformers.json"
+    path.write_text(path.read_text().replace('"truncate_dim": 5', '"truncate_dim": -1'))
+    with pytest.raises(ValueError, match="`truncate_dim` in .* must be at least 1. Received: -1"):
+        kerasbert.load(tmp_path / "theirs")
+
+
+@pytest.mark.one_backend
 def test_round_trip_and_keras_file(backbone, tokenizer, tmp_path):
     embedder = TextEmbedder(backbone, ["cls", "max"], True, 20, True, {"q": "a "}, "q", tokenizer=tokenizer)
     embedder.save_to_preset(tmp_path / "folder")

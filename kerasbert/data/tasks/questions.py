@@ -124,7 +124,8 @@ class QuestionRows:
         """Start and stop of the answer in the context. Selects the occurrence nearest to the given position."""
         if answer is None:
             return None
-        if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], str):
+        is_pair = isinstance(answer, (tuple, list)) and len(answer) == 2 and isinstance(answer[0], str)
+        if not is_pair or not isinstance(answer[1], (int, float, np.number)) or answer[1] != int(answer[1]):
             raise ValueError(
                 "An answer must be (text, position of its first character in the context), or None. Received for "
                 "question "

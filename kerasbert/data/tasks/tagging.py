@@ -42,6 +42,9 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
     B-PER I-PER O I-LOC -> (PER, 0, 2), (LOC, 3, 4)
     """
+    wrong = tags if isinstance(tags, str) else next((tag for tag in tags if not isinstance(tag, str)), None)
+    if wrong is not None:
+        raise ValueError(f"The tags of a sentence must be a list of str. Received: {wrong!r:.60}.")
     found: list[tuple[str, int, int]] = []
     running = None  # (type, first word) of the entity that the next word may continue
     for number, tag in enumerate([*tags, "O"]):
@@ -82,6 +85,8 @@ def tags_of(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "b
 
 def tags_within(tag: str, count: int) -> list[str]:
     """Splits the tag of a word into tags of `count` words. With two, B-LOC -> B-LOC I-LOC, S-LOC -> B-LOC E-LOC."""
+    if not isinstance(tag, str):  # a number, which has no prefix
+        return [tag] * count
     prefix, dash, kind = tag.partition("-")
     if count == 1 or not dash or prefix not in ("B", "I", "E", "L", "S", "U"):
         return [tag] * count

@@ -8,6 +8,8 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
+from .labels import indices_of, names_of
+
 LABELS = {
     "cola": ("unacceptable", "acceptable"),
     "sst2": ("negative", "positive"),
@@ -37,8 +39,8 @@ def classification_text(task: str, example: Mapping, labels: Sequence[str] | Non
 
     Args:
         task: name with which the text begins.
-        example: features by name. "label" is the index of the label, or -1 if it is unknown. "idx" is left out.
-        labels: names of the labels, by index. Default: those of the task in `LABELS`.
+        example: features by name. "label" is a label or its index, or -1 if it is unknown. "idx" is left out.
+        labels: names of the labels, as in `names_of`. Default: those of the task in `LABELS`.
     """
     if labels is None:
         if task not in LABELS:
@@ -48,8 +50,13 @@ def classification_text(task: str, example: Mapping, labels: Sequence[str] | Non
         labels = LABELS[task]
     names = _ORDERS.get(task) or sorted(name for name in example if name not in ("label", "idx"))
     text = " ".join([task, *(f"{name}: {example[name]}" for name in names)])
-    number = int(example["label"])
-    return text, "<unk>" if number == -1 else labels[number]
+    labels = names_of(labels)
+    if example["label"] == -1 and -1 not in labels:
+        return text, "<unk>"
+    (number,) = indices_of(labels, [example["label"]])
+    if not 0 <= number < len(labels):
+        raise ValueError(f"`label` must be from -1 to {len(labels) - 1}. Received: {number}.")
+    return text, str(labels[number])
 
 
 def similarity_text(example: Mapping, task: str = "stsb") -> tuple[str, str]:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from ..columns import table_names, values_of
 from .cleaning import C4Rules, clean_documents, one_page_a_url, wet_pages
 from .storage import find_files, local_path
 from .tables import TABLES, hub_rows, json_values, jsonl_values, parquet_rows, suffix_of, table_rows, text_lines
@@ -140,7 +141,9 @@ def lines_of(document: str, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 def checked_documents(documents: Iterable[str]) -> Iterator[str]:
     """Yields the documents. Raises a ValueError for a single text, and for values that are not str."""
-    if isinstance(documents, (str, bytes, os.PathLike)):
+    if table_names(documents) is not None or hasattr(documents, "to_pylist"):
+        documents = values_of(documents, "documents")
+    if isinstance(documents, (str, bytes, os.PathLike, dict)):
         raise ValueError(
             f"`documents` must be an iterable of str, one per document. Received: a single {type(documents).__name__}. "
             "Use [text] for a single document, or read_documents(path) for a file."

@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 import tokenizers as hf
 
+from ..columns import values_of
 from ..text import moses
 from ..text.folders import read_together, replaced_together
 from ..text.json_files import check_types, shortened
@@ -243,8 +244,9 @@ class Tokenizer:
             add_special_tokens: whether to put the texts into the tokenizer's template, such as [CLS] A [SEP].
             plain_text: whether to treat names of special tokens in a text as ordinary text.
         """
-        if isinstance(texts, str):
-            raise ValueError("`texts` must be a list of str. Received: one str. Use [text].")
+        texts = values_of(texts)
+        if isinstance(texts, (str, dict)):
+            raise ValueError(f"`texts` must be a list of str. Received: one {type(texts).__name__}. Use [text].")
         backend = self._plain_backend if plain_text else self.backend
         with encoding_errors():
             texts = self._prepared(texts, plain_text) if self.preparation else list(texts)
@@ -268,7 +270,7 @@ class Tokenizer:
 
         No special tokens are added. `text[start:stop]` is the text of a token, without white space at its ends.
         """
-        texts = list(texts)
+        texts = list(values_of(texts))
         backend = self._plain_backend if plain_text else self.backend
         prepared = self._prepared(texts, plain_text) if self.preparation else texts
         with encoding_errors():
