@@ -78,6 +78,16 @@ class Feed(keras.utils.PyDataset):
         return tuple(array for array in batch if array is not None)  # TensorFlow does not accept None
 
 
+def feed_of(model, batches, steps):
+    """Returns the `Feed` from which a model reads `Batches`.
+
+    Raises: ValueError if the ids of a corpus stand for other tokens than those of the model's tokenizer.
+    """
+    for corpus in batches.corpora() if model.tokenizer is not None else ():
+        corpus.check_vocabulary(model.tokenizer)
+    return Feed(batches, steps, model.check_batch)
+
+
 def check_devices(model, method, can_share):
     """Raises a ValueError if a method of a model cannot run on the current devices and processes.
 

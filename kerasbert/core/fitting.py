@@ -19,10 +19,10 @@ from ..training.optimizers import adamw
 from ..training.reporting import Progress, connect
 from .feeding import (
     Epochs,
-    Feed,
     check_devices,
     class_numbers,
     class_weighted,
+    feed_of,
     is_text,
     num_rows,
     predict_by_width,
@@ -224,7 +224,7 @@ class Fitting(TrainingMode):
             steps_per_epoch = len(x) // epochs
         self._start_schedule(len(x), x.accumulation)
         self.tokens_per_step = x.tokens_per_step
-        feed = Feed(x, steps_per_epoch, self.check_batch)
+        feed = feed_of(self, x, steps_per_epoch)
         self.prepare(feed, training=True)
         held_out = None if validation_data is None else self._feed(validation_data, batch_size)
         first = self._resume(callbacks, start * steps_per_epoch)
@@ -376,7 +376,7 @@ class Fitting(TrainingMode):
                 data = self._batches(data, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
         if not isinstance(data, Batches):
             return self.prepare(readable(data, self._converted), training=False)
-        feed = Feed(data, len(data), self.check_batch)
+        feed = feed_of(self, data, len(data))
         self.prepare(feed, training=False)
         return feed.for_keras()
 
