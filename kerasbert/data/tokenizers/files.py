@@ -193,7 +193,7 @@ def register_added(backend: hf.Tokenizer, path: Path, settings: dict) -> None:
 
 def stated_special(settings: dict) -> list[str | dict]:
     """All special tokens that the settings state, in the order in which transformers adds them."""
-    roles = [settings[f"{role}_token"] for role in ROLES if settings.get(f"{role}_token") is not None]
+    roles = [settings[f"{role}_token"] for role in ROLES if text_of(settings.get(f"{role}_token"))]
     extra = settings.get("extra_special_tokens", ())
     return [*roles, *named_tokens(settings, ROLES), *(() if isinstance(extra, dict) else extra)]
 
@@ -305,7 +305,7 @@ def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list
     settings["family"] = settings["family"] or ("xlm" if "<special1>" in vocabulary else "openai-gpt")
     # Intermediate merges get ids behind those of the added tokens.
     listed = [token.get("content") for _, token in sorted(_listed(path, settings).items())]
-    for token in [*listed, *map(text_of, stated_special(settings))]:
+    for token in filter(None, [*listed, *map(text_of, stated_special(settings))]):
         vocabulary.setdefault(token, max(vocabulary.values()) + 1)
     size = max(vocabulary.values()) + 1
     backend = hf.Tokenizer(bpe_of_words(vocabulary, pairs))
