@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 
 import kerasbert.models
+from kerasbert.checkpoints.folders import find_folder
 from kerasbert.core.keras_adapter import all_layers
 from kerasbert.data import Batches, Corpus, MixtureBatches, Tokenizer, mixing_rates
 from kerasbert.models import Backbone
@@ -156,9 +157,7 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
         options["transfer_steps"] *= recipe.accumulation
     start = dict(dtype=recipe.policy)
     if init_from:
-        inside = Path(init_from) / "discriminator"
-        stored = Tokenizer.load(inside if inside.is_dir() else init_from) if Path(init_from).is_dir() else tokenizer
-        corpus.check_tokenizer(stored)
+        corpus.check_tokenizer(_tokenizer_of(init_from))
 
     def new(kind, size: str, group: str, **arguments):
         if init_from:
@@ -177,10 +176,19 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
             _start(recipe, model.backbone)
         return model
     teacher = MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
+    if teacher.tokenizer is not None:
+        corpus.check_tokenizer(teacher.tokenizer)
     student = new(MaskedLM, recipe.backbone, "config", sentence_pair=recipe.labelled_pairs)
     if not init_from:
         start_from_teacher(student, teacher, **recipe.from_teacher)
     return cls(student, teacher, dtype=recipe.policy, **options)
+
+
+def _tokenizer_of(model: str | Path) -> Tokenizer:
+    """Returns the tokenizer in the folder of a model, which may also be hf://org/name or a model of the package."""
+    folder = find_folder(model)
+    inside = folder / "discriminator"
+    return Tokenizer.load(inside if inside.is_dir() else folder)
 
 
 def _start(recipe: Recipe, *backbones: Backbone) -> None:

@@ -51,6 +51,9 @@ class Phases(Batches):
         part.parts = [part.shard(index, count) for part in self.parts]
         return part
 
+    def corpora(self) -> list:
+        return [corpus for part in self.parts for corpus in part.corpora()]
+
     def recipe(self) -> dict:
         return {"batches": type(self).__name__, "parts": [{**p.recipe(), "steps": len(p)} for p in self.parts]}
 
@@ -80,6 +83,9 @@ class Mixed(Batches):
         part = super().shard(index, count)
         part.mixture = self.mixture.shard(index, count)
         return part
+
+    def corpora(self) -> list:
+        return self.mixture.corpora()
 
     def recipe(self) -> dict:
         return self.mixture.recipe()

@@ -19,6 +19,7 @@ def train_tokenizer(
     vocabulary_size: int = 16_000,
     kind: Literal["wordpiece", "byte_bpe", "unigram", "bpe"] = "wordpiece",
     lowercase: bool = False,
+    accents: Literal["keep", "strip"] | None = None,
     family: str | None = None,
     column: str | None = None,
     errors: Literal["strict", "replace", "ignore"] = "strict",
@@ -34,7 +35,9 @@ def train_tokenizer(
         output: folder for the tokenizer's files.
         vocabulary_size: number of tokens, including special tokens.
         kind: WordPiece as in BERT, byte-level BPE as in RoBERTa, unigram as in ALBERT and T5, or BPE as in XLM.
-        lowercase: convert text to lower case.
+        lowercase: convert text to lower case. Accents are kept; see `accents`.
+        accents: keep accents, or strip them: canapé becomes canape, in all languages, as in uncased BERT, ELECTRA and
+            ALBERT. Default: keep, but the BPE of XLM strips them with --lowercase.
         family: model type whose special tokens to use, such as t5 (which has sentinels) or xlnet.
         column: the column of a table that holds the text.
         errors: what to do with bytes that cannot be decoded.
@@ -52,7 +55,7 @@ def train_tokenizer(
             count, characters = count + 1, characters + len(text)
             yield text
 
-    tokenizer = Tokenizer.train(kind, texts(), vocabulary_size, lowercase=lowercase, family=family)
+    tokenizer = Tokenizer.train(kind, texts(), vocabulary_size, lowercase, family=family, accents=accents)
     tokenizer.save(output)
     print(
         f"{tokenizer.vocabulary_size:,} tokens in {output}, from {count:,} documents of {characters / count:,.0f} "
@@ -65,7 +68,7 @@ main = Command(
     train_tokenizer,
     groups={
         "text": ("source", "column", "documents", "encoding", "errors", "subset", "split"),
-        "tokenizer": ("output", "vocabulary_size", "kind", "lowercase", "family"),
+        "tokenizer": ("output", "vocabulary_size", "kind", "lowercase", "accents", "family"),
     },
 )
 

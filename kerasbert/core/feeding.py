@@ -102,6 +102,34 @@ def tokens_of_validation(held_out):
     return 0 if held_out is None else held_out.tokens if isinstance(held_out, Feed) else float("inf")
 
 
+_CHECKED_STEPS = 20
+
+
+def _has_targets(batch):
+    """Whether a token of a batch with masked tokens is to be predicted. Other batches count as having targets."""
+    x = batch[0]
+    return (
+        not isinstance(x, dict) or "masked_positions" not in x or bool((np.asarray(x["masked_positions"]) >= 0).any())
+    )
+
+
+def feed_of(model, batches, steps):
+    """Returns the `Feed` from which a model reads `Batches`.
+
+    Raises: ValueError if the ids of a corpus stand for other tokens than those of the model's tokenizer, or if no token
+        of the run is to be predicted.
+    """
+    for corpus in batches.corpora() if model.tokenizer is not None else ():
+        corpus.check_vocabulary(model.tokenizer)
+    seen = min(len(batches), _CHECKED_STEPS)
+    if seen and not any(_has_targets(batches[step]) for step in range(seen)):
+        raise ValueError(
+            f"A run must have targets. Received: {seen} steps without any token to predict. Use another masking rule, "
+            "a higher rate, or longer rows: words with more tokens than a row may predict are never masked."
+        )
+    return Feed(batches, steps, model.check_batch)
+
+
 def check_devices(model, method, can_share):
     """Raises a ValueError if a method of a model cannot run on the current devices and processes.
 

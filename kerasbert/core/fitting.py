@@ -21,10 +21,10 @@ from ..training.reporting import Progress, connect
 from ..training.schedules import RunDecay
 from .feeding import (
     Epochs,
-    Feed,
     check_devices,
     class_numbers,
     class_weighted,
+    feed_of,
     is_text,
     num_rows,
     predict_by_width,
@@ -210,7 +210,7 @@ class Fitting(UserData, Programs):
             steps_per_epoch = len(x) // epochs
         self._start_schedule(len(x), x.accumulation)
         self.tokens_per_step = x.tokens_per_step
-        feed = Feed(x, steps_per_epoch, self.check_batch)
+        feed = feed_of(self, x, steps_per_epoch)
         self.prepare(feed, training=True)
         held_out = None if validation_data is None else self._feed(validation_data, batch_size)
         validated = len(x) // steps_per_epoch * tokens_of_validation(held_out)
@@ -369,7 +369,7 @@ class Fitting(UserData, Programs):
                 raise ValueError(f"The batches of a {type(data).__name__} contain their targets. Received: y. Omit it.")
         if not isinstance(data, Batches):
             return self.prepare(readable(data, self._converted), training=False)
-        feed = Feed(data, len(data), self.check_batch)
+        feed = feed_of(self, data, len(data))
         self.prepare(feed, training=False)
         return feed.for_keras()
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.data import Corpus, Tokenizer, parallel_documents
+from kerasbert.data import Corpus, MaskedLMBatches, MixtureBatches, Tokenizer, parallel_documents
 from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer
 from pipelines.evaluate import evaluate
+from pipelines.phases import Phases
 from pipelines.pretrain import open_corpora, pretrain
 from pipelines.recipes.recipe import find_recipe
 from tests.pipelines.conftest import SETTINGS as BERT
@@ -204,6 +205,30 @@ def test_teachers_and_models_to_begin_with(texts, finished_run, corpora, tmp_pat
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):
         pretrain(texts / "en", tmp_path / "other", "biobert.tiny", set=changes)
+
+
+@pytest.mark.parametrize("model", ["bert_mini_en", "hf://someone/bert", "teacher"])
+def test_a_corpus_of_another_tokenizer_is_refused(model, texts, finished_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("kerasbert.checkpoints.folders.download", lambda *_: finished_run[0] / "model")
+    changes = ("distilbert.tiny", f"teacher={finished_run[0] / 'model'}") if model == "teacher" else (
+        "biobert.tiny", f"init_from={model}")  # fmt: skip
+    with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):
+        pretrain(texts / "en", tmp_path / "run", changes[0], set=(*RUN, *WARMUP, changes[1]))
+    assert not (tmp_path / "run").exists()
+
+
+def test_batches_of_another_tokenizer_are_refused(texts, finished_run, corpora):
+    model = kerasbert.load(finished_run[0] / "model")
+    layout = dict(steps=2, rows="sentence_pairs")
+    own, other = (MaskedLMBatches(Corpus.open(f), 2, 20, **layout) for f in (corpora[1], texts / "en"))
+    model.evaluate(own, verbose=0)
+    with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):
+        model.fit(other, verbose=0)
+    for data in (other, MixtureBatches({"own": own, "other": other}, batch_size=2, steps=2), Phases([own, other])):
+        with pytest.raises(ValueError, match="read with the tokenizer that wrote it"):
+            model.evaluate(data, verbose=0)
+    model.tokenizer = None  # the ids cannot be compared
+    assert np.isfinite(model.evaluate(other, verbose=0, return_dict=True)["loss"])
 
 
 def test_layers_are_transferred(corpora, tmp_path):

@@ -28,6 +28,7 @@ class Batches:
     """
 
     length: int
+    corpus: Any = None  # the `Corpus` whose token ids the batches contain, if there is exactly one
 
     def __init__(self, batch_size: int, updates: int, seed: int = 0, accumulation: int = 1):
         for name, value, least in (
@@ -125,6 +126,10 @@ class Batches:
         part = copy.copy(self)
         part._part, part._parts = self._part * count + index, self._parts * count
         return part
+
+    def corpora(self) -> list:
+        """All corpora whose token ids the batches contain. Batches that consist of other batches override this."""
+        return [] if self.corpus is None else [self.corpus]
 
     def recipe(self) -> dict:
         """The settings that determine the rows of every step, as a dict that JSON can represent.

@@ -206,4 +206,6 @@ class MaskedLMBatches(SettingsBatches, PassBatches):
             num_slots=self.max_predictions,
             vocabulary=self._vocabulary,
             places=lambda: self._layout.places(lines, real),
+            segments=x.get("sequence_ids", x.get("segment_ids")),
+            line_starts=lambda: self._layout.line_starts(lines),
         )

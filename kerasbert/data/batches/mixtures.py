@@ -124,6 +124,9 @@ class MixtureBatches(Batches):
         each = [part.tokens_per_step / part.rows for part in self.parts.values()]
         return round(self.rows * float(self._shares @ each))
 
+    def corpora(self) -> list:
+        return [corpus for part in self.parts.values() for corpus in part.corpora()]
+
     def recipe(self) -> dict:
         parts = {name: part.recipe() for name, part in self.parts.items()}
         return {**super().recipe(), "parts": parts, "rates": self.rates, "by": self.by}

@@ -97,9 +97,11 @@ class PermutationLMBatches(SettingsBatches, Batches):
         self.bidirectional_data, self.noise, self.permutation_size = bidirectional_data, noise, permutation_size
         self.max_predictions = noise.num_slots(length)
         self._sep, self._cls = np.int32(info["sep_id"]), np.int32(info["cls_id"])
-        self._stream = TokenStream(corpus, corpus.tokenizer().backend.token_to_id("<eod>"))
+        end = corpus.tokenizer().backend.token_to_id("<eod>")
+        self._special = [token for token in (self._sep, self._cls, end) if token is not None]
+        self._stream = TokenStream(corpus, end)
         self._sentences = _sentence_bounds(corpus, self._stream)
-        self._word_starts = corpus.word_starts
+        self._word_starts = corpus.tokenizer().word_boundaries
 
         self._columns = batch_size // 2 if bidirectional_data else batch_size
         self._size = len(self._stream) // max(1, self._columns)  # tokens per column
@@ -176,8 +178,9 @@ class PermutationLMBatches(SettingsBatches, Batches):
         x |= {"query_ranks": np.empty_like(tokens), "key_ranks": np.empty_like(tokens)}
         targets = np.empty(tokens.shape, dtype=bool)
         for (part, goal), raw in zip(self._blocks, draws[1:], strict=True):
-            starts = self._word_starts[tokens[:, part]]
-            starts[backward] = starts[backward, ::-1]  # in reading order
+            read = tokens[:, part].copy()
+            read[backward] = read[backward, ::-1]  # in reading order
+            starts = self._word_starts(read, self._after_special(read))
             hidden = self.noise(starts, goal, raw)
             hidden[backward] = hidden[backward, ::-1]
             size = part.stop - part.start
@@ -195,6 +198,12 @@ class PermutationLMBatches(SettingsBatches, Batches):
         used = positions >= 0
         y = np.where(used, np.take_along_axis(tokens, np.maximum(positions, 0), axis=1), np.int32(0))
         return x, y, used.astype(np.float32)
+
+    def _after_special(self, tokens: np.ndarray) -> np.ndarray:
+        """bool (b, s), True at tokens behind a special token."""
+        found = np.zeros(tokens.shape, dtype=bool)
+        found[:, 1:] = np.isin(tokens[:, :-1], self._special)
+        return found
 
     def _layout(self, column: np.ndarray, backward: np.ndarray, begin: int, draws: np.ndarray) -> tuple:
         """Selects the segments A and B of every row.

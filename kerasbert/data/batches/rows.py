@@ -17,6 +17,25 @@ from ..corpus.streams import TokenStream
 from ..tasks.examples import fill_rows
 
 
+class _LineStarts:
+    """Says for the tokens of a corpus, instead of their ids, which of them begin a line.
+
+    Args:
+        corpus: the `Corpus`.
+    """
+
+    FIRST, LATER = -1, -2
+
+    def __init__(self, corpus: Corpus):
+        self._starts = corpus.sequence_starts
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        found = np.full(part.stop - part.start, self.LATER, dtype=np.int32)
+        first, last = np.searchsorted(self._starts, (part.start, part.stop))
+        found[self._starts[first:last] - part.start] = self.FIRST
+        return found
+
+
 class ChunkRows:
     """Base class of row layouts that put text into the tokenizer's template for single texts or pairs.
 
@@ -60,13 +79,23 @@ class ChunkRows:
         """
         return None
 
-    def fill(self, lines: np.ndarray) -> dict:
+    def line_starts(self, lines: np.ndarray) -> np.ndarray | None:
+        """bool (b, s), True at the first token of each line of the corpus, or None if special tokens separate lines.
+
+        Args:
+            lines: as in `fill`.
+        """
+        return self.fill(lines, _LineStarts(self.corpus))["token_ids"] == _LineStarts.FIRST
+
+    def fill(self, lines: np.ndarray, tokens: "np.ndarray | _LineStarts | None" = None) -> dict:
         """Builds the x of a batch.
 
         Args:
             lines: int (b,), index in the plan of each row's entry, or -1 for a padding row.
+            tokens: what the rows contain. Default: the tokens of the corpus.
         """
-        plan, tokens = np.asarray(self.plan[np.maximum(lines, 0)]), self.corpus.tokens
+        plan = np.asarray(self.plan[np.maximum(lines, 0)])
+        tokens = self.corpus.tokens if tokens is None else tokens
         columns = ((0, 1), (2, 3))[: self.texts[1]]
         rows = [
             tuple(tokens[line[start] : line[start] + line[size]] for start, size in columns) if there else ()
@@ -155,8 +184,8 @@ class SegmentRows(ChunkRows):
         self._runs, rows = two_plans(corpus, f"segment_runs_{length}", settings, segments)
         self.make_plan("segments", settings, rows)
 
-    def fill(self, lines: np.ndarray) -> dict:
-        tokens, rows = self.corpus.tokens, []
+    def fill(self, lines: np.ndarray, tokens: "np.ndarray | _LineStarts | None" = None) -> dict:
+        tokens, rows = self.corpus.tokens if tokens is None else tokens, []
         for line in lines.tolist():
             first, *counts = self.plan[line].tolist() if line >= 0 else (0, 0, 0)
             row = []
@@ -206,6 +235,9 @@ class FullSentenceRows(ChunkRows):
         # The empty line at the end of a document is sorted before the line that begins at the same position.
         return lines[np.lexsort((lines[:, 1], lines[:, 0]))]
 
+    def line_starts(self, lines: np.ndarray) -> None:
+        return None
+
     def fill(self, lines: np.ndarray) -> dict:
         info, lead = self.corpus.tokenizer_info, len(self._lead)
         token_ids = np.full((len(lines), self.length), info["pad_id"] or 0, dtype=np.int32)
@@ -246,6 +278,9 @@ class StreamRows(ChunkRows):
         self._stream = TokenStream(corpus, info["eos_id"] if info["eos_id"] is not None else info["sep_id"], True)
         self.bounds = (0, -(-len(self._stream) // length))
 
+    def line_starts(self, lines: np.ndarray) -> None:
+        return None
+
     def fill(self, lines: np.ndarray) -> dict:
         places = lines[:, None] * self.length + np.arange(self.length)
         there = (places < len(self._stream)) & (lines >= 0)[:, None]
@@ -275,8 +310,8 @@ class PackedRows(ChunkRows):
         self.make_plan("packed_rows", {"seed": seed}, rows)
         self.most = int(self.plan[:, 1].max())
 
-    def fill(self, lines: np.ndarray) -> dict:
-        info, tokens = self.corpus.tokenizer_info, self.corpus.tokens
+    def fill(self, lines: np.ndarray, tokens: "np.ndarray | _LineStarts | None" = None) -> dict:
+        info, tokens = self.corpus.tokenizer_info, self.corpus.tokens if tokens is None else tokens
         token_ids = np.full((len(lines), self.length), info["pad_id"] or 0, dtype=np.int32)
         lengths, counts = [], []
         for row, line in zip(token_ids, lines.tolist(), strict=True):

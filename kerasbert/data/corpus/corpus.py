@@ -162,13 +162,18 @@ class Corpus:
         """Raises a ValueError if another tokenizer wrote the corpus."""
         # Another version of `tokenizers` can compute a different hash, so the hash of the stored tokenizer is accepted,
         # too.
-        if tokenizer.hash not in (self.tokenizer_hash, self.tokenizer().hash):
+        if tokenizer.hash != self.tokenizer_hash and tokenizer.hash != self.tokenizer().hash:
             raise ValueError(
                 f"The corpus in {self.folder} must be read with the tokenizer that wrote it "
                 f"(hash {self.tokenizer_hash[:12]}, {self.tokenizer_info['vocabulary_size']} tokens). Received: one "
                 f"with hash {tokenizer.hash[:12]}, {tokenizer.vocabulary_size} tokens. Use corpus.tokenizer(), or "
                 "write the corpus again."
             )
+
+    def check_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Raises a ValueError if the ids of the corpus stand for other tokens than those of `tokenizer`."""
+        if tokenizer.hash != self.tokenizer_hash and tokenizer.tokens != self.tokenizer().tokens:
+            self.check_tokenizer(tokenizer)
 
     @property
     def sequence_starts(self) -> np.ndarray:

@@ -105,7 +105,7 @@ class WholeWords(Tokens):
         return super().num_draws(length, num_slots) + num_slots * self.by_word
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
-        candidates, starts = self.candidates(rows), rows.vocabulary.word_starts.take(rows.token_ids)
+        candidates, starts = self.candidates(rows), rows.word_starts
         if self.by_word:
             return word_selection.choose_share_of_words(candidates, starts, self.rate, rows.num_slots, draws)
         return word_selection.choose_words(candidates, starts, self.counts(rows, draws), rows.num_slots, draws)
@@ -114,7 +114,7 @@ class WholeWords(Tokens):
         if not self.by_word:
             return super().__call__(rows, draws)
         positions, slots = self.choose(rows, draws), rows.num_slots
-        word = np.cumsum(rows.vocabulary.word_starts.take(rows.token_ids), axis=1)
+        word = np.cumsum(rows.word_starts, axis=1)
         word = np.take_along_axis(word, np.maximum(positions, 0), axis=1)
         leads = np.diff(word, axis=1, prepend=-1) != 0
         lead = np.maximum.accumulate(np.where(leads, np.arange(slots), 0), axis=1)
@@ -154,9 +154,15 @@ class NGrams(Tokens):
         return _order_draws(length) + length + (self.count != "rounded")
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
-        starts, counts = rows.vocabulary.albert_word_starts.take(rows.token_ids), self.counts(rows, draws)
+        starts = rows.vocabulary.albert_word_starts_of(rows)
         return word_selection.choose_ngrams(
-            self.candidates(rows), starts, counts, rows.num_slots, self.probabilities, draws
+            self.candidates(rows),
+            starts,
+            self.counts(rows, draws),
+            rows.num_slots,
+            self.probabilities,
+            draws,
+            rows.borders,
         )
 
 
@@ -183,10 +189,17 @@ class WindowNGrams(NGrams):
         return _order_draws(length) + 2 * -(-length // word_selection.WINDOW)
 
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
-        starts = rows.vocabulary.word_starts.take(rows.token_ids) if self.words else None
+        starts = rows.word_starts if self.words else None
         counts = corruption.num_to_predict(rows.lengths, self.rate, rows.num_slots)
         return word_selection.choose_in_windows(
-            self.candidates(rows), starts, counts, rows.num_slots, self.probabilities, draws, self.anywhere
+            self.candidates(rows),
+            starts,
+            counts,
+            rows.num_slots,
+            self.probabilities,
+            draws,
+            self.anywhere,
+            rows.borders,
         )
 
 

@@ -25,7 +25,8 @@ class MaskingVocabulary:
         self.mask_id, self.size, self.special_ids = mask_id, size, tuple(special_ids)
         self.corpus = corpus
         self._weights: dict[float, np.ndarray] = {}
-        if word_starts is not None:
+        self._is_given = word_starts is not None
+        if self._is_given:
             self.word_starts = self.albert_word_starts = word_starts
 
     @functools.cached_property
@@ -39,6 +40,44 @@ class MaskingVocabulary:
         tokenizer = self.corpus.tokenizer()
         unigram = tokenizer.content["model"]["type"] == "Unigram"
         return albert_word_starts(tokenizer.tokens) if unigram else self.word_starts
+
+    @functools.cached_property
+    def separators(self) -> np.ndarray:
+        """Ids of special tokens behind which another text may begin, int32."""
+        return self._role_ids("sep", "eos", "pad")
+
+    @functools.cached_property
+    def _special(self) -> np.ndarray:
+        return self._role_ids("bos", "eos", "sep", "pad", "cls", "mask")
+
+    def _role_ids(self, *roles: str) -> np.ndarray:
+        info = getattr(self.corpus, "tokenizer_info", None) or {}
+        ids = {info.get(f"{role}_id") for role in roles} - {None}
+        return np.array(sorted(ids), dtype=np.int32)
+
+    def word_starts_of(self, rows: "MaskableRows") -> np.ndarray:
+        """bool (b, s), True at tokens of rows that begin a word. No word crosses a special token or a border."""
+        borders = rows.borders.copy()
+        borders[:, 1:] |= np.isin(rows.token_ids[:, :-1], self._special)
+        lines = None if self._boundaries is None or self._boundaries.marks_lines else rows.line_starts()
+        if lines is not None:
+            borders |= lines
+        if self._boundaries is None:
+            return self.word_starts.take(rows.token_ids) | borders
+        return self._boundaries(rows.token_ids, borders)
+
+    def albert_word_starts_of(self, rows: "MaskableRows") -> np.ndarray:
+        """bool (b, s), like `word_starts_of`, with ALBERT's rule for SentencePiece."""
+        if self._is_given or self.corpus.tokenizer().content["model"]["type"] != "Unigram":
+            return rows.word_starts
+        return self.albert_word_starts.take(rows.token_ids) | (
+            rows.word_starts & ~self.word_starts.take(rows.token_ids)
+        )
+
+    @functools.cached_property
+    def _boundaries(self):
+        """The `WordBoundaries` of the corpus's tokenizer, or None if the word starts are given."""
+        return None if self._is_given else self.corpus.tokenizer().word_boundaries
 
     def rare_first_weights(self, exponent: float) -> np.ndarray:
         """float (size,), sampling weights of the tokens (see the function `rare_first_weights`).
@@ -67,6 +106,8 @@ class MaskableRows:
         vocabulary: a `MaskingVocabulary`.
         places: a function that returns the position of every token in `corpus.tokens`, int (b, s), -1 at special tokens
             and padding, or None if these positions are not known.
+        segments: int (b, s), the number of the text that each token belongs to, or None if a row has one text.
+        line_starts: a function that returns where lines of the corpus begin, bool (b, s), or None if it is not known.
     """
 
     token_ids: np.ndarray
@@ -76,6 +117,22 @@ class MaskableRows:
     num_slots: int
     vocabulary: MaskingVocabulary
     places: Callable[[], np.ndarray | None] = lambda: None
+    segments: np.ndarray | None = None
+    line_starts: Callable[[], np.ndarray | None] = lambda: None
+
+    @functools.cached_property
+    def borders(self) -> np.ndarray:
+        """bool (b, s), True at tokens that begin a text. No word, n-gram or span crosses them."""
+        borders = np.broadcast_to(self.first, self.token_ids.shape).copy()
+        if self.segments is not None:
+            borders[:, 1:] |= np.diff(self.segments, axis=1) != 0
+        borders[:, 1:] |= np.isin(self.token_ids[:, :-1], self.vocabulary.separators)
+        return borders
+
+    @functools.cached_property
+    def word_starts(self) -> np.ndarray:
+        """bool (b, s), True at tokens that begin a word. Read it before tokens are replaced."""
+        return self.vocabulary.word_starts_of(self)
 
     @functools.cached_property
     def text(self) -> np.ndarray:

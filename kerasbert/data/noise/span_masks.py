@@ -36,6 +36,7 @@ def choose_spans(
     draws: np.ndarray,
     phrases: np.ndarray | None = None,
     phrase_share: float = 0.5,
+    borders: np.ndarray | None = None,
 ) -> np.ndarray:
     """Selects exactly `counts` tokens per row, in random spans of whole words.
 
@@ -52,12 +53,14 @@ def choose_spans(
         draws: random integers, uint32 (b, n), where n is at least 3 times the largest count.
         phrases: int (b, s), the number of the phrase that contains each token, or 0 if there is none.
         phrase_share: probability that a span is a phrase, if the row has one whose first token is not selected yet.
+        borders: bool (b, s), True at tokens that begin a text. No span crosses them.
 
     Returns: bool (b, s), True at selected tokens.
     """
     words = np.cumsum(starts & candidates, axis=1, dtype=np.int32)
     limits = np.rint(np.cumsum(lengths)[:-1] / np.sum(lengths) * 2**32)
     share = np.float64(phrase_share * 2**32)
+    texts = np.cumsum(borders, axis=1, dtype=np.int32) if borders is not None else np.zeros_like(words)
     chosen = np.zeros_like(candidates)
     left = counts.astype(np.int32)
     turn, row = 0, np.flatnonzero(left > 0)
@@ -73,8 +76,9 @@ def choose_spans(
             size = np.where(is_phrase[:, 0], 1, size)
         ranks = np.cumsum(pool, axis=1, dtype=np.int32)
         rank = (where.astype(np.uint64) * ranks[:, -1].astype(np.uint64)) >> np.uint64(32)
-        first = np.take_along_axis(unit, np.argmax(ranks > rank[:, None].astype(np.int32), axis=1)[:, None], axis=1)
-        inside = free & (unit >= first) & (unit < first + size[:, None])
+        place = np.argmax(ranks > rank[:, None].astype(np.int32), axis=1)[:, None]
+        first, text = (np.take_along_axis(numbers, place, axis=1) for numbers in (unit, texts[row]))
+        inside = free & (unit >= first) & (unit < first + size[:, None]) & (texts[row] == text)
         inside &= np.cumsum(inside, axis=1, dtype=np.int32) <= left[row][:, None]
         chosen[row] |= inside
         left[row] -= np.count_nonzero(inside, axis=1).astype(np.int32)
@@ -201,10 +205,11 @@ class Spans(Noise):
     def choose(self, rows: MaskableRows, draws: np.ndarray) -> np.ndarray:
         candidates = rows.text
         counts = np.minimum(spans_to_predict(np.count_nonzero(candidates, axis=1), self.rate), rows.num_slots)
-        starts = rows.vocabulary.word_starts.take(rows.token_ids) if self.words else candidates.copy()
+        starts = rows.word_starts if self.words else candidates
+        starts = starts.copy()
         starts[np.arange(len(starts)), np.argmax(candidates, axis=1)] = True
         lengths, phrases = geometric_lengths(self.geometric, self.longest), self._phrases_of(rows)
-        chosen = choose_spans(candidates, starts, counts, lengths, draws, phrases, self.phrase_share)
+        chosen = choose_spans(candidates, starts, counts, lengths, draws, phrases, self.phrase_share, rows.borders)
         return positions_of(chosen, rows.num_slots)
 
     def __call__(self, rows: MaskableRows, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

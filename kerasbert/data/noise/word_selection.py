@@ -80,6 +80,7 @@ def choose_ngrams(
     slots: int,
     shares: tuple[float, ...],
     draws: np.ndarray,
+    borders: np.ndarray | None = None,
 ) -> np.ndarray:
     """Selects n-grams of whole words, where n is drawn for each n-gram.
 
@@ -90,12 +91,14 @@ def choose_ngrams(
     Args:
         shares: probabilities of n = 1, 2, .... An n-gram is truncated at the end of its row.
         draws: uint32 (b, at least s // 2 + 2 + s).
+        borders: bool (b, s), True at tokens that begin a text. An n-gram is truncated before them.
         candidates, starts, counts, slots: as in `choose_words`.
     """
     rows, length = candidates.shape
     if not candidates.any():
         return np.full((rows, slots), -1, dtype=np.int32)
     words = _words(candidates, starts)
+    texts = _texts(words, borders, len(shares))
     order = _shuffled_words(words, length, draws)
     used = -(-length // 2) + 1
     limits = np.round(np.cumsum(shares)[:-1] / np.sum(shares) * 2**32).astype(np.uint64)
@@ -109,6 +112,8 @@ def choose_ngrams(
     while len(row := row[(left[row] > 0) & (place < words.counts[row])]):
         word = order[row, place]
         n = np.minimum(wanted[row, place], words.offsets[row] + words.counts[row] - word)
+        for inside in range(1, largest):
+            n = np.where((inside < n) & (texts[word + inside] != texts[word]), inside, n)
         for _ in range(largest):
             n -= (n > 0) & (ends[word + n] - ends[word] > left[row])
         free = n > 0
@@ -129,6 +134,7 @@ def choose_in_windows(
     shares: tuple[float, ...],
     draws: np.ndarray,
     anywhere: bool = False,
+    borders: np.ndarray | None = None,
 ) -> np.ndarray:
     """Selects one n-gram of whole words per window, as in DeBERTa's official code.
 
@@ -142,12 +148,14 @@ def choose_in_windows(
         shares: probabilities of n = 1, 2, ....
         draws: uint32 (b, at least s // 2 + 2 + 2 * ceil(s / 6)).
         anywhere: whether the words of the n-grams are taken in random order instead of from the left.
+        borders: as in `choose_ngrams`.
         candidates, counts, slots: as in `choose_words`.
     """
     if not candidates.any():
         return np.full((len(candidates), slots), -1, dtype=np.int32)
     words = _words(candidates, candidates if starts is None else starts)
     length, longest = candidates.shape[1], len(shares)
+    texts = _texts(words, borders, longest + WINDOW * longest)
     turns = -(-length // WINDOW)
     raw = draws[:, -(-length // 2) + 1 :][:, : 2 * turns].astype(np.uint64)
     limits = np.round(np.cumsum(shares)[:-1] / np.sum(shares) * 2**32).astype(np.uint64)
@@ -160,8 +168,10 @@ def choose_in_windows(
         window = np.minimum(WINDOW * n, left)
         shift = (raw[row, turns + turn] * window.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
         for inside in range(longest):
+            word = words.offsets[row] + cursor[row] + shift
             fits = (inside < n) & (shift + inside < left)
-            found[(words.offsets[row] + cursor[row] + shift + inside)[fits]] = True
+            fits &= texts[np.minimum(word + inside, len(texts) - 1)] == texts[np.minimum(word, len(texts) - 1)]
+            found[(word + inside)[fits]] = True
         cursor[row] += np.maximum(window, np.minimum(shift + n, left))
     order = np.flatnonzero(found)
     rows = np.repeat(np.arange(len(candidates)), words.counts)
@@ -196,6 +206,15 @@ def _words(candidates: np.ndarray, starts: np.ndarray) -> _Words:
     begins = np.flatnonzero(begins)
     offsets = np.searchsorted(begins, np.append(0, ends))
     return _Words(flat, np.diff(begins, append=len(flat)), offsets[:-1], np.diff(offsets))
+
+
+def _texts(words: _Words, borders: np.ndarray | None, more: int) -> np.ndarray:
+    """The number of the text of each word, followed by `more` zeros. Without borders, all are zeros."""
+    found = np.zeros(len(words.sizes) + more, dtype=np.int64)
+    if borders is not None:
+        first = words.flat[np.cumsum(words.sizes) - words.sizes]
+        found[: len(first)] = np.cumsum(borders.reshape(-1))[first]
+    return found
 
 
 def _shuffled_words(words: _Words, length: int, draws: np.ndarray) -> np.ndarray:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 import tokenizers as hf
 from tokenizers import normalizers, processors
 
+from .added_tokens import text_of
+from .fields import CLASSES, class_stem, option
 from .sentencepiece import CONTROL, NORMAL, UNKNOWN
 
 Pieces = list[tuple[str, float, int]]
@@ -35,6 +37,7 @@ class Family:
         to_model: the inverse of `to_ids`.
         steps: function from the settings to normalisers that are applied before that of SentencePiece.
         split_whitespace: as in `sentencepiece.build_backend`.
+        without_prefix: its `scheme` if the settings say that `add_prefix_space` is False.
     """
 
     roles: dict[str, str]
@@ -48,6 +51,7 @@ class Family:
     to_model: Callable = _same
     steps: Callable = lambda settings: []
     split_whitespace: bool = True
+    without_prefix: str = "never"
 
     @property
     def kind(self) -> str:
@@ -87,13 +91,21 @@ def _t5_to_model(pieces: Pieces, settings: dict) -> Pieces:
     return [piece for piece in pieces if not piece[0].startswith("<extra_id_")]
 
 
+_ANGLES = {"bos": "<s>", "cls": "<s>", "pad": "<pad>", "eos": "</s>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 _FAIRSEQ = [("<s>", 0.0, CONTROL), ("<pad>", 0.0, CONTROL), ("</s>", 0.0, CONTROL), ("<unk>", 0.0, UNKNOWN)]
 _MASK = [("<mask>", 0.0, CONTROL)]
 _SPM = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
 
 
+def _renamed(pieces: Pieces, settings: dict) -> Pieces:
+    """Gives special pieces the names that the settings state for their roles."""
+    roles = ("bos", "pad", "eos", "unk", "mask")
+    names = {_ANGLES[role]: text_of(settings.get(f"{role}_token")) or _ANGLES[role] for role in roles}
+    return [(names.get(text, text), score, kind) for text, score, kind in pieces]
+
+
 def _xlm_roberta_to_ids(pieces: Pieces, settings: dict) -> Pieces:
-    return _FAIRSEQ + pieces[3:] + _MASK
+    return _renamed(_FAIRSEQ, settings) + pieces[3:] + _renamed(_MASK, settings)
 
 
 def _xlm_roberta_to_model(pieces: Pieces, settings: dict) -> Pieces:
@@ -110,7 +122,7 @@ _CAMEMBERT = [
 
 
 def _camembert_to_ids(pieces: Pieces, settings: dict) -> Pieces:
-    return _CAMEMBERT + pieces[1:] + _MASK
+    return _renamed(_CAMEMBERT, settings) + pieces[1:] + _renamed(_MASK, settings)
 
 
 def _camembert_to_model(pieces: Pieces, settings: dict) -> Pieces:
@@ -134,12 +146,13 @@ def _with_number_commas(pieces: Pieces, settings: dict) -> Pieces:
 # === How families normalise text ===
 
 
-def _quotes_accents_case(lowercase: bool) -> Callable:
+def _quotes_accents_case(family: str, lowercase: bool) -> Callable:
     def steps(settings: dict) -> list[normalizers.Normalizer]:
+        settings = {**settings, "family": family}
         out = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-        if not settings.get("keep_accents", False):
+        if not option(settings, "keep_accents", False):
             out += [normalizers.NFKD(), normalizers.StripAccents()]
-        return out + ([normalizers.Lowercase()] if settings.get("do_lower_case", lowercase) else [])
+        return out + ([normalizers.Lowercase()] if option(settings, "do_lower_case", lowercase) else [])
 
     return steps
 
@@ -151,9 +164,9 @@ def _lowercase_if_asked(settings: dict) -> list[normalizers.Normalizer]:
 # === The table ===
 
 _BRACKETS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-_ANGLES = {"bos": "<s>", "cls": "<s>", "pad": "<pad>", "eos": "</s>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 _SEGMENTS = dict(single="cls A sep", pair="cls A sep B:1 sep:1")
 _DOUBLE = dict(single="cls A sep", pair="cls A sep sep B sep")
+_ENDS = dict(single="bos A eos", pair="bos A eos eos B eos")
 
 _BERT = Family(_BRACKETS, **_SEGMENTS, file="vocab.txt")
 _T5 = Family(
@@ -192,7 +205,7 @@ FAMILIES = {
         **_SEGMENTS,
         to_ids=_without_number_commas,
         to_model=_with_number_commas,
-        steps=_quotes_accents_case(lowercase=True),
+        steps=_quotes_accents_case("albert", lowercase=True),
     ),
     "xlnet": Family(
         {
@@ -205,14 +218,14 @@ FAMILIES = {
         padding_side="left",
         to_ids=_without_number_commas,
         to_model=_with_number_commas,
-        steps=_quotes_accents_case(lowercase=False),
+        steps=_quotes_accents_case("xlnet", lowercase=False),
     ),
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
     "xlm-roberta": Family(
         _ANGLES,
-        **_DOUBLE,
+        **_ENDS,
         file="sentencepiece.bpe.model",
         behind=("<mask>",),
         to_ids=_xlm_roberta_to_ids,
@@ -220,26 +233,27 @@ FAMILIES = {
     ),
     "camembert": Family(
         _ANGLES,
-        **_DOUBLE,
+        **_ENDS,
         file="sentencepiece.bpe.model",
         special=("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
         to_ids=_camembert_to_ids,
         to_model=_camembert_to_model,
     ),
     "deberta-v2": Family(
-        _DEBERTA, **_SEGMENTS, file="spm.model", behind=("[MASK]",), steps=_lowercase_if_asked, split_whitespace=False
+        _DEBERTA,
+        **_SEGMENTS,
+        file="spm.model",
+        behind=("[MASK]",),
+        steps=_lowercase_if_asked,
+        split_whitespace=False,
+        without_prefix="first",
     ),
 }
 
-# Classes of transformers whose name differs from that of the family.
-_CLASSES = {"xlmroberta": "xlm-roberta", "debertav2": "deberta-v2", "openaigpt": "openai-gpt"}
-
 
 def family_named(tokenizer_class: str | None, model_type: str | None) -> str | None:
-    """Finds a family by tokenizer class (tokenizer_config.json), or else by model type (config.json). May be None."""
-    name = (tokenizer_class or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
-    name = _CLASSES.get(name, name)
-    return name if name in FAMILIES else model_type if model_type in FAMILIES else None
+    """Finds a family by tokenizer class, or else by model type (config.json). May be None."""
+    return CLASSES.get(class_stem(tokenizer_class), model_type if model_type in FAMILIES else None)
 
 
 def family_of_pieces(pieces: Sequence[tuple], file_name: str) -> str | None:

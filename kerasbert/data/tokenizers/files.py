@@ -1,7 +1,5 @@
 """Reads tokenizer files of published models."""
 
-import dataclasses
-import typing
 from pathlib import Path
 from typing import Literal
 
@@ -9,9 +7,12 @@ import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from ..text.json_files import SETTINGS_LIMIT, VOCABULARY_LIMIT, check_types, is_text, read_json, shortened
+from .added_tokens import add_listed, add_missing, merged, named_tokens, text_of
 from .checks import rust_errors
 from .families import FAMILIES, Family, family_named, family_of_pieces, mark_special
-from .sentencepiece import CONTROL, UNKNOWN, build_backend, read_model
+from .fields import FIELDS, GENERIC, check_class, check_fields, option
+from .options import apply_options
+from .sentencepiece import CONTROL, UNKNOWN, USER_DEFINED, build_backend, read_model
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 MAX_IDS = 2**31  # ids are int32
@@ -27,6 +28,10 @@ _USUAL_NAMES = {
     "eos": ("</s>", "<|endoftext|>"),
 }
 
+# What `clean_up_tokenization_spaces` replaces in decoded text.
+_CLEANED = [(f" {mark}", mark) for mark in (*".?!,", "n't", "'m", "'s", "'ve", "'re")]
+_CLEANED.insert(4, (" ' ", "'"))
+
 
 def bert_template(roles: dict, ids: dict[str, int]) -> processors.PostProcessor:
     return FAMILIES["bert"].template(roles, ids)
@@ -40,65 +45,62 @@ def roberta_template(roles: dict, ids: dict[str, int]) -> processors.PostProcess
 # === Settings ===
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings in `tokenizer_config.json` and `special_tokens_map.json`, besides the token of each role."""
-
-    tokenizer_class: str | None = None
-    tokenizer_family: str | None = None
-    model_max_length: float | None = None
-    padding_side: Literal["left", "right"] = "right"
-    do_lower_case: bool | None = None
-    do_lowercase_and_remove_accent: bool | None = None
-    strip_accents: bool | None = None
-    keep_accents: bool | None = None
-    tokenize_chinese_chars: bool | None = None
-    add_prefix_space: bool | None = None
-    extra_ids: int | None = None
-    added_tokens_decoder: dict[str, dict] | None = None
-
-
-_TYPES = typing.get_type_hints(Settings) | {f"{role}_token": str | dict | None for role in ROLES}
+_TYPES = {name: field.type for name, field in FIELDS.items()} | {f"{role}_token": str | dict | None for role in ROLES}
 _ADDED_TOKEN = {"content": str, **dict.fromkeys(("special", "lstrip", "rstrip", "single_word", "normalized"), bool)}
 _MAX_EXTRA_IDS = 10_000
 
 
-def read_settings(folder: Path) -> dict:
-    """Reads the tokenizer settings in a folder. The key "family" is the family they belong to, or None.
+def read_settings(path: Path) -> dict:
+    """Reads the tokenizer settings beside a tokenizer file. The key "family" is the family they belong to, or None.
 
     Settings that are null are left out. Special tokens are an exception, because null means that there is no such
-    token.
+    token. The key "family_of_class" is the family of the tokenizer class, or None if this class has no options.
+
+    Raises:
+        ValueError: a setting has the wrong type, or asks for something that is not built.
     """
-    settings: dict = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        path = folder / name
-        found = _read_json(path)
-        check_types(found, _TYPES, path)
-        for role in ROLES:
-            _check_added(found.get(f"{role}_token"), path)
-        for index, token in (found.get("added_tokens_decoder") or {}).items():
-            _check_added(token, path)
-            if not index.isdecimal() or len(index) > 9:
-                raise ValueError(
-                    f"The keys of `added_tokens_decoder` in {path} must be ids. Received: {shortened(index)}."
-                )
-        if not 0 <= (found.get("extra_ids") or 0) <= _MAX_EXTRA_IDS:
-            raise ValueError(
-                f"`extra_ids` in {path} must be between 0 and {_MAX_EXTRA_IDS}. Received: "
-                f"{shortened(found['extra_ids'])}."
-            )
-        if (found.get("model_max_length") or 1) < 1:
-            raise ValueError(
-                f"`model_max_length` in {path} must be at least 1. Received: {shortened(found['model_max_length'])}."
-            )
-        known = set(_TYPES) - {f"{role}_token" for role in ROLES}
-        settings |= {key: value for key, value in found.items() if value is not None or key not in known}
+    folder = path.parent
+    found = [_checked_settings(folder / name) for name in ("tokenizer_config.json", "special_tokens_map.json")]
+    settings = merged(*found, path.suffix == ".model")
+    roles = {f"{role}_token" for role in ROLES}
+    settings = {key: value for key, value in settings.items() if value is not None or key in roles}
     settings.setdefault("tokenizer_family", None)
     config = _read_json(folder / "config.json")
-    check_types(config, {"model_type": str | None}, folder / "config.json")
-    named = family_named(settings.get("tokenizer_class"), config.get("model_type"))
+    check_types(config, {"model_type": str | None, "tokenizer_class": str | None}, folder / "config.json")
+    stated = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    if settings["tokenizer_family"] is None:
+        check_class(stated, path)
+    check_fields(settings, path)
+    named = family_named(stated, config.get("model_type"))
     settings["family"] = settings["tokenizer_family"] or named
+    settings["family_of_class"] = None if stated in GENERIC else named
     return settings
+
+
+def _checked_settings(path: Path) -> dict:
+    """The content of tokenizer_config.json or special_tokens_map.json, whose values have the right types."""
+    found = _read_json(path)
+    check_types(found, _TYPES, path)
+    tokens = [found.get(f"{role}_token") for role in ROLES]
+    for name in ("extra_special_tokens", "additional_special_tokens"):
+        more = found.get(name) or ()
+        tokens += more.values() if isinstance(more, dict) else more
+    if not all(token is None or isinstance(token, (str, dict)) for token in tokens):
+        raise ValueError(f"Special tokens in {path} must be text. Received: {shortened(tokens)}.")
+    for token in tokens:
+        _check_added(token, path)
+    for index, token in (found.get("added_tokens_decoder") or {}).items():
+        _check_added(token, path)
+        if not index.isdecimal() or len(index) > 9:
+            raise ValueError(f"The keys of `added_tokens_decoder` in {path} must be ids. Received: {shortened(index)}.")
+    if not 0 <= (found.get("extra_ids") or 0) <= _MAX_EXTRA_IDS:
+        raise ValueError(
+            f"`extra_ids` in {path} must be between 0 and {_MAX_EXTRA_IDS}. Received: {shortened(found['extra_ids'])}."
+        )
+    for name in ("model_max_length", "max_len"):
+        if (found.get(name) or 1) < 1:
+            raise ValueError(f"`{name}` in {path} must be at least 1. Received: {shortened(found[name])}.")
+    return found
 
 
 def _check_added(token: object, path: Path) -> None:
@@ -138,8 +140,7 @@ def special_roles(settings: dict, vocabulary: dict[str, int]) -> dict[str, str]:
     usual = {} if family is None else family.roles
     roles = {}
     for role in ROLES:
-        token = settings.get(f"{role}_token", usual.get(role))
-        token = token.get("content") if isinstance(token, dict) else token
+        token = text_of(settings.get(f"{role}_token", usual.get(role)))
         if token in vocabulary:
             roles[role] = token
     if not roles:
@@ -163,20 +164,7 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
     family = FAMILIES.get(settings["family"])
     special = {*roles.values(), *(token for token in (family.special if family else ()) if token in vocabulary)}
     mark_special(backend, sorted(special, key=vocabulary.__getitem__), roles.get("mask") if swallow else None)
-    listed = {int(i): token for i, token in settings.get("added_tokens_decoder", {}).items()}
-    for text, index in _read_ids(path.with_name("added_tokens.json")).items():
-        listed.setdefault(index, {"content": text, "special": True})
-    for index, token in sorted(listed.items()):
-        flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized") if name in token}
-        if not isinstance(token.get("content"), str):
-            raise ValueError(f"Every added token must have a text. Received: no text for id {index} in {path.parent}.")
-        added = hf.AddedToken(token["content"], special=token.get("special", False), **flags)
-        (backend.add_special_tokens if added.special else backend.add_tokens)([added])
-        if backend.token_to_id(token["content"]) != index:
-            raise ValueError(
-                f"The ids of added tokens must follow those of the vocabulary. Received: {index} for "
-                f"{token['content']!r} in {path.parent}, but its id is {backend.token_to_id(token['content'])}."
-            )
+    register_added(backend, path, settings)
     vocabulary = backend.get_vocab(with_added_tokens=True)
     roles = special_roles(settings, vocabulary)
     if family is not None:
@@ -187,9 +175,45 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
         layout = (roberta_template if roles["cls"] == "<s>" else bert_template)(roles, vocabulary)
     else:
         layout = None
+    if layout is None:
+        layout = _bos_and_eos(roles, vocabulary, settings)
     if layout is not None:
         backend.post_processor = layout
+    if option(settings, "clean_up_tokenization_spaces", False) and isinstance(backend.model, models.Unigram):
+        rules = [decoders.Replace(old, new) for old, new in _CLEANED]
+        backend.decoder = decoders.Sequence([backend.decoder, decoders.Fuse(), *rules])
     return backend
+
+
+def register_added(backend: hf.Tokenizer, path: Path, settings: dict) -> None:
+    """Registers the added tokens, and the special tokens that the vocabulary lacks, as transformers does."""
+    special = stated_special(settings)
+    add_listed(backend, _listed(path, settings), {*map(text_of, special)}, path.parent)
+    add_missing(backend, special)
+
+
+def stated_special(settings: dict) -> list[str | dict]:
+    """All special tokens that the settings state, in the order in which transformers adds them."""
+    roles = [settings[f"{role}_token"] for role in ROLES if text_of(settings.get(f"{role}_token"))]
+    extra = settings.get("extra_special_tokens", ())
+    return [*roles, *named_tokens(settings, ROLES), *(() if isinstance(extra, dict) else extra)]
+
+
+def _listed(path: Path, settings: dict) -> dict[int, dict]:
+    """The added tokens of a folder by id: "added_tokens_decoder", or else added_tokens.json."""
+    stated = settings.get("added_tokens_decoder")
+    if stated is not None:
+        return {int(index): token for index, token in stated.items()}
+    return {index: {"content": text} for text, index in _read_ids(path.with_name("added_tokens.json")).items()}
+
+
+def _bos_and_eos(roles: dict, ids: dict[str, int], settings: dict) -> processors.PostProcessor | None:
+    """The template of GPT-2 with `add_bos_token` or `add_eos_token`."""
+    ends = [role if role in roles and option(settings, f"add_{role}_token", False) else "" for role in ("bos", "eos")]
+    if not any(ends):
+        return None
+    row = " ".join(filter(None, (ends[0], "A", ends[1])))
+    return Family({}, row, f"{row} {row.replace('A', 'B')}").template(roles, ids)
 
 
 # === Readers: functions from (path, settings) to (backend, further arguments of the Tokenizer) ===
@@ -198,12 +222,15 @@ def _finish(backend: hf.Tokenizer, path: Path, settings: dict, swallow: bool = F
 def _read_tokenizer_json(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     try:
         with rust_errors(f"{path} is not a tokenizer file"):
-            return hf.Tokenizer.from_file(str(path)), {}
+            backend = hf.Tokenizer.from_file(str(path))
     except ValueError:
         stored = _read_json(path, VOCABULARY_LIMIT)
         if stored.get("registered_name") is not None or stored.get("class_name") is not None:
             return _read_keras_hub(path, settings, stored)
         raise
+    backend = apply_options(backend, settings, settings["family_of_class"])
+    register_added(backend, path, settings)
+    return backend, {}
 
 
 # KerasHub's presets have a different tokenizer.json, and a separate vocabulary file. {tokenizer class: (family, file)}
@@ -242,9 +269,9 @@ def _read_wordpiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
         )
     backend = hf.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token=roles["unk"]))
     backend.normalizer = normalizers.BertNormalizer(
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        lowercase=option(settings, "do_lower_case", True),
+        strip_accents=option(settings, "strip_accents", None),
+        handle_chinese_chars=option(settings, "tokenize_chinese_chars", True),
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
@@ -268,7 +295,7 @@ def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
     if unknown:
         raise ValueError(f"{merges} must match {path}, which lacks {', '.join(unknown[:5])}.")
     backend = hf.Tokenizer(models.BPE(vocabulary, pairs))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=option(settings, "add_prefix_space", False))
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=True)
     return _finish(backend, path, settings), {}
@@ -277,12 +304,16 @@ def _read_bpe(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]:
 def _read_bpe_of_words(path: Path, settings: dict, vocabulary: dict, pairs: list) -> tuple[hf.Tokenizer, dict]:
     """Reads BPE vocabularies that mark the ends of words: those of XLM and GPT."""
     settings["family"] = settings["family"] or ("xlm" if "<special1>" in vocabulary else "openai-gpt")
+    # Intermediate merges get ids behind those of the added tokens.
+    listed = [token.get("content") for _, token in sorted(_listed(path, settings).items())]
+    for token in filter(None, [*listed, *map(text_of, stated_special(settings))]):
+        vocabulary.setdefault(token, max(vocabulary.values()) + 1)
     size = max(vocabulary.values()) + 1
     backend = hf.Tokenizer(bpe_of_words(vocabulary, pairs))
     backend.decoder = decoders.BPEDecoder(suffix="</w>")
     if settings["family"] == "xlm":
         backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        lowercase = settings.get("do_lowercase_and_remove_accent", True)
+        lowercase = option(settings, "do_lowercase_and_remove_accent", True)
         further = {"preparation": "moses" if lowercase else "moses_cased"}
     else:
         backend.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -305,17 +336,25 @@ def _read_sentencepiece(path: Path, settings: dict) -> tuple[hf.Tokenizer, dict]
     settings["family"] = settings["family"] or family_of_pieces(model.pieces, path.name)
     family = FAMILIES.get(settings["family"]) or Family({}, split_whitespace=False)
     model.pieces = family.to_ids(model.pieces, settings)
-    there = {text for text, _, _ in model.pieces}
-    for token in (settings.get(f"{role}_token", family.roles.get(role)) for role in family.roles):
-        token = token.get("content") if isinstance(token, dict) else token
-        if token and token not in there:
+    user_defined = [text for text, _, kind in model.pieces if kind == USER_DEFINED]
+    unk = text_of(settings.get("unk_token", family.roles.get("unk")))
+    unk = unk if any(text == unk for text, _, _ in model.pieces) else None
+    there, listed = {text for text, _, _ in model.pieces}, _listed(path, settings)
+    for role in family.roles:
+        stated = settings.setdefault(f"{role}_token", family.roles[role])
+        token, place = text_of(stated), len(model.pieces)
+        # A token that is listed for this id comes first.
+        if token and token not in there and listed.get(place, {"content": token}).get("content") == token:
             model.pieces.append((token, 0.0, CONTROL))
             there.add(token)
-    unk = settings.get("unk_token", family.roles.get("unk"))
-    unk = unk.get("content") if isinstance(unk, dict) else unk
-    unk = unk if unk in there else None
-    backend = build_backend(model, family.steps(settings), unk, family.split_whitespace)
+    prefix = option(settings, "add_prefix_space", True)
+    scheme = None if prefix else family.without_prefix
+    backend = build_backend(model, family.steps(settings), unk, family.split_whitespace, scheme)
+    if option(settings, "split_by_punct", False):
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), backend.pre_tokenizer])
     mark_special(backend, [text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)])
+    # SentencePiece finds these symbols before it tokenizes.
+    backend.add_tokens([hf.AddedToken(text, normalized=False) for text in user_defined])
     return _finish(backend, path, settings, swallow=True), {}
 
 

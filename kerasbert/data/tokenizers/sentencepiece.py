@@ -177,6 +177,7 @@ def build_backend(
     steps: list[normalizers.Normalizer] = (),
     unk_token: str | None = None,
     split_whitespace: bool = False,
+    scheme: str | None = None,
 ) -> hf.Tokenizer:
     """Builds a tokenizer that gives the same ids as SentencePiece's encoder.
 
@@ -187,6 +188,7 @@ def build_backend(
         split_whitespace: whether words also end at Unicode white space that the normaliser keeps, such as U+0085.
             transformers does this for published families, but SentencePiece treats such white space as ordinary
             characters.
+        scheme: where to put a space before text: "always", "first" or "never". Default: as the model says.
     """
     unk_token = unk_token or model.pieces[model.unk_id][0]
     if model.kind == UNIGRAM:
@@ -208,7 +210,7 @@ def build_backend(
     # If no piece has a space inside, words can be tokenized independently.
     split_words = all(MARK not in text.lstrip(MARK) for text, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED))
     split_words = split_words and model.remove_extra_whitespaces
-    scheme = "always" if model.add_dummy_prefix else "never"
+    scheme = scheme or ("always" if model.add_dummy_prefix else "never")
     words = [pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=split_words)]
     if split_whitespace and split_words:
         words.insert(0, pre_tokenizers.WhitespaceSplit())

@@ -31,7 +31,8 @@ from .families import FAMILIES
 from .files import READERS, ROLES, read_settings, special_roles
 from .growth import check_growth
 from .offsets import aligned, trimmed
-from .training import SPECIAL_TOKENS, train_backend, train_family
+from .training import SPECIAL_TOKENS, Case, train_backend, train_family
+from .word_boundaries import WordBoundaries
 
 # What `to_json` writes in addition to the backend.
 _STORED = {
@@ -116,6 +117,7 @@ class Tokenizer:
         lowercase: bool = False,
         special_tokens: dict[str, str] | None = None,
         family: str | None = None,
+        accents: Literal["keep", "strip"] | None = None,
     ) -> "Tokenizer":
         """Trains a tokenizer. The same documents always give the same vocabulary.
 
@@ -124,23 +126,26 @@ class Tokenizer:
                 `▁`) or "bpe" (XLM's form: Moses, `</w>`).
             documents: iterable of str, which is iterated once.
             vocabulary_size: number of tokens, including special tokens.
-            lowercase: whether texts are lower-cased. WordPiece then removes accents, too.
+            lowercase: whether texts are lower-cased.
             special_tokens: the token of each role, in the order of their ids. Default: `SPECIAL_TOKENS[kind]`.
             family: a model type such as "t5" or "xlnet", whose special tokens, ids and templates are used.
+            accents: "keep", or "strip" to remove accents ("canapé" -> "canape"), as uncased BERT does. Default: "keep",
+                but "bpe" strips them with `lowercase`, because XLM's preprocessing always does both.
 
         Raises:
             ValueError: there is no text, or the vocabulary size is too large for the text or too small for its
                 alphabet.
         """
+        case = Case.of(kind, lowercase, accents)
         further = {"preparation": "moses" if lowercase else "moses_cased"} if kind == "bpe" else {}
         if kind == "bpe" and special_tokens is None:
             family = "xlm"
         if family is not None:
-            backend, roles = train_family(family, kind, documents, vocabulary_size, lowercase, special_tokens)
+            backend, roles = train_family(family, kind, documents, vocabulary_size, case, special_tokens)
             further |= {"family": family, "padding_side": FAMILIES[family].padding_side}
         else:
             roles = dict(special_tokens or SPECIAL_TOKENS.get(kind, {}))
-            backend = train_backend(kind, documents, vocabulary_size, lowercase, roles)
+            backend = train_backend(kind, documents, vocabulary_size, case, roles)
         return cls(backend, roles, **further)
 
     @classmethod
@@ -178,12 +183,12 @@ class Tokenizer:
 
     @classmethod
     def _read(cls, path: Path, read: Callable) -> "Tokenizer":
-        settings = read_settings(path.parent)
+        settings = read_settings(path)
         with rust_errors(f"{path} is not a tokenizer file"):
             backend, further = read(path, settings)
             vocabulary = backend.get_vocab(with_added_tokens=True)
         family = FAMILIES.get(settings["family"])
-        length = settings.get("model_max_length")
+        length = settings.get("model_max_length", settings.get("max_len"))
         try:
             return cls(
                 backend,
@@ -297,14 +302,15 @@ class Tokenizer:
 
     def _prepared(self, texts: Iterable, plain_text: bool) -> list:
         """Applies the preparation to texts, but leaves special tokens unchanged."""
-        special = [re.escape(self.token(i)) for i in self.special_ids]
-        pattern = re.compile(f"({'|'.join(sorted(special, key=len, reverse=True))})")
+        names = [re.escape(token.content) for token in self.backend.get_added_tokens_decoder().values()
+                 if not (plain_text and token.special)]  # fmt: skip
+        pattern = re.compile(f"({'|'.join(sorted(names, key=len, reverse=True)) or '(?!)'})")
         prepare = PREPARATIONS[self.preparation]
 
         def prepared(text):
             if isinstance(text, (tuple, list)):
                 return tuple(map(prepared, text))
-            parts = [text] if plain_text else pattern.split(text)
+            parts = pattern.split(text)
             return "".join(part if i % 2 else prepare(part) for i, part in enumerate(parts))
 
         return [prepared(text) for text in texts]
@@ -348,6 +354,14 @@ class Tokenizer:
         starts = word_starts(self.content, self.tokens)
         starts[self.special_ids] = True
         return starts
+
+    @functools.cached_property
+    def word_boundaries(self) -> WordBoundaries:
+        """Finds the tokens that begin words in rows of token ids, also in scripts without spaces.
+
+        Raises a ValueError if the tokens mark neither the start nor the end of words.
+        """
+        return WordBoundaries(self.content, self.tokens, self.special_ids)
 
     def template(self, pair: bool = False) -> tuple[tuple[int | str, int], ...]:
         """The layout of rows as tuples (item, segment id). Items are ids of special tokens, or "A" and "B" for texts.

@@ -4,6 +4,7 @@ import itertools
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -26,14 +27,42 @@ SPECIAL_TOKENS = {
 }
 
 MOST_PIECES = 1 << 24
+
+
+class Case(NamedTuple):
+    """Whether letters are lower-cased, and whether they lose their accents."""
+
+    lowercase: bool
+    strip_accents: bool
+
+    @classmethod
+    def of(cls, kind: str, lowercase: bool, accents: str | None) -> "Case":
+        """Reads the arguments of `Tokenizer.train`."""
+        always = kind == "bpe" and lowercase  # XLM's preprocessing does both or neither
+        if accents not in (None, "keep", "strip") or (kind == "bpe" and accents not in (None, _XLM[lowercase])):
+            raise ValueError(
+                '`accents` must be "keep" or "strip"; for the BPE of XLM, "strip" with lowercase=True, and "keep" '
+                f"without it. Received: {accents!r} for {kind} with lowercase={lowercase}."
+            )
+        return cls(lowercase, always or accents == "strip")
+
+    def steps(self) -> list[normalizers.Normalizer]:
+        """The normalisers, for vocabularies other than WordPiece."""
+        steps = [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()] if self.strip_accents else []
+        return [*steps, *([normalizers.Lowercase()] if self.lowercase else [])]
+
+
+_XLM = {True: "strip", False: "keep"}
 _MIN_FREQUENCY = 2  # a pair of tokens that occurs only once is not merged
 # Longer lines are split: a long text without spaces is one word, on which unigram training is slow.
 _LONGEST_LINE = 4096
 
 
-def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+def _train_wordpiece(lines: Iterator[str], vocabulary_size: int, case: Case, roles: dict) -> hf.Tokenizer:
     backend = hf.Tokenizer(models.WordPiece(unk_token=roles["unk"]))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    # Without a value, accents are stripped where letters are lower-cased.
+    strip = None if case.strip_accents == case.lowercase else case.strip_accents
+    backend.normalizer = normalizers.BertNormalizer(lowercase=case.lowercase, strip_accents=strip)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = list(dict.fromkeys(roles.values()))
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
@@ -69,10 +98,10 @@ def _inner_letters(backend: hf.Tokenizer, characters: Iterable[str]) -> list[str
     return sorted(inner)
 
 
-def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, case: Case, roles: dict) -> hf.Tokenizer:
     backend = hf.Tokenizer(models.BPE())
-    if lowercase:
-        backend.normalizer = normalizers.Lowercase()
+    if steps := case.steps():
+        backend.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=True)
@@ -93,7 +122,7 @@ def _train_byte_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool,
     return backend
 
 
-def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+def _train_bpe(lines: Iterator[str], vocabulary_size: int, case: Case, roles: dict) -> hf.Tokenizer:
     """Trains BPE on words that Moses found, with marks at their ends (Sennrich et al. 2016, arXiv 1508.07909; XLM)."""
     backend = hf.Tokenizer(models.BPE(unk_token=roles["unk"], end_of_word_suffix="</w>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -101,7 +130,7 @@ def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, role
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
         letters: set[str] = set()
         for line in lines:
-            words = moses.prepare(line, lowercase)
+            words = moses.prepare(line, case.lowercase)
             letters.update(letter for word in words.split() for letter in (*word[:-1], f"{word[-1]}</w>"))
             spool.write(words + "\n")
         spool.seek(0)
@@ -122,9 +151,9 @@ def _train_bpe(lines: Iterator[str], vocabulary_size: int, lowercase: bool, role
     return trained
 
 
-def _train_unigram(lines: Iterator[str], vocabulary_size: int, lowercase: bool, roles: dict) -> hf.Tokenizer:
+def _train_unigram(lines: Iterator[str], vocabulary_size: int, case: Case, roles: dict) -> hf.Tokenizer:
     backend = hf.Tokenizer(models.Unigram())
-    steps = [normalizers.Nmt(), normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    steps = [normalizers.Nmt(), normalizers.NFKC(), *case.steps()]
     backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(hf.Regex(r"\s+"), " ")])
     backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
     special = list(dict.fromkeys(roles.values()))
@@ -175,14 +204,15 @@ def train_backend(
     kind: str,
     documents: Iterable[str],
     vocabulary_size: int,
-    lowercase: bool,
+    case: Case,
     roles: dict[str, str],
     behind: Sequence[str] = (),
 ) -> hf.Tokenizer:
     """Trains the backend of a tokenizer, with the template of its kind.
 
     Args:
-        kind, documents, vocabulary_size, lowercase: as in `Tokenizer.train`.
+        kind, documents, vocabulary_size: as in `Tokenizer.train`.
+        case: the `Case` of the letters.
         roles: the special tokens that are part of the training, by role.
         behind: special tokens that the caller adds after the learnt tokens. `vocabulary_size` includes them.
 
@@ -205,7 +235,7 @@ def train_backend(
     if first is None:
         raise ValueError("`documents` must contain text. Received: documents without any text.")
     try:
-        backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size - len(behind), lowercase, roles)
+        backend = TRAINERS[kind](itertools.chain([first], lines), vocabulary_size - len(behind), case, roles)
     except _TooSmall as error:
         raise ValueError(
             f"`vocabulary_size` must cover the alphabet of the text and the {len(special)} special tokens. Received: "
@@ -230,7 +260,7 @@ def train_backend(
 
 
 def train_family(
-    family: str, kind: str, documents: Iterable[str], vocabulary_size: int, lowercase: bool, roles: dict | None
+    family: str, kind: str, documents: Iterable[str], vocabulary_size: int, case: Case, roles: dict | None
 ) -> tuple[hf.Tokenizer, dict[str, str]]:
     """Like `train_backend`, with the special tokens and the template of a family.
 
@@ -243,7 +273,7 @@ def train_family(
     roles = roles or known.roles
     named = {role: token for role, token in roles.items() if token not in known.behind + known.special}
     named |= {token: token for token in known.special}
-    backend = train_backend(kind, documents, vocabulary_size, lowercase, named, known.behind)
+    backend = train_backend(kind, documents, vocabulary_size, case, named, known.behind)
     mark_special(backend, known.behind, roles.get("mask"))
     layout = known.template(roles, backend.get_vocab(with_added_tokens=True))
     if layout is not None and family != "roberta":  # RoBERTa already has a template that gives the same ids

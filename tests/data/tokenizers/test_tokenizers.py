@@ -255,3 +255,34 @@ def test_facts_is_the_deprecated_name_of_info(wordpiece, corpus):
         assert wordpiece.facts == wordpiece.info
     with pytest.warns(DeprecationWarning, match="Corpus.tokenizer_info"):
         assert corpus.facts == corpus.tokenizer_info
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("accents", [None, "keep", "strip"])
+def test_accents_have_their_own_option(kind, lowercase, accents, documents, tmp_path):
+    """They are kept by default: "canapé" and "canape" are two words."""
+    size = {"wordpiece": 230, "byte_bpe": 400, "unigram": 150}[kind]
+    text = [*documents, *["le canapé vert et le Canape Élu"] * 9]
+    tokenizer = Tokenizer.train(kind, text, size, lowercase, accents=accents)
+    tokenizer.save(tmp_path)
+    expected = "canapé élu" if lowercase else "CANAPÉ Élu"
+    if accents == "strip":
+        expected = expected.replace("é", "e").replace("É", "E")
+    for found in (tokenizer, Tokenizer.load(tmp_path)):
+        normalizer = found.backend.normalizer
+        assert (normalizer.normalize_str("CANAPÉ Élu") if normalizer else "CANAPÉ Élu") == expected
+    same = [row.tolist() for row in tokenizer.encode(["canapé", "canape"])]
+    assert (same[0] == same[1]) == (accents == "strip")
+
+
+def test_accents_of_xlm(documents):
+    """Its preprocessing strips accents where it lower-cases."""
+    for lowercase, accents in ((True, "strip"), (False, "keep")):
+        ids = [Tokenizer.train("bpe", documents, 200, lowercase, accents=chosen).hash for chosen in (accents, None)]
+        assert ids[0] == ids[1]
+    for lowercase, accents in ((True, "keep"), (False, "strip"), (True, "none")):
+        with pytest.raises(ValueError, match='`accents` must be "keep" or "strip"; for the BPE of XLM'):
+            Tokenizer.train("bpe", documents, 200, lowercase, accents=accents)
+    with pytest.raises(ValueError, match="Received: 'remove' for wordpiece"):
+        Tokenizer.train("wordpiece", documents, 200, accents="remove")

@@ -1,0 +1,90 @@
+"""Options of tokenizer_config.json that contradict tokenizer.json. They win, as in transformers 5."""
+
+import json
+
+import tokenizers as hf
+
+from .families import FAMILIES
+from .fields import FIELDS
+
+_PARTS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
+
+
+def apply_options(backend: hf.Tokenizer, settings: dict, family: str | None) -> hf.Tokenizer:
+    """Applies the stated options to a backend that was read from tokenizer.json.
+
+    Args:
+        backend: the backend.
+        settings: the settings of the folder. Options that they do not state are left as they are in the backend.
+        family: the family of the tokenizer class, or None for a class that uses tokenizer.json as it is.
+
+    Returns: the backend itself if it agrees with the options.
+    """
+    if family is None:
+        return backend
+    stated = {
+        name: settings[name]
+        for name, field in FIELDS.items()
+        if field.is_read_by(family) and isinstance(settings.get(name), bool)
+    }
+    states = {name: getattr(backend, name) for name in _PARTS}
+    parts = {name: json.loads(state.__getstate__()) if state is not None else None for name, state in states.items()}
+    changed = {name: _joined(_changed(_steps(part, name), name, stated, family), name) for name, part in parts.items()}
+    if all(_steps(changed[name], name) == _steps(part, name) for name, part in parts.items()):
+        return backend
+    return hf.Tokenizer.from_str(json.dumps({**json.loads(backend.to_str()), **changed}))
+
+
+def _steps(part: dict | None, name: str) -> list[dict]:
+    if part is None:
+        return []
+    return part[_PARTS[name]] if part["type"] == "Sequence" else [part]
+
+
+def _joined(steps: list[dict], name: str) -> dict | None:
+    if len(steps) < 2:
+        return steps[0] if steps else None
+    return {"type": "Sequence", _PARTS[name]: steps}
+
+
+def _changed(steps: list[dict], part: str, stated: dict, family: str | None) -> list[dict]:
+    """The steps of a part of the backend with the stated options."""
+    steps = [_with_fields(step, stated, family) for step in steps]
+    if part == "normalizer" and not any(step["type"] == "BertNormalizer" for step in steps):
+        keep = stated.get("keep_accents")
+        behind: tuple[str, ...] = ("Replace",)
+        for kind, wanted in (
+            ("NFKD", None if keep is None else not keep),
+            ("StripAccents", None if keep is None else not keep),
+            ("Lowercase", stated.get("do_lower_case")),
+        ):
+            steps = _with_step(steps, {"type": kind}, wanted, behind)
+            behind += (kind,)
+    if part == "pre_tokenizer":
+        punctuation = {"type": "Punctuation", "behavior": "Isolated"}
+        steps = _with_step(steps, punctuation, stated.get("split_by_punct"), ())
+    return steps
+
+
+def _with_fields(step: dict, stated: dict, family: str | None) -> dict:
+    names = {"lowercase": "do_lower_case", "strip_accents": "strip_accents"}
+    if step["type"] == "BertNormalizer":
+        names["handle_chinese_chars"] = "tokenize_chinese_chars"
+        return {**step, **{name: stated[field] for name, field in names.items() if field in stated}}
+    if "add_prefix_space" not in stated:
+        return step
+    prefix = stated["add_prefix_space"]
+    if step["type"] == "Metaspace":
+        return {**step, "prepend_scheme": "always" if prefix else FAMILIES[family].without_prefix}
+    return {**step, "add_prefix_space": prefix} if step["type"] == "ByteLevel" else step
+
+
+def _with_step(steps: list[dict], step: dict, wanted: bool | None, behind: tuple[str, ...]) -> list[dict]:
+    """Adds a step after the first steps of the types `behind`, or removes it. None: no change."""
+    there = any(other["type"] == step["type"] for other in steps)
+    if wanted is None or wanted == there:
+        return steps
+    if not wanted:
+        return [other for other in steps if other["type"] != step["type"]]
+    place = next((i for i, other in enumerate(steps) if other["type"] not in behind), len(steps))
+    return [*steps[:place], step, *steps[place:]]
