@@ -56,6 +56,7 @@ ROWS = (
     ("deberta_v3_base", "v5p:2x2x1", "fsdp", 32, False),
     ("modernbert_base_8192", "v5e:2x2", "fsdp", 1, False),
     ("bert_base_dropout", "v5e:2x2", "data", 32, False),
+    ("t5_base_dropout", "v5e:2x2", "fsdp", 16, False),
     ("bert_base", "v5e:2x2", "data", 32, True),
     ("bert_base", "v5e:2x2", "fsdp", 32, True),
     ("bert_base", "v5e:4x4", "data", 32, True),
