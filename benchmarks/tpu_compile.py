@@ -15,89 +15,22 @@ programs are rows of their own.
 """
 
 import argparse
-import collections
-import dataclasses
 import itertools
-import json
-import math
 import os
-import random
 import re
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import compiled_steps  # noqa: E402
+from benchmarks.compiled_programs import COLLECTIVES, collectives_of, computations, products_in  # noqa: E402
+from benchmarks.compiled_steps import GIB, MODELS, extrapolated, memory_of, read  # noqa: E402
+
 RESULTS = Path(__file__).with_suffix(".jsonl")
-GIB = 2**30
 # Of a chip: peak of bfloat16 in TFLOP/s, memory in GB, its bandwidth and that of the links to other chips in GB/s.
 CHIPS = {"v5e": (197, 16, 819, 200), "v5p": (459, 95, 2_765, 600), "v6e": (918, 32, 1_640, 448)}
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4, "s64": 8}
 FULL = "full"  # the compiler's own level of optimisation
-NO_DROPOUT = ("config.dropout=0.0", "config.attention_dropout=0.0")
-
-
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """A recipe with overrides.
-
-    Args:
-        recipe: its name.
-        length: tokens in a row.
-        vocabulary: number of tokens in the vocabulary.
-        layers: number of blocks of the whole model.
-        shallow: numbers of blocks from which deeper models are extrapolated.
-        settings: further overrides of the recipe.
-    """
-
-    recipe: str
-    length: int
-    vocabulary: int
-    layers: int
-    shallow: tuple[int, int] = (2, 4)
-    settings: tuple[str, ...] = ()
-
-    def overrides(self, layers: int, rows: int) -> list[str]:
-        sizes = [f"batch_size={rows}", f"length={self.length}", "steps=2", "long_steps=0", "long_length=0"]
-        sizes += ["small_steps=0", "small_batches=()", "dtype=mixed_bfloat16", f"config.num_layers={layers}"]
-        return [*sizes, f"config.vocabulary_size={self.vocabulary}", "schedule.warmup=1", *self.settings]
-
-
-MODELS = {
-    "bert_base": Model("bert.base", 512, 30_522, 12, settings=NO_DROPOUT),
-    "bert_base_dropout": Model("bert.base", 512, 30_522, 12),
-    "bert_large": Model("bert.large", 512, 30_522, 24, settings=NO_DROPOUT),
-    # Every third layer is global.
-    "modernbert_base_1024": Model("modernbert.base", 1_024, 50_368, 22, (3, 6)),
-    "modernbert_base_8192": Model("modernbert.base", 8_192, 50_368, 22, (3, 6)),
-    "t5_base": Model("t5.base", 512, 32_128, 12, settings=("config.dropout=0.0",)),
-    "electra_base": Model(
-        "electra.base",
-        512,
-        30_522,
-        12,
-        settings=(
-            *NO_DROPOUT,
-            "generator_config.dropout=0.0",
-            "generator_config.attention_dropout=0.0",
-            "generator_config.vocabulary_size=30522",
-        ),
-    ),
-    "deberta_v3_base": Model(
-        "deberta.v3_base",
-        512,
-        128_100,
-        12,
-        settings=(
-            *NO_DROPOUT,
-            "generator_config.dropout=0.0",
-            "generator_config.attention_dropout=0.0",
-            "generator_config.vocabulary_size=128100",
-        ),
-    ),
-}
 REPORT = """# Programs for TPUs
 
 Written by `tpu_compile.py --report`: training steps compiled for TPUs on a machine without one, and read. Everything is
@@ -123,6 +56,7 @@ ROWS = (
     ("deberta_v3_base", "v5p:2x2x1", "fsdp", 32, False),
     ("modernbert_base_8192", "v5e:2x2", "fsdp", 1, False),
     ("bert_base_dropout", "v5e:2x2", "data", 32, False),
+    ("t5_base_dropout", "v5e:2x2", "fsdp", 16, False),
     ("bert_base", "v5e:2x2", "data", 32, True),
     ("bert_base", "v5e:2x2", "fsdp", 32, True),
     ("bert_base", "v5e:4x4", "data", 32, True),
@@ -140,147 +74,36 @@ def cells():
     return {" ".join(map(str, (*cell, level))): cell for part in parts for cell in part}
 
 
-def read() -> dict:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    return {cell["cell"]: cell for cell in map(json.loads, lines)}
-
-
 # === Compiling ===
 
 
 def compiled_step(name: str, topology: str, layout: str, rows: int, layers: int):
-    """Returns (compiled program, seconds to compile, sizes of the model) of one training step."""
+    """Returns (compiled program, its sizes and the seconds that it took) of one training step."""
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-    os.environ |= {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax"}
-    sys.path.insert(0, str(ROOT))
-    import jax
-    import keras
-    import numpy as np
+    compiled_steps.prepare()
     from jax.experimental import topologies
 
-    from kerasbert.backend import compiling_for, parallel, seed_everything
-    from kerasbert.data import Corpus, Tokenizer
-    from pipelines.building import make_batches, make_model, make_optimizer
-    from pipelines.recipes.recipe import find_recipe
-
     devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-    parts = 4 if layout == "tensor" else 1
-    shape = (len(devices) // parts, parts) if layout == "tensor" else (len(devices),)
-    mesh = keras.distribution.DeviceMesh(shape, ("batch", "model")[: len(shape)], np.array(devices))
-    distribution = parallel(layout, mesh)
-    model_of = MODELS[name]
-    recipe = find_recipe(model_of.recipe).with_settings(model_of.overrides(layers, rows * shape[0]))
-    draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(500)]
-    documents = ["\n".join(" ".join(draw.choices(words, k=12)) for _ in range(40)) for _ in range(300)]
-    # As large as this text supports; the model's own vocabulary is that of the paper.
-    kind, size = ("unigram", 200 if "t5" in name else 120) if "t5" in name or "deberta" in name else ("wordpiece", 500)
-    tokenizer = Tokenizer.train(kind, documents, size, family="t5" if "t5" in name else None)
-    corpus = Corpus.in_memory(documents, tokenizer)
-    x, y, *weights = make_batches(recipe, {"text": corpus})[0]
-    seed_everything(0)
-    model = make_model(recipe, corpus)
-    model.compile(make_optimizer(recipe))
-    model.optimizer.build(model.trainable_variables)
-    groups = (model.trainable_variables, model.non_trainable_variables, model.optimizer.variables)
-    size = {"parameters": sum(math.prod(v.shape) for v in model.trainable_variables)}
-    keras.distribution.set_distribution(distribution)
-
-    by_name = {v.path.replace("/", "_"): v for v in model.trainable_variables}
-
-    def described(variable):
-        # The state of the optimizer for a weight is divided as the weight is.
-        like = next((v for name, v in by_name.items() if variable.path.split("/")[-1].startswith(name + "_")), variable)
-        like = like if like.shape == variable.shape else variable
-        chosen = distribution.get_variable_layout(like).backend_layout
-        return jax.ShapeDtypeStruct(variable.shape, variable.dtype, sharding=chosen)
-
-    def described_row(array):
-        chosen = distribution.get_data_layout(array.shape).backend_layout
-        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=chosen)
-
-    state = tuple([described(v) for v in group] for group in (*groups, model.metrics_variables))
-    data = keras.tree.map_structure(described_row, (x, y, *weights))
-    shardings = keras.tree.map_structure(lambda leaf: leaf.sharding, state)
-    step = jax.jit(model.train_step, donate_argnums=0, out_shardings=(None, shardings))
-    with compiling_for("tpu"):
-        lowered = step.lower(state, data)
-    start = time.process_time()  # other programs may pause this one
-    compiled = lowered.compile()
-    seconds = {"compile_seconds": round(time.process_time() - start, 1)}
-    state_bytes = sum(
-        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)
-    )
-    return compiled, {**size, "state_bytes": state_bytes, **seconds}
+    lowered, sizes = compiled_steps.lowered_step(MODELS[name], layers, rows, devices, layout, kind="tpu")
+    compiled, seconds = compiled_steps.compiled_in(lowered)
+    return compiled, {**sizes, "compile_seconds": seconds}
 
 
 def measures(compiled, vocabulary: int, length: int) -> dict:
     """What a compiled program says, all of one device."""
-    memory, cost, text = compiled.memory_analysis(), compiled.cost_analysis(), compiled.as_text()
+    cost, text = compiled.cost_analysis(), compiled.as_text()
+    products = [product for part in computations(text).values() for product in products_in(part)]
     return {
-        "arguments": memory.argument_size_in_bytes,
-        "outputs": memory.output_size_in_bytes,
-        "aliased": memory.alias_size_in_bytes,
-        "temporaries": memory.temp_size_in_bytes,
+        **compiled_steps.memory(compiled),
         "flops": cost["flops"],
         "moved": cost["bytes accessed"],
         **collectives_of(text, vocabulary),
         "kernels": len(re.findall(r'custom_call_target="tpu_custom_call"', text)),
-        **products_of(text),
+        "products": len(products),
+        "float32_products": sum(product.is_single for product in products),  # TPUs multiply bfloat16
         # A bias of relative positions has one row for the whole batch.
         "scores": len(re.findall(rf" = \(?(?:bf16|f32)\[(?!1,)\d+,\d+,{length},{length}\]", text)),
     }
-
-
-INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?[\w.-]+ = (.+?) ([\w-]+)\((.*)")
-ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-
-
-def bytes_of(shape: str) -> int:
-    return sum(
-        BYTES.get(kind, 4) * math.prod(int(size) for size in sizes.split(",") if size)
-        for kind, sizes in ARRAY.findall(shape)
-    )
-
-
-def collectives_of(text: str, vocabulary: int) -> dict:
-    """{kind: number}, {kind_bytes: bytes of whole arrays}, and the number of gathered arrays with the vocabulary."""
-    count, size, whole, seen, computation = collections.Counter(), collections.Counter(), 0, set(), ""
-    for line in text.splitlines():
-        if line.endswith("{"):
-            computation = line
-        instruction = INSTRUCTION.match(line)
-        kind = instruction[2].removesuffix("-start") if instruction else None
-        if kind not in COLLECTIVES:
-            continue
-        chain = re.search(r"channel_id=\d+|$", instruction[3])[0] if "chain_id=" in instruction[3] else None
-        if chain in seen:  # a part of a collective that overlaps with arithmetic
-            continue
-        seen |= {chain} if chain else set()
-        shape = instruction[1]
-        arrays = ARRAY.findall(shape)
-        if instruction[2].endswith("-start") and shape.startswith("(") and kind != "all-reduce":
-            arrays = [array for array in arrays if array[1]]  # without the counters of the transfer
-            arrays = arrays[len(arrays) // 2 :]  # operands and results; an all-reduce has results only
-        whole += kind == "all-gather" and any(str(vocabulary) in sizes.split(",") for _, sizes in arrays)
-        # The compiler for TPUs writes a reduce-scatter as an all-reduce that it fuses with the choice of a part.
-        kind = "reduce-scatter" if computation.startswith("%all-reduce-scatter") else kind
-        count[kind] += 1
-        size[kind] += bytes_of(",".join(f"{kind_of}[{sizes}]" for kind_of, sizes in arrays))
-    named = {kind.replace("-", "_"): kind for kind in COLLECTIVES}
-    return {
-        **{name: count[kind] for name, kind in named.items()},
-        **{f"{name}_bytes": size[kind] for name, kind in named.items()},
-        "vocabulary_gathers": whole,
-    }
-
-
-def products_of(text: str) -> dict:
-    """Numbers of matrix products, and of those with a float32 operand: TPUs multiply bfloat16."""
-    shapes = dict(re.findall(r"^\s*(?:ROOT )?(%?[\w.-]+) = (\w+\[[\d,]*\])", text, re.MULTILINE))
-    products = re.findall(r" = \w+\[[\d,]*\]\S* (?:dot|convolution)\((%?[\w.-]+), (%?[\w.-]+)\)", text)
-    single = [pair for pair in products if any(shapes.get(name, "").startswith("f32") for name in pair)]
-    return {"products": len(products), "float32_products": len(single)}
 
 
 # === The report ===
@@ -297,21 +120,8 @@ def row_of(done: dict, level: str, name: str, topology: str, layout: str, rows: 
         return found[0] and {**found[0], "from": f"all {model.layers} layers"}
     if found[1] is None:
         return {**found[0], "from": f"{model.shallow[0]} layers, not extrapolated"}
-    (less, more), (first, second) = found, model.shallow
-    steps = (model.layers - first) / (second - first)
-    numbers = {
-        key: less[key] + (more[key] - less[key]) * steps
-        for key, value in less.items()
-        if isinstance(value, (int, float)) and key != "compile_seconds"
-    }
-    seconds = [cell["compile_seconds"] for cell in found]
-    seconds = None if None in seconds else sum(seconds)
-    return {**numbers, "compile_seconds": seconds, "from": f"{first} and {second} layers"}
-
-
-def memory_of(row: dict) -> float:
-    """Bytes of a device: arguments, temporaries, and outputs that do not reuse the memory of arguments."""
-    return row["arguments"] + row["temporaries"] + row["outputs"] - row["aliased"]
+    first, second = model.shallow
+    return {**extrapolated(*found, model.shallow, model.layers), "from": f"{first} and {second} layers"}
 
 
 def utilisation(row: dict, chip: str) -> float:
@@ -323,7 +133,7 @@ def utilisation(row: dict, chip: str) -> float:
 
 
 def report() -> str:
-    done = read()
+    done = read(RESULTS)
     title = "| model | topology | layout | rows a device | from | level | weights | memory, GiB | fits | TFLOP | "
     title += "GB moved | all-reduce | all-gather | reduce-scatter | other | kernels | float32 | scores | roofline | "
     title += "compile, s |"
@@ -370,7 +180,7 @@ def report() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cell", help="compile this program only, in this process")
-    parser.add_argument("--only", help="a regular expression that the names of the programs must match")
+    parser.add_argument("--only", default="", help="a regular expression that the names of the programs must match")
     parser.add_argument("--text", type=Path, help="with --cell: write the compiled program to this file")
     parser.add_argument("--report", action="store_true", help="write tpu_compile.md with the rows that are done")
     options = parser.parse_args()
@@ -382,16 +192,10 @@ def main() -> None:
         compiled, sizes = compiled_step(name, topology, layout, rows, layers)
         if options.text:
             options.text.write_text(compiled.as_text())
-        found = {"cell": options.cell, **sizes, **measures(compiled, MODELS[name].vocabulary, MODELS[name].length)}
-        with open(RESULTS, "a") as file:
-            file.write(json.dumps(found) + "\n")
-        print(json.dumps(found))
+        found = measures(compiled, MODELS[name].vocabulary, MODELS[name].length)
+        compiled_steps.append(RESULTS, {"cell": options.cell, **sizes, **found})
         return
-    for name in cells():
-        if name in read() or not re.search(options.only or "", name):
-            continue
-        print(name, flush=True)
-        subprocess.run([sys.executable, __file__, "--cell", name], check=False)
+    compiled_steps.run_missing(__file__, RESULTS, cells(), re.compile(options.only))
 
 
 if __name__ == "__main__":

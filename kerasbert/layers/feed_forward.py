@@ -1,14 +1,14 @@
 """The position-wise feed-forward network, and the activation functions that Hugging Face configs name."""
 
-import functools
-
 import keras
 
+from ..backend.gradients import keeping_input
 from .composite import Composite
 from .dense import Dense
 from .dropout import Dropout
 
 
+@keeping_input
 def _gelu(x):
     """Exact GELU. On JAX in float32, it uses erf, because XLA takes twice as long with erfc, which Keras uses."""
     if keras.backend.backend() != "jax" or x.dtype != "float32":
@@ -16,17 +16,22 @@ def _gelu(x):
     return x * (0.5 + 0.5 * keras.ops.erf(x * 0.5**0.5))
 
 
-_TANH_GELU = functools.partial(keras.activations.gelu, approximate=True)
+@keeping_input
+def _tanh_gelu(x):
+    return keras.activations.gelu(x, approximate=True)
+
+
+_SILU = keeping_input(keras.activations.silu)
 
 # The names are those of Hugging Face configs, so that the name in a loaded config is saved unchanged.
 ACTIVATIONS = {
     "gelu": _gelu,
-    "gelu_new": _TANH_GELU,
-    "gelu_fast": _TANH_GELU,
-    "gelu_pytorch_tanh": _TANH_GELU,
+    "gelu_new": _tanh_gelu,
+    "gelu_fast": _tanh_gelu,
+    "gelu_pytorch_tanh": _tanh_gelu,
     "relu": keras.activations.relu,
-    "silu": keras.activations.silu,
-    "swish": keras.activations.silu,
+    "silu": _SILU,
+    "swish": _SILU,
     "tanh": keras.activations.tanh,
     "linear": keras.activations.linear,
 }
