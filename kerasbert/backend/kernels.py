@@ -10,8 +10,8 @@ precision of the dtype. The kernels are:
     biases                 cuDNN                              flash attention      a mask
     padding masks          flash attention                    segment ids          a mask
     packed rows            flash attention                    segment ids          a mask
-    prefixes               flash attention                    none                 a mask
-    other masks            flash attention                    none                 a mask
+    prefixes               flash attention                    flash attention      a mask
+    other masks            flash attention                    flash attention      a mask
     local windows          flash attention                    Splash attention     blocks (`local_attention`)
     causal windows         cuDNN                              Splash attention     blocks
     dropout, any of these  flash attention                    flash attention      chosen by torch, not on CPUs
