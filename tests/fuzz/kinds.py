@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .mutations import mutate_bytes, mutate_json, mutate_zip
+from .table_kinds import table_kinds
 
 TEXT = [
     "the cat sat on the mat . it was 12 years old .",
@@ -487,3 +488,4 @@ KINDS = {
     "parquet": Kind(_make_parquet, read_documents("data.parquet"), check_parquet, {"data.parquet": mutate_bytes}),
     "gzip": Kind(_make_gzip, read_documents("data.txt.gz"), check_gzip, {"data.txt.gz": mutate_bytes}),
 }
+KINDS |= table_kinds(Kind)
