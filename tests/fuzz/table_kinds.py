@@ -10,7 +10,8 @@ LABELS = [["good", "new"], ["old"], [], ["good"]]
 
 
 def _joined(text):
-    return "".join(text.split())
+    """The text without white space and quotes, which are doubled in cells."""
+    return "".join(text.split()).replace('"', "")
 
 
 # === Tagged words ===
