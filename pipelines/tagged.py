@@ -23,8 +23,8 @@ TAG = re.compile(r"O|[BIESLUM]-\S+")
 def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[list[list[str]], list[list[str]]]:
     """Reads sentences as (lists of words, lists of tags) from rows with a sentence each, or from CoNLL's columns.
 
-    In a row with a sentence, words and tags are lists, which a table may hold as text ("['a', 'b']"), or separated by
-    spaces.
+    In a row with a sentence, words and tags are lists, which may be written as text ("['a', 'b']"), or in a CSV or TSV
+    file separated by spaces.
     """
     format = reading.format_of(path, "conll")
     if format in ("csv", "tsv") and not columns.are_numbers:
@@ -39,8 +39,10 @@ def read_tags(path: str | Path, columns: Columns, reading: Reading) -> tuple[lis
     columns = columns.among(rows[0])
     words = column(rows[0], WORD_NAMES, columns.text, path, "words")
     tags = column(rows[0], TAG_NAMES, columns.label, path, "tags")
-    x = [_items(row, words, path, number, "words") for number, row in enumerate(rows, start=1)]
-    y = [_items(row, tags, path, number, "tags") for number, row in enumerate(rows, start=1)]
+    x = [
+        _items(row, words, path, number, "words", format in ("csv", "tsv")) for number, row in enumerate(rows, start=1)
+    ]
+    y = [_items(row, tags, path, number, "tags", format in ("csv", "tsv")) for number, row in enumerate(rows, start=1)]
     for number, (sentence, labels) in enumerate(zip(x, y, strict=True), start=1):
         if len(sentence) != len(labels):
             raise ValueError(
@@ -63,10 +65,10 @@ def holds_sentences(rows: list[list[str]], columns: Columns, path) -> bool:
     return any(len(cell.split()) > 1 or isinstance(written_out(cell), list) for cell in cells)
 
 
-def _items(row: dict, name: str, path, number: int, what: str) -> list[str]:
-    """Returns the words or tags of a sentence, which are a list or separated by spaces."""
+def _items(row: dict, name: str, path, number: int, what: str, is_table: bool) -> list[str]:
+    """Returns the words or tags of a sentence, which are a list, or in a CSV or TSV file separated by spaces."""
     value = written_out(row.get(name))
-    is_text = isinstance(value, str) and not value.lstrip().startswith("[")
+    is_text = is_table and isinstance(value, str) and not value.lstrip().startswith("[")
     items = value.split() if is_text else list_of(row, name, path, number, what)
     return items if what == "words" else [name_of(tag) for tag in items]
 

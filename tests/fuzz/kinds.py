@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .mutations import mutate_bytes, mutate_json, mutate_zip
+from .table_kinds import table_kinds
 
 TEXT = [
     "the cat sat on the mat . it was 12 years old .",
@@ -701,3 +702,4 @@ KINDS = {
     ),
     "data_frame": Kind(_make_frame, read_frame, check_frame, {"frame.json": mutate_json}),
 }
+KINDS |= table_kinds(Kind)

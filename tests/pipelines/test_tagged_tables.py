@@ -71,7 +71,10 @@ def test_lists_in_cells(tmp_path, separator, form):
         ("a.csv", "sentence,tags\nAnn ran,B-PER O\nBob,B-PER\n"),
         ("a.tsv", "sentence\ttags\nAnn ran\tB-PER O\nBob\tB-PER\n"),
         ("a.csv", "tokens,tags\nAnn ran,B-PER O\nBob,B-PER\n"),
-        ("a.jsonl", '{"tokens": "Ann ran", "tags": "B-PER O"}\n{"tokens": "Bob", "tags": ["B-PER"]}'),
+        (
+            "a.jsonl",
+            """{"tokens": "['Ann', 'ran']", "tags": ["B-PER", "O"]}\n{"tokens": ["Bob"], "tags": "['B-PER']"}""",
+        ),
         (
             "a.csv",
             "Sentence #,Sentence,POS,Tag\nSentence: 1,Ann ran,\"['NNP', 'VBD']\",\"['B-PER', 'O']\"\n"

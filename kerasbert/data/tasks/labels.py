@@ -9,6 +9,7 @@ import numpy as np
 
 from ..columns import values_of
 
+LARGEST = 1_000_000  # limit of the number of labels, and of their indices
 FIX = 'Use a list in the order of the outputs, such as ["bad", "good"], or the number of labels.'
 
 
@@ -29,8 +30,8 @@ def names_of(labels: Any) -> list:
         raise ValueError(f"`labels` must be in an order. Received: a {type(labels).__name__}. Use sorted(labels).")
     if hasattr(labels, "__index__") and not _is_bool(labels) and not getattr(labels, "ndim", 0):
         count = operator.index(labels)
-        if count < 1:
-            raise ValueError(f"The number of labels must be at least 1. Received: {count}.")
+        if not 1 <= count <= LARGEST:
+            raise ValueError(f"The number of labels must be at least 1 and at most {LARGEST:,}. Received: {count}.")
         return [f"LABEL_{i}" for i in range(count)]
     if isinstance(labels, Mapping):
         labels = _names_in_dict(labels)
@@ -116,7 +117,7 @@ def index_of(label: Any, known: Mapping[Any, int]) -> int | None:
         return None
     if kind == wanted or "str" not in (kind, wanted):
         return known.get(label)
-    if kind == "str" or label != int(label):
+    if kind == "str" or label != int(label) or abs(label) > LARGEST:
         return None
     named = known.get(str(label)) if kind == "bool" else known.get(str(int(label)))
     if kind == "bool" and named is not None:
@@ -149,5 +150,4 @@ def _kind(name: Any) -> str | None:
         return "str"
     if isinstance(name, bool):
         return "bool"
-    is_number = isinstance(name, (int, float)) and math.isfinite(name)
-    return "number" if is_number else None
+    return "number" if isinstance(name, int) or (isinstance(name, float) and math.isfinite(name)) else None
