@@ -177,12 +177,9 @@ class Fitting(UserData, Programs):
                     f"{type(x).__name__} with an unknown number of batches. Pass `steps_per_epoch`, or call "
                     "`compile(optimizer)` before `fit`."
                 )
-            if class_weight is not None:
-                class_weight = class_numbers(class_weight, getattr(self, "labels", []))
-            source = readable(x, self._converted, endless=steps_per_epoch is not None)
             self._start_schedule(steps and steps * epochs)
             self.choose_programs(math.inf)
-            source = self.prepare(source, training=True)
+            source = self.prepare(readable(x, self._converted, endless=steps_per_epoch is not None), training=True)
             accumulation = getattr(plain_optimizers(self.optimizer)[0], "gradient_accumulation_steps", None) or 1
             self._check_schedule((steps or 1) * epochs // accumulation)
             validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
@@ -193,7 +190,7 @@ class Fitting(UserData, Programs):
                     verbose=verbose,
                     callbacks=callbacks,
                     validation_data=validation_data,
-                    class_weight=class_weight,
+                    class_weight=class_weight and class_numbers(class_weight, getattr(self, "labels", [])),
                     steps_per_epoch=steps_per_epoch,
                     shuffle=shuffle and isinstance(x, keras.utils.PyDataset),
                     **kwargs,
@@ -376,8 +373,7 @@ class Fitting(UserData, Programs):
     def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
         """Returns the `Batches` for a dict of arrays, or for texts. The arguments are the same as for `fit`."""
         x, y, sample_weight = self.data_of(x, y, sample_weight)
-        normalizer = x.get("loss_normalizer") if isinstance(x, dict) else None
-        check_numbers(y if isinstance(y, np.ndarray) else None, sample_weight, normalizer)  # before the first step
+        check_numbers(x, y if isinstance(y, np.ndarray) else None, sample_weight)  # before the first step
         if class_weight is not None:
             class_weight = class_numbers(class_weight, getattr(self, "labels", []))
             sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)

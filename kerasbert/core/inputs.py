@@ -160,13 +160,15 @@ def _check_shape(key, letters, shape, sizes):
             sizes.setdefault(letter, size)
 
 
-def check_numbers(y=None, sample_weight=None, loss_normalizer=None):
+def check_numbers(x, y=None, sample_weight=None):
     """Raises a ValueError for targets or weights of examples with which a single update would destroy the model.
 
     Args:
+        x: inputs. The weights in a `loss_normalizer` must be finite and at least 0.
         y: targets, or a dict of them. They must be finite.
-        sample_weight, loss_normalizer: weights, or a dict of them. They must be finite and at least 0.
+        sample_weight: weights, or a dict of them. They must be finite and at least 0.
     """
+    loss_normalizer = x.get("loss_normalizer") if isinstance(x, dict) else None
     for name, values in (("sample_weight", sample_weight), ("loss_normalizer", loss_normalizer)):
         for array in _arrays(values):
             if array.dtype.kind not in "buif" and "float" not in array.dtype.name:

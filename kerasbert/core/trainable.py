@@ -243,7 +243,7 @@ class Trainable(Shared, Quantizable, Fitting):
     def check_batch(self, x, y=None, sample_weight=None):
         """Raises a ValueError for an invalid batch, for which compiled code would silently compute wrong results."""
         self.backbone.check_inputs(self.inputs_of_backbone(x))
-        check_numbers(y, sample_weight, x.get("loss_normalizer") if isinstance(x, dict) else None)
+        check_numbers(x, y, sample_weight)
 
     def summary(self, *args: Any, **kwargs: Any) -> None:
         """Prints Keras's `summary` with the output shapes of all layers. Sizes that depend on the batch are None."""

@@ -1,6 +1,7 @@
 """Base class of fine-tuning tasks, with Keras losses and metrics that ignore padding rows."""
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,16 +78,23 @@ class Task(Trainable):
         """Returns the maximum length of the backbone in tokens, but at most 512."""
         return min(getattr(self.backbone.config, "max_length", None) or 512, 512)
 
-    def row_length(self, max_length, default):
+    def row_length(self, max_length, default, shorten=False):
         """Returns the maximum length of rows: `max_length`, or `default` if it is None.
 
-        Raises a ValueError for a length that the model cannot have.
+        Raises a ValueError for a length that the model cannot have, or, with `shorten`, warns and returns the largest:
+        folders of sentence-transformers may state more positions than their model has.
         """
         limit = self.backbone.position_limit
         if max_length is None:
             return default
         if isinstance(max_length, bool) or not isinstance(max_length, (int, np.integer)) or max_length < 1:
             raise ValueError(f"`max_length` must be a number of tokens, at least 1. Received: {max_length!r:.40}.")
+        if shorten and limit and max_length > limit:
+            warnings.warn(
+                f"`max_length` is {max_length}, but the model has {limit} positions: texts are truncated to these.",
+                stacklevel=3,
+            )
+            return limit
         if limit and max_length > limit:
             raise ValueError(
                 f"`max_length` must be at most the {limit} positions of the model. Received: {max_length}."

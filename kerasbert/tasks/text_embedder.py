@@ -114,14 +114,7 @@ class TextEmbedder(Task):
         self.poolings = [name for name in POOLINGS if name in names]
         self.normalize = normalize
         limits = (getattr(backbone.config, "max_length", None), tokenizer and tokenizer.max_length, 512)
-        if isinstance(max_length, int) and max_length > (backbone.position_limit or max_length):  # files may say more
-            warnings.warn(
-                f"`max_length` is {max_length}, but the model has {backbone.position_limit} positions: texts are "
-                "truncated to these.",
-                stacklevel=2,
-            )
-            max_length = backbone.position_limit
-        self.max_length = self.row_length(max_length, min(limit for limit in limits if limit))
+        self.max_length = self.row_length(max_length, min(limit for limit in limits if limit), shorten=True)
         self.lowercase = lowercase
         self.prompts = dict(prompts or {})
         self.default_prompt = default_prompt

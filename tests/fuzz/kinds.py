@@ -578,7 +578,9 @@ def read_frame(folder):
         frame = pandas.DataFrame({"text": columns["text"], "label": columns["label"]})
     except Exception:
         return None
-    if not all(isinstance(label, str) or (type(label) is int and abs(label) < 2**63) for label in columns["label"]):
+    if not all(
+        isinstance(label, str) or (type(label) is int and abs(label) < 2**63) for label in frame["label"].tolist()
+    ):
         return None
     tokenizer = _trained("wordpiece", 90, lowercase=True)
     backbone = WordVectors(WordVectorsConfig(vocabulary_size=tokenizer.vocabulary_size, hidden_dim=6))
