@@ -14,7 +14,7 @@ from ..checkpoints import presets
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
 from .fitting import Fitting
-from .inputs import checked_inputs, inputs_are_checked
+from .inputs import check_tokenizer_size, checked_inputs, inputs_are_checked
 from .quantization import Quantizable, as_config, quantize_layers
 from .sharing import Shared
 from .summaries import known_shapes
@@ -47,12 +47,8 @@ class Trainable(Shared, Quantizable, Fitting):
             )
         kwargs["dtype"] = kwargs.get("dtype") or backbone.dtype_policy
         super().__init__(**kwargs)
-        if tokenizer is not None and tokenizer.vocabulary_size > backbone.config.vocabulary_size:
-            raise ValueError(
-                "A tokenizer's ids must all be in the backbone's vocabulary. Received: a tokenizer with "
-                f"{tokenizer.vocabulary_size} tokens, a backbone with {backbone.config.vocabulary_size}. "
-                "Use the tokenizer that the backbone was trained with."
-            )
+        if tokenizer is not None:
+            check_tokenizer_size(tokenizer, backbone.config.vocabulary_size)
         self.backbone = backbone
         self.tokenizer = tokenizer
 
