@@ -25,6 +25,8 @@ _LEAVES = {
 _IGNORED = re.compile(
     r"(^|\.)(position_ids|token_type_ids|embeddings\.token_type_ids|inv_freq|h\.\d+\.attn\.(masked_)?bias)$"
 )
+# What PyTorch's wrappers (DataParallel, compile, FSDP) put into the names of tensors.
+_WRAPPERS = re.compile(r"^(module\.)+|(?<![^.])(_orig_mod|_fsdp_wrapped_module)\.(module\.)?")
 # Layers of tasks that are not part of any family's layout. They are stored under our paths in a separate file.
 _EXTRA_PARTS = {"answer_network", "feature_head", "tasks"}
 _LABELLED_PARTS = (["kerasbert", "answer_network"], ["kerasbert", "feature_head"])
@@ -124,11 +126,12 @@ class StoredWeights:
         self.files = files
         check_not_quantised(files.keys(), files.folder)
         self.prefix = f"{family.huggingface.prefix}." if family.huggingface.prefix else ""
-        self.bare = not any(name.startswith(self.prefix) for name in files.keys())
-        self.names = {}
-        for name in files.keys():
-            if not _IGNORED.search(name):
-                self.names[self._canonical(name)] = name
+        found = {_WRAPPERS.sub("", name): name for name in files.keys()}
+        wrapped = [stored for name, stored in found.items() if name != stored]
+        if wrapped:
+            log.warning("%s: names without the prefixes of wrappers, as in %s", files.folder, wrapped[0])
+        self.bare = not any(name.startswith(self.prefix) for name in found)
+        self.names = {self._canonical(name): stored for name, stored in found.items() if not _IGNORED.search(name)}
         self.untied = []
         for alias, name in family.huggingface.tied.items():
             alias, name = self._canonical(alias), self._canonical(name)

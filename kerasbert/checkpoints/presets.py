@@ -14,6 +14,7 @@ import keras
 
 from ..core.family import FAMILIES, find_size
 from ..core.initializers import zero_weights
+from ..core.inputs import accepting_larger_tokenizers
 from ..core.keras_adapter import forgetting_failed_variables
 from ..core.onnx_engine import OnnxEngine
 from ..core.registration import Deferred
@@ -211,7 +212,7 @@ def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading
     reading.close()  # the weights are read later, from files that are open
     with zero_weights(weights and weights.num_elements) if load_weights else contextlib.nullcontext():
         backbone = family(config, dtype=dtype, **options)
-    with accepting_arguments(cls, arguments, folder / "kerasbert.json"):
+    with accepting_arguments(cls, arguments, folder / "kerasbert.json"), accepting_larger_tokenizers():
         model = cls(backbone, **settings)
     if weights is not None:
         huggingface.load_weights(model, weights, allow_nan)

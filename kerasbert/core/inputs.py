@@ -225,3 +225,36 @@ def longest_sequence(sequence_ids):
     if sequence_ids is None:
         return None
     return max(int(np.bincount(row[row > 0], minlength=1).max()) for row in sequence_ids)
+
+
+_FROM_FOLDER = contextvars.ContextVar("from_folder", default=False)
+
+
+@contextlib.contextmanager
+def accepting_larger_tokenizers():
+    """Context manager in which a tokenizer may have more tokens than the backbone, as in some published folders."""
+    token = _FROM_FOLDER.set(True)
+    try:
+        yield
+    finally:
+        _FROM_FOLDER.reset(token)
+
+
+def check_tokenizer_size(tokenizer, size):
+    """Raises a ValueError if a tokenizer has more tokens than the vocabulary of a backbone.
+
+    In `accepting_larger_tokenizers`, this is a warning: texts without the further tokens can be read.
+    """
+    if tokenizer.vocabulary_size <= size:
+        return
+    received = f"a tokenizer with {tokenizer.vocabulary_size} tokens, a backbone with {size}"
+    if not _FROM_FOLDER.get():
+        raise ValueError(
+            f"A tokenizer's ids must all be in the backbone's vocabulary. Received: {received}. "
+            "Use the tokenizer that the backbone was trained with."
+        )
+    first = next((token for token in tokenizer.tokens[size:] if token), "")
+    warnings.warn(
+        f"The folder has {received}. Texts with one of the further tokens, such as {first!r}, cannot be read.",
+        stacklevel=2,
+    )

@@ -17,7 +17,7 @@ from ..data.batches.bucketing import BucketedBatches
 from ..data.tokenizers.tokenizer import Tokenizer
 from .backbone import Backbone
 from .fitting import Fitting
-from .inputs import check_numbers, checked_inputs, inputs_are_checked
+from .inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
 from .programs import training_program_tokens
 from .quantization import Quantizable, as_config, quantize_layers
 from .sharing import Shared
@@ -52,12 +52,8 @@ class Trainable(Shared, Quantizable, Fitting):
             )
         kwargs["dtype"] = chosen_policy(kwargs.get("dtype")) or backbone.dtype_policy
         super().__init__(**kwargs)
-        if tokenizer is not None and tokenizer.vocabulary_size > backbone.config.vocabulary_size:
-            raise ValueError(
-                "A tokenizer's ids must all be in the backbone's vocabulary. Received: a tokenizer with "
-                f"{tokenizer.vocabulary_size} tokens, a backbone with {backbone.config.vocabulary_size}. "
-                "Use the tokenizer that the backbone was trained with."
-            )
+        if tokenizer is not None:
+            check_tokenizer_size(tokenizer, backbone.config.vocabulary_size)
         self.backbone = backbone
         self.tokenizer = tokenizer
         if tokenizer is not None and tokenizer.padding_side == "left" and self.pads_as_tokenizer:

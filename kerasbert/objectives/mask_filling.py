@@ -38,8 +38,9 @@ def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):
     logits = model.predict({**x, "masked_positions": positions, **further_inputs(x)}, verbose=0)
     logits = logits["tokens"] if isinstance(logits, dict) else logits
     logits = logits[..., : tokenizer.vocabulary_size].astype("float64")
+    logits[..., [not token for token in tokenizer.tokens[: logits.shape[-1]]]] = -np.inf  # ids without a token
     scores = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
-    best = np.argsort(-scores, axis=-1)[..., :top_k]
+    best = np.argsort(-scores, axis=-1)[..., : min(top_k, sum(map(bool, tokenizer.tokens)))]
     return [
         [
             [

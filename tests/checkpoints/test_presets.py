@@ -9,6 +9,7 @@ import pytest
 
 import kerasbert
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
+from kerasbert.data import Tokenizer
 from kerasbert.models import Albert, Backbone, Bert, BertConfig, Roberta
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
@@ -211,3 +212,46 @@ def test_folders_of_other_families_and_unsupported_values_are_refused(pretrained
         Backbone.from_preset("org/name")
     with pytest.raises(FileNotFoundError, match="bert_base"):
         Backbone.from_preset("bert_bse")
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        *(lambda name, prefix=prefix: prefix + name for prefix in ("module.", "_orig_mod.", "module._orig_mod.")),
+        lambda name: name.replace("bert.", "bert._orig_mod.", 1),
+        lambda name: "_orig_mod.module." + name.replace("encoder.", "encoder._fsdp_wrapped_module.", 1),
+    ],
+)
+def test_prefixes_of_wrappers_are_removed(wrapped, pretrained, tmp_path, caplog):
+    def wrap(tensors):
+        for name in list(tensors):
+            tensors[wrapped(name)] = tensors.pop(name)
+
+    folder = changed(pretrained[1], tmp_path / "wrapped", wrap)
+    with caplog.at_level(logging.WARNING, "kerasbert"):
+        assert_same_weights(pretrained[0], kerasbert.load(folder))
+        assert_same_weights(pretrained[0].backbone, Backbone.from_preset(folder))
+    assert "names without the prefixes of wrappers, as in" in caplog.text
+
+
+@pytest.mark.one_backend
+def test_a_tokenizer_larger_than_the_model(tmp_path):
+    """Texts without the further tokens are read as by transformers; other texts, and models in memory, are refused."""
+    tokenizer = Tokenizer.train("wordpiece", ["a fine film and a warm play"] * 9, 40)
+    sizes = dict(num_layers=1, num_heads=1, hidden_dim=4, feed_forward_dim=8, max_length=16)
+    config = BertConfig(vocabulary_size=40, **sizes)
+    randomize(MaskedLM(Bert(config), tokenizer=tokenizer)).save_to_preset(tmp_path)
+    tokenizer.backend.add_tokens(["<entity>"])
+    larger = Tokenizer(tokenizer.backend, tokenizer.roles)
+    larger.save(tmp_path)
+    with pytest.warns(UserWarning, match="a tokenizer with 41 tokens, a backbone with 40. .*'<entity>'"):
+        model = kerasbert.load(tmp_path)
+    assert len(model.fill_mask("a [MASK] film", top_k=40)[0]) == 40
+    with pytest.raises(ValueError, match="40"):
+        model.fill_mask("a [MASK] <entity>")
+    with pytest.raises(ValueError, match="must all be in the backbone's vocabulary"):
+        MaskedLM(Bert(config), tokenizer=larger)
+    model.save_to_preset(tmp_path / "again")
+    with pytest.warns(UserWarning, match="a tokenizer with 41 tokens"):
+        TextClassifier.from_preset(tmp_path / "again", labels=["a", "b"])

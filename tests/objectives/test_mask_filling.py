@@ -1,7 +1,10 @@
 """Candidates for mask tokens are the likeliest tokens by the model's logits at the masks."""
 
+import json
+
 import numpy as np
 import pytest
+import tokenizers as hf
 
 from kerasbert.data import Tokenizer
 from kerasbert.models import Bert, BertConfig
@@ -55,3 +58,19 @@ def test_errors(tokenizer):
     model.tokenizer = None
     with pytest.raises(ValueError, match="Text needs a tokenizer"):
         model.fill_mask("a [MASK]")
+
+
+def test_ids_without_a_token_are_no_candidates(tokenizer):
+    """A vocabulary may have holes: here, the ids from 50 to 52."""
+    content = json.loads(tokenizer.backend.to_str())
+    content["model"]["vocab"]["late"] = 53
+    holed = Tokenizer(hf.Tokenizer.from_str(json.dumps(content)), tokenizer.roles)
+    assert holed.vocabulary_size == 54 and holed.tokens[50:] == ["", "", "", "late"]
+    model = model_of(holed)
+    for top_k in (5, 51, 99):
+        (found,) = model.fill_mask("a [MASK] film", top_k=top_k)
+        assert len(found) == min(top_k, 51) and not {50, 51, 52} & {one["id"] for one in found}
+    assert sum(one["score"] for one in found) == pytest.approx(1)
+    ids = holed.encode(["a [MASK] film"])[0]
+    logits = to_numpy(model({"token_ids": ids[None]}))[0, ids == holed.mask_id][0]
+    assert found[0]["id"] == max((*range(50), 53), key=lambda index: logits[index])

@@ -75,7 +75,7 @@ def decoded_lines(
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except LookupError:
         raise ValueError(f"`encoding` must be one that Python knows, such as utf-8. Received: {encoding!r}.") from None
-    start, position, number, rest = b"", 0, 1, ""
+    start, position, number, rest, returns = b"", 0, 1, "", None
     while True:
         block = file.read1(BLOCK)
         start = (start + block)[:8]
@@ -98,6 +98,10 @@ def decoded_lines(
                     f"{name} is not text in {encoding}: many of its characters are NUL. It looks like UTF-16 or UTF-32 "
                     "without a byte order mark: name the encoding, such as --encoding utf-16-le."
                 )
+        if returns is None and ("\n" in text or "\r" in text[:-1]):
+            returns = "\n" not in text  # as in files of old Macintosh computers
+        if returns:
+            rest, text = (part.replace("\r\n", "\n").replace("\r", "\n") for part in (rest, text))
         position += len(block)
         *lines, rest = (rest + text).split("\n")
         for line in lines:

@@ -15,6 +15,18 @@ def test_blank_lines_end_documents(tmp_path):
     assert list(read_documents(path)) == ["one\ntwo", "three\x0bthree"]
 
 
+@pytest.mark.parametrize("block", [8, 1 << 16])
+def test_files_whose_lines_end_in_carriage_returns(tmp_path, block, monkeypatch):
+    monkeypatch.setattr("kerasbert.data.text.tables.BLOCK", block)
+    path, table = tmp_path / "a.txt", tmp_path / "a.csv"
+    path.write_bytes(b"one\rtwo\r\rthree\rfour")
+    assert list(read_documents(path)) == ["one\ntwo", "three\nfour"]
+    path.write_bytes(b"one\rtwo\n\nthree")  # a carriage return inside a line
+    assert list(read_documents(path)) == ["one\rtwo", "three"]
+    table.write_bytes(b"text,label\rfirst,1\rsecond,2\r")
+    assert list(read_documents(table, column="text")) == ["first", "second"]
+
+
 NOVEL = "Chapter One.\n\nIt was a dark night. The wind blew.\n\nNobody was there. Then she came.\n\n"
 WRAPPED = (
     "It was a dark night and the\nwind blew over the hills and\nthe sea.\n\nNobody was there when she came\nin.\n\n"
