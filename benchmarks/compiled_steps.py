@@ -150,9 +150,11 @@ def lowered_step(model_of: Model, layers: int, rows: int, devices, layout: str, 
     import keras
 
     from kerasbert.backend import compiling_for, parallel
+    from kerasbert.core.initializers import zero_weights
 
     mesh, shards = mesh_of(devices, layout)
-    model, (x, y, *weights) = built(model_of, layers, rows * shards)
+    with zero_weights():  # only their shapes are used
+        model, (x, y, *weights) = built(model_of, layers, rows * shards)
     if layout != "one":
         keras.distribution.set_distribution(parallel(layout, mesh))
     groups = (model.trainable_variables, model.non_trainable_variables, model.optimizer.variables)
@@ -194,10 +196,10 @@ def _placements(model, mesh, distribution):
     return placed
 
 
-def compiled_in(lowered, **options):
+def compiled_in(lowered):
     """Returns (compiled program, seconds of the processor that it took)."""
     start = time.process_time()  # other programs may pause this one
-    compiled = lowered.compile(**options)
+    compiled = lowered.compile()
     return compiled, round(time.process_time() - start, 1)
 
 

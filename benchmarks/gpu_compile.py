@@ -68,6 +68,7 @@ def measures(text: str, card: str, attended: float, vocabulary: int) -> dict:
     calls = collections.Counter(f"{kind[0]}_{kind[1]}" for kind in calls if kind)
     products = [product for part in parts.values() for product in compiled_programs.products_in(part)]
     single = [product for product in products if product.is_single]
+    sums = [product for product in products if not product.is_single and product.result == "f32"]
     operations = collections.Counter(x.operation for _, x in compiled_programs.launched(parts))
     return {
         **compiled_programs.seconds_of(parts, CARDS[card], attended),
@@ -75,8 +76,9 @@ def measures(text: str, card: str, attended: float, vocabulary: int) -> dict:
         **{f"{kernel}_{way}": calls[f"{kernel}_{way}"] for kernel in ("cuDNN", "Pallas") for way in WAYS},
         "products": len(products),
         "float32_products": len(single),
-        "float32_results": sum(not product.is_single and product.result == "f32" for product in products),
+        "float32_results": len(sums),
         "float32_sources": sorted({product.source for product in single}),
+        "sum_sources": sorted({product.source for product in sums}),
         "fusions": operations["fusion"],
         "transfers": compiled_programs.transfers_in(parts),
     }

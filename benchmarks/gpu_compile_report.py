@@ -101,8 +101,11 @@ def single_cards(done):
     for card in CARDS:
         for name, rows in singles():
             model, row = MODELS[name], whole_model(done, name, card, rows)
+            source = "{} and {} layers".format(*model.shallow)
+            if row is None:
+                row = cell(done, name, card, "1x1x1", "one", rows, model.shallow[0])
+                source = f"{model.shallow[0]} layers, not extrapolated"
             if row is not None:
-                source = "{} and {} layers".format(*model.shallow)
                 lines.append(line_of(done, name, card, rows, row, source))
             whole = cell(done, name, card, "1x1x1", "one", rows, model.layers)
             if whole is not None:
@@ -181,8 +184,17 @@ def attention(done):
     return table("| mask | rows | way | fused calls | other kernels | temporaries, MiB | GB moved |", lines)
 
 
+def sums_of(done):
+    row = cell(done, "bert_base_dropout", "h100", "1x1x1", "one", ROWS["bert_base"], 2)
+    if row is None:
+        return ""
+    sources = ", ".join(f"`{source.removeprefix('jit(train_step)/')}`" for source in row["sum_sources"])
+    return f"\n\nThe {row['float32_results']} `sums` of BERT-base with two blocks: {sources}."
+
+
 def report(done):
-    missing = [name for name in cells() if name not in done]
+    missing = [parts for name, parts in cells().items() if name not in done]
+    pairs = dict.fromkeys(f"{name} on {card.upper()} ({layout})" for name, card, _, layout, *_ in missing)
     sources = sorted({source for row in done.values() for source in row["float32_sources"]})
     transfers = sum(row["transfers"] for row in done.values())
     sources = ", ".join(f"`{source}`" for source in sources) or "none"
@@ -191,7 +203,7 @@ def report(done):
         f"Callbacks and transfers to the host in all {len(done)} programs: {transfers}. Products with a float32\n"
         f"operand: {sources}.",
         "\n## One card\n",
-        single_cards(done),
+        single_cards(done) + sums_of(done),
         "\n## Several cards\n",
         "BERT-base with two blocks and the paper's dropout, 32 rows of 512 tokens a card. Bytes are those of whole\n"
         "arrays; what a card sends is counted for rings, where n cards send (n - 1) / n of an array, and twice that\n"
@@ -203,6 +215,6 @@ def report(done):
         "\n## Ways to compute attention\n",
         "Forward and backward alone, on an H100, in bfloat16.\n",
         attention(done),
-        f"\nNot compiled: {', '.join(missing)}." if missing else "",
+        f"\nNot compiled: {len(missing)} of {len(cells())} programs, for {', '.join(pairs)}." if missing else "",
     ]
     return "\n".join(parts).rstrip() + "\n"

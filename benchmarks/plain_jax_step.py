@@ -109,8 +109,10 @@ def lowered_step(model_of, layers, rows, device, **target):
     """Lowers the step for a `compiled_steps.Model` of BERT, on one described device, with the package's batch."""
     from benchmarks import compiled_steps
     from kerasbert.backend import compiling_for
+    from kerasbert.core.initializers import zero_weights
 
-    model, batch = compiled_steps.built(model_of, layers, rows)
+    with zero_weights():  # only their shapes are used
+        model, batch = compiled_steps.built(model_of, layers, rows)
     place = jax.sharding.SingleDeviceSharding(device)
 
     def shape(array):
