@@ -576,11 +576,10 @@ def read_frame(folder):
     try:
         columns = json.loads((folder / "frame.json").read_text("utf-8-sig"))
         frame = pandas.DataFrame({"text": columns["text"], "label": columns["label"]})
+        frame.index += 3  # as after a split
     except Exception:
         return None
-    if not all(
-        isinstance(label, str) or (type(label) is int and abs(label) < 2**63) for label in frame["label"].tolist()
-    ):
+    if not all(isinstance(label, str) or type(label) is int for label in frame["label"].tolist()):
         return None
     tokenizer = _trained("wordpiece", 90, lowercase=True)
     backbone = WordVectors(WordVectorsConfig(vocabulary_size=tokenizer.vocabulary_size, hidden_dim=6))
