@@ -70,7 +70,12 @@ def _items(row: dict, name: str, path, number: int, what: str, is_table: bool) -
     value = written_out(row.get(name))
     is_text = is_table and isinstance(value, str) and not value.lstrip().startswith("[")
     items = value.split() if is_text else list_of(row, name, path, number, what)
-    return items if what == "words" else [name_of(tag) for tag in items]
+    if what == "words":
+        return items
+    tags = [name_of(tag) for tag in items]
+    if not all(tag.strip() for tag in tags):
+        raise ValueError(f"Every word must have a tag. Received: {path} row {number} with an empty tag.")
+    return tags
 
 
 def _tag_columns(

@@ -548,7 +548,7 @@ def check_tags(folder, found, valid):
     expect(len(found.x) == len(found.y) > 0, f"{len(found.x)} sentences and {len(found.y)} rows of tags")
     for words, tags in zip(found.x, found.y, strict=True):
         expect(len(words) == len(tags) > 0, f"{len(words)} words and {len(tags)} tags")
-        expect(all(isinstance(one, str) and one for one in [*words, *tags]), "words or tags that are not text")
+        expect(all(isinstance(one, str) for one in [*words, *tags]) and all(tags), "words or tags that are not text")
 
 
 def check_several(folder, found, valid):

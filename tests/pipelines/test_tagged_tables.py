@@ -102,6 +102,8 @@ def test_a_sentence_a_row(tmp_path, name, text):
         ("a.jsonl", '{"text": "Ann ran", "entities": [[0, 3, "PER"]]}', "holds the words cannot be guessed"),
         ("a.jsonl", '{"tokens": ["Ann"], "tags": [[0, 1]]}', r"needs tags, a list.*row 1 with \[\[0, 1\]\]"),
         ("a.jsonl", '{"tokens": ["Ann", "ran"], "tags": ["O", NaN]}', "needs tags, a list"),
+        ("a.jsonl", '{"tokens": ["Ann", "ran"], "tags": ["", "O"]}', "row 1 with an empty tag"),
+        ("a.csv", "tokens,tags\n\"['Ann', 'ran']\",\"['O', ' ']\"\n", "row 1 with an empty tag"),
     ],
 )
 def test_other_layouts_are_refused(tmp_path, name, text, message):
