@@ -213,7 +213,8 @@ def report(done):
         "BERT-base with two blocks and the paper's dropout, 32 rows of 512 tokens a card. Bytes are those of whole\n"
         "arrays; what a card sends is counted for rings, where n cards send (n - 1) / n of an array, and twice that\n"
         "for a sum. Theory: `data` sums gradients in bfloat16, and those of the looked-up vocabulary once more in\n"
-        "float32. `fsdp` gathers each weight once, in float32 (XLA for TPUs converts it before), and scatters bfloat16.\n",
+        "float32. `fsdp` gathers each weight once, in float32 (XLA for TPUs converts it before), and scatters\n"
+        "gradients in bfloat16.\n",
         several_cards(done),
         "\n## A step written by hand\n",
         "BERT-base without dropout, 32 rows of 512 tokens, on an H100: `fit` beside `plain_jax_step.py`.\n",
