@@ -4,6 +4,7 @@ from benchmarks import gpu_attention
 from benchmarks.compiled_steps import GIB, MODELS, extrapolated, memory_of
 from benchmarks.gpu_compile_cells import ATTENTION, CARDS, MEMORY, PLAIN, ROWS, SEVERAL, cells, singles
 
+BERT_WIDTH = 768
 INTRODUCTION = """# Programs for NVIDIA GPUs
 
 Written by `gpu_compile.py --report`: training steps compiled by XLA for an H100 and an A100 (80 GB) on a machine
@@ -146,9 +147,13 @@ def sent_of(row, kind, count):
 
 
 def theory_of(row, layout, count):
-    """Bytes that a card sends at least: gradients summed in float32, or weights gathered in bfloat16 beside that."""
-    ring = (count - 1) / count * row["parameters"]
-    return {"data": 2 * 4 * ring, "fsdp": (2 + 4) * ring}.get(layout)
+    """Bytes that a card sends: `data` sums gradients, and `fsdp` gathers weights and scatters gradients.
+
+    Gradients have 2 bytes, and with `data`, those of the looked-up vocabulary 4 more. Weights have 4 bytes.
+    """
+    vocabulary = MODELS["bert_base"].vocabulary * BERT_WIDTH
+    sizes = {"data": 2 * (2 * row["parameters"] + 4 * vocabulary), "fsdp": (4 + 2) * row["parameters"]}
+    return None if layout not in sizes else (count - 1) / count * sizes[layout]
 
 
 # === Comparisons ===
@@ -207,7 +212,9 @@ def report(done):
         "\n## Several cards\n",
         "BERT-base with two blocks and the paper's dropout, 32 rows of 512 tokens a card. Bytes are those of whole\n"
         "arrays; what a card sends is counted for rings, where n cards send (n - 1) / n of an array, and twice that\n"
-        "for a sum. `theory`: gradients in float32 (`data`), and weights gathered once in bfloat16 (`fsdp`).\n",
+        "for a sum. Theory: `data` sums gradients in bfloat16, and those of the looked-up vocabulary once more in\n"
+        "float32. `fsdp` gathers each weight once, in float32 (XLA for TPUs converts it before), and scatters\n"
+        "gradients in bfloat16.\n",
         several_cards(done),
         "\n## A step written by hand\n",
         "BERT-base without dropout, 32 rows of 512 tokens, on an H100: `fit` beside `plain_jax_step.py`.\n",
