@@ -35,7 +35,10 @@ def validation_rows(trained: int, epochs: int, choosing: bool) -> int:
 
 
 def validated_reports(reports: int, epochs: int, affordable: float) -> list[int]:
-    """Selects the reports with a validation: evenly spaced, at most `affordable` of them, and always the last one.
+    """Selects the reports with a validation: at most `affordable` of them, and always the last one.
+
+    They are evenly spaced, unless that would be fewer than half of those that are affordable. Then those of an epoch
+    are as evenly spaced as possible.
 
     Args:
         reports: number of reports in the run, of which one is at the end of each epoch.
@@ -48,6 +51,10 @@ def validated_reports(reports: int, epochs: int, affordable: float) -> list[int]
     steps = [step for step in range(1, per_epoch + 1) if per_epoch % step == 0]
     steps += [per_epoch * count for count in range(2, epochs + 1)]
     every = next((step for step in steps if reports / step <= affordable), reports)
+    count = min(int(affordable / epochs), per_epoch)
+    if reports / every < count * epochs / 2:
+        places = [math.ceil(per_epoch * (n + 1) / count) for n in range(count)]
+        return [epoch * per_epoch + place for epoch in range(epochs) for place in places]
     return sorted({*range(every, reports + 1, every), reports})
 
 

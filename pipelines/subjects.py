@@ -123,7 +123,7 @@ def recipe_model(recipe: Recipe):
     """Creates the model of a recipe with the vocabulary size of the paper, because there is no tokenizer."""
     vocabulary = recipe.backbone_config().vocabulary_size
     ids = dict.fromkeys(("pad_id", "bos_id", "eos_id", "cls_id", "sep_id"))
-    tokenizer = SimpleNamespace(vocabulary_size=vocabulary, info=ids)
+    tokenizer = SimpleNamespace(vocabulary_size=vocabulary, info=ids, padding_side="right")
     corpus = SimpleNamespace(tokenizer=lambda: tokenizer)
     if not recipe.teacher:
         return make_model(dataclasses.replace(recipe, init_from="", local_start={}), corpus)

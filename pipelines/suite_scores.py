@@ -166,7 +166,9 @@ def training_scores(
     numbers = np.random.Generator(np.random.Philox(seed)).permutation(len(training))[:count]
     chosen = some(training, numbers)
     seed_everything(seed)
-    model = new_model(task.kind, start.folder, labels, task.length, load_weights=start.load_weights, dtype=dtype)
+    positions = getattr(start.model, "backbone", start.model).position_limit
+    length = task.length if positions is None else min(task.length, positions)
+    model = new_model(task.kind, start.folder, labels, length, load_weights=start.load_weights, dtype=dtype)
     batches = batches_of(model, task.kind, chosen, batch_size=BATCH_SIZE, epochs=epochs, seed=seed)
     model.compile(adamw(learning_rate, warmup=len(batches) // 10, steps=len(batches), weight_decay=0.01))
     model.fit(batches, callbacks=[StopOnNaN()], verbose=0)

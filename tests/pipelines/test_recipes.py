@@ -304,7 +304,7 @@ def test_the_learning_rate_goes_with_other_settings():
         ("data.sentence_pairs=false", "must agree"),
         ("teacher=runs/bert", "`teacher` must be given for the objectives Distillation, KnowledgeTransfer"),
         ("objective=ReplacedTokenDetection", "`generator` must be given for the objectives ReplacedTokenDetection"),
-        ("optimizer.learning_rate=1.0", "`optimizer` takes .*weight_decay.*Received: 'optimizer.learning_rate=1.0'"),
+        ("optimizer.learning_rate=1.0", r"`optimizer` takes .*\(17 in all\). Received: 'optimizer.learning_rate=1.0'"),
     ],
 )
 def test_wrong_settings_name_the_fix(setting, message):

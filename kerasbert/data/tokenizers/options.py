@@ -49,7 +49,7 @@ def _joined(steps: list[dict], name: str) -> dict | None:
 
 def _changed(steps: list[dict], part: str, stated: dict, family: str | None) -> list[dict]:
     """The steps of a part of the backend with the stated options."""
-    steps = [_with_fields(step, stated, family) for step in steps]
+    steps = [_with_fields(step, part, stated, family) for step in steps]
     if part == "normalizer" and not any(step["type"] == "BertNormalizer" for step in steps):
         keep = stated.get("keep_accents")
         behind: tuple[str, ...] = ("Replace",)
@@ -66,7 +66,7 @@ def _changed(steps: list[dict], part: str, stated: dict, family: str | None) -> 
     return steps
 
 
-def _with_fields(step: dict, stated: dict, family: str | None) -> dict:
+def _with_fields(step: dict, part: str, stated: dict, family: str | None) -> dict:
     names = {"lowercase": "do_lower_case", "strip_accents": "strip_accents"}
     if step["type"] == "BertNormalizer":
         names["handle_chinese_chars"] = "tokenize_chinese_chars"
@@ -76,7 +76,8 @@ def _with_fields(step: dict, stated: dict, family: str | None) -> dict:
     prefix = stated["add_prefix_space"]
     if step["type"] == "Metaspace":
         return {**step, "prepend_scheme": "always" if prefix else FAMILIES[family].without_prefix}
-    return {**step, "add_prefix_space": prefix} if step["type"] == "ByteLevel" else step
+    is_read = step["type"] == "ByteLevel" and part == "pre_tokenizer"  # the decoder has the field, and ignores it
+    return {**step, "add_prefix_space": prefix} if is_read else step
 
 
 def _with_step(steps: list[dict], step: dict, wanted: bool | None, behind: tuple[str, ...]) -> list[dict]:
