@@ -69,7 +69,7 @@ def _forward(plan, query, key, value, bias, inputs):
     shapes = [call.shape(query.shape[:3] + value.shape[3:], query.dtype)]
     shapes.append(jax.ShapeDtypeStruct((batch, heads, length, 1), "float32"))
     specs = [call.block(plan.blocks[0], shapes[0].shape[-1]), call.column()]
-    y, total = call(functools.partial(_forward_kernel, plan), (*arrays, bias, inputs), shapes, specs)
+    y, total = call(functools.partial(_forward_kernel, plan), arrays, (), bias, inputs, shapes, specs)
     return call.heads_first(y), total[..., 0]
 
 
@@ -79,7 +79,7 @@ def _forward_kernel(plan, query_ref, key_ref, value_ref, bias_ref, inputs, y_ref
 
     place, (rows, columns) = _place(plan), plan.blocks
     query = _slice(query_ref, place[2], rows)
-    tile = functools.partial(_scores, plan, place, bias_ref, inputs)
+    tile = functools.partial(_scores, plan, bias_ref, inputs)
 
     def of_block(j, carry):
         y, highest, total = carry
@@ -118,7 +118,7 @@ def _backward(plan, query, key, value, bias, inputs, y, total, gradient):
         shapes.append(jax.ShapeDtypeStruct((batch, heads, *bias.shape[2:]), query.dtype))
         specs.append(call.rows(bias.shape[3]))
     columns = [x[..., None] for x in (total, product)]
-    gradients = call(functools.partial(_backward_kernel, plan), (*arrays, *columns, bias, inputs), shapes, specs)
+    gradients = call(functools.partial(_backward_kernel, plan), arrays, columns, bias, inputs, shapes, specs)
     query, key, value = (call.heads_first(x) for x in gradients[:3])
     if bias is None:
         return query, key, value, None
@@ -136,7 +136,7 @@ def _backward_kernel(
 
     place, (rows, columns) = _place(plan), plan.blocks
     of_query, of_key, of_value, *of_bias = outputs
-    tile = functools.partial(_scores, plan, place, bias_ref, inputs)
+    tile = functools.partial(_scores, plan, bias_ref, inputs)
 
     def of_scores(i, j, query, key, value):
         """Returns (gradient of the outputs, dropped weights, gradient of the scores) of queries i and keys j."""
@@ -211,7 +211,7 @@ def _tile(ref, i, j, blocks):
     return ref[rows, columns]
 
 
-def _scores(plan, place, bias_ref, inputs, query, key, i, j):
+def _scores(plan, bias_ref, inputs, query, key, i, j):
     """Computes the scores of queries i and keys j, float32 (rows, columns), with `HIDDEN` where the mask says so."""
     from jax import numpy as jnp
 
@@ -374,22 +374,26 @@ class _Call:
 
         return pl.BlockSpec(memory_space=tpu.SMEM) if self.on_tpu else pl.BlockSpec()
 
-    def __call__(self, kernel, arguments, shapes, specs):
-        """Calls a kernel with arrays (b, s, h, d), columns (b, h, q, 1), a bias and the masks."""
+    def __call__(self, kernel, arrays, columns, bias, inputs, shapes, specs):
+        """Calls a kernel.
+
+        Args:
+            kernel: function of the inputs and outputs.
+            arrays: arrays (b, s, h, d), or (b, h, s, d) on TPUs.
+            columns: arrays (b, h, q, 1).
+            bias: float (b or 1, h or 1, q, k), or None.
+            inputs: dict of the masks.
+            shapes, specs: shapes of the outputs, and what a program writes of them.
+        """
         from jax.experimental import pallas as pl
 
-        *arrays, bias, inputs = arguments
         kinds = dict(query_ids=self.of_row, key_ids=self.of_row, prefix=self.of_row, allowed=self.of_head)
-        given = [
-            self.of_head(x) if x.shape[-1] == 1 and x.ndim == 4 and n > 3 else self.whole(x)
-            for n, x in enumerate(arrays)
-        ]
-        given.append(None if bias is None else self.of_head(bias))
+        given = [*map(self.whole, arrays), *map(self.of_head, columns), None if bias is None else self.of_head(bias)]
         given.append({name: kinds.get(name, self.scalars)(x) for name, x in inputs.items()})
         call = pl.pallas_call(
             kernel, grid=self.grid, in_specs=given, out_specs=specs, out_shape=shapes, compiler_params=self.options()
         )
-        return call(*arrays, bias, inputs)
+        return call(*arrays, *columns, bias, inputs)
 
     def options(self):
         if self.on_tpu:
