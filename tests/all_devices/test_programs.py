@@ -34,7 +34,8 @@ def check(name, calls, device, rate):
     assert not calls if name.startswith(WITHOUT_ATTENTION) else calls or device == "TPU", calls
     backward = sum(calls.get(key, 0) for key in ("cudnn_backward", "flash_backward"))
     assert backward or device == "TPU" or name.startswith(WITHOUT_ATTENTION)
-    assert not rate or not calls.get("cudnn_backward"), "cuDNN's dropout is not used"
+    drops = rate and find_recipe(name).objective != "KnowledgeTransfer"  # which runs both models without dropout
+    assert not drops or not calls.get("cudnn_backward"), "cuDNN's dropout is not used"
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
