@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import pipelines  # noqa: F401  the name under which other tests of this process import them
 from kerasbert import command_line
 from tests.test_readme import commands
 
