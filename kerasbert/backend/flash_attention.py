@@ -21,6 +21,7 @@ import numpy as np
 from .device_parts import head_parts, on_each_device, places
 from .devices import device
 from .flash_kernels import Plan, attention
+from .kernel_inputs import padded, segment_ids
 from .random_masks import words_of
 
 LARGEST_HEAD = 256
@@ -56,9 +57,9 @@ def flash_attention(query, key, value, mask, bias, scale, dropout=None):
         inputs["words"] = jnp.stack([first, second]).astype("int32")
     if bias is not None:
         bias = jnp.broadcast_to(bias, (*bias.shape[:2], *plan.lengths))
-        bias = _padded(_padded(bias, plan.blocks[0] * plan.count, 2), plan.blocks[1] * plan.count, 3)
+        bias = padded(padded(bias, plan.blocks[0] * plan.count, 2), plan.blocks[1] * plan.count, 3)
     arrays = [
-        _padded(_padded(x, block * plan.count, 1), _head_size(plan, x.shape[3]), 3)
+        padded(padded(x, block * plan.count, 1), _head_size(plan, x.shape[3]), 3)
         for x, block in zip((query, key, value), (plan.blocks[0], plan.blocks[1], plan.blocks[1]), strict=True)
     ]
     letters = ["bshd", "bshd", "bshd", None if bias is None else "bhqk", {name: LETTERS[name] for name in inputs}]
@@ -113,13 +114,6 @@ def _power_of_two(size):
     return 1 << (size - 1).bit_length()
 
 
-def _padded(x, size, axis, value=0):
-    from jax import numpy as jnp
-
-    missing = [(0, size - length if i == axis else 0) for i, length in enumerate(x.shape)]
-    return jnp.pad(x, missing, constant_values=value) if size > x.shape[axis] else x
-
-
 # === Masks ===
 
 
@@ -140,39 +134,20 @@ def _masks(plan, query, key, mask):
     if mask is None:
         return found
     sizes = [block * plan.count for block in plan.blocks]
-    of_queries, of_keys = _ids(query, key, mask)
-    if of_keys is not None:
-        of_queries, of_keys = _padded(of_queries, sizes[0], 1), _padded(of_keys, sizes[1], 1)
+    if any(part is not None for part in (mask.padding_mask, mask.lengths, mask.sequence_ids)):
+        of_queries, of_keys = segment_ids(query, key, mask)
+        of_queries, of_keys = padded(of_queries, sizes[0], 1), padded(of_keys, sizes[1], 1)
         met = _meeting(
             of_queries.reshape(-1, plan.count, plan.blocks[0]), of_keys.reshape(-1, plan.count, plan.blocks[1])
         )
         found |= dict(query_ids=of_queries[:, :, None], key_ids=of_keys[:, None, :])
         found |= dict(key_blocks=_range(met), query_blocks=_range(met.swapaxes(1, 2)))
     if mask.prefix_mask is not None and mask.causal:
-        found["prefix"] = _padded(jnp.asarray(mask.prefix_mask, "int32"), sizes[1], 1)[:, None, :]
+        found["prefix"] = padded(jnp.asarray(mask.prefix_mask, "int32"), sizes[1], 1)[:, None, :]
     if mask.allowed is not None:
         allowed = jnp.broadcast_to(mask.allowed, (*mask.allowed.shape[:2], *plan.lengths)).astype("int8")
-        found["allowed"] = _padded(_padded(allowed, sizes[0], 2), sizes[1], 3)
+        found["allowed"] = padded(padded(allowed, sizes[0], 2), sizes[1], 3)
     return found
-
-
-def _ids(query, key, mask):
-    """Returns the ids of queries (b, q) and keys (b, k), int32, or (None, None) if every key is allowed by them."""
-    from jax import numpy as jnp
-
-    if mask.padding_mask is None and mask.lengths is None and mask.sequence_ids is None:
-        return None, None
-    batch, length = key.shape[:2]
-    keys, queries = jnp.ones((batch, length), "int32"), jnp.ones((batch, query.shape[1]), "int32")
-    if mask.sequence_ids is not None:
-        keys = jnp.asarray(mask.sequence_ids, "int32")
-        queries = mask.query_sequence_ids
-        queries = keys[:, -query.shape[1] :] if queries is None else jnp.asarray(queries, "int32")
-    if mask.padding_mask is not None:
-        keys = keys * jnp.asarray(mask.padding_mask, "bool")
-    if mask.lengths is not None:
-        keys = keys * (jnp.arange(length) < jnp.asarray(mask.lengths)[:, None])
-    return queries, keys
 
 
 def _meeting(of_queries, of_keys):

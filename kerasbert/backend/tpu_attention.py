@@ -8,6 +8,7 @@ import functools
 
 from .device_parts import head_parts, on_each_device
 from .devices import target
+from .kernel_inputs import padded, segment_ids
 
 LANES = 128  # rows are padded to a multiple of this length
 LETTERS = ("bhsd", "bhsd", "bhsd", "bs", "bs", "bhsd")  # axes of query, key, value, their segment ids and the result
@@ -34,50 +35,20 @@ def tpu_attention(query, key, value, mask, bias, scale):
     parts_of_heads = head_parts(query.shape[2])
     if parts_of_heads is None:
         return None
-    padded = tuple(-(-length // LANES) * LANES for length in lengths)
-    ids = [_padded(x, length, -1) for x, length in zip(_segment_ids(query, key, mask), padded, strict=True)]
+    sizes = tuple(-(-length // LANES) * LANES for length in lengths)
+    ids = [padded(x, size, value=-1) for x, size in zip(segment_ids(query, key, mask), sizes, strict=True)]
     parts = [
-        _padded(x, length).transpose(0, 2, 1, 3)
-        for x, length in ((query * scale, padded[0]), (key, padded[1]), (value, padded[1]))
+        padded(x, size).transpose(0, 2, 1, 3)
+        for x, size in ((query * scale, sizes[0]), (key, sizes[1]), (value, sizes[1]))
     ]
     if bias is None:
-        kernel = _splash(query.shape[2] // parts_of_heads, padded, mask)
+        kernel = _splash(query.shape[2] // parts_of_heads, sizes, mask)
         y = on_each_device(kernel, parts_of_heads, LETTERS, [*parts, *ids])
     else:
-        bias = _padded(bias.astype("float32"), padded[0], axis=2)
-        inputs = [*parts, *ids, _padded(bias, padded[1], axis=3)]
-        y = on_each_device(_flash(padded, mask), parts_of_heads, (*LETTERS[:-1], "bhqk", LETTERS[-1]), inputs)
+        bias = padded(bias.astype("float32"), sizes[0], axis=2)
+        inputs = [*parts, *ids, padded(bias, sizes[1], axis=3)]
+        y = on_each_device(_flash(sizes, mask), parts_of_heads, (*LETTERS[:-1], "bhqk", LETTERS[-1]), inputs)
     return y.transpose(0, 2, 1, 3)[:, : lengths[0]]
-
-
-def _segment_ids(query, key, mask):
-    """Returns the segment ids of queries and keys, int32 (b, q) and (b, k).
-
-    A query attends to the keys with the same id.
-    """
-    from jax import numpy as jnp
-
-    batch, length = key.shape[:2]
-    queries, keys = jnp.ones((batch, query.shape[1]), "int32"), jnp.ones((batch, length), "int32")
-    if mask is None:
-        return queries, keys
-    if mask.sequence_ids is not None:
-        keys = jnp.asarray(mask.sequence_ids, "int32")
-        queries = mask.query_sequence_ids
-        queries = keys[:, -query.shape[1] :] if queries is None else jnp.asarray(queries, "int32")
-    if mask.padding_mask is not None:
-        keys = keys * jnp.asarray(mask.padding_mask, "bool")
-    if mask.lengths is not None:
-        keys = keys * (jnp.arange(length) < jnp.asarray(mask.lengths)[:, None])
-    return queries, keys
-
-
-def _padded(x, length, value=0, axis=1):
-    """Pads x to `length` along an axis."""
-    from jax import numpy as jnp
-
-    missing = [(0, length - size if i == axis else 0) for i, size in enumerate(x.shape)]
-    return jnp.pad(x, missing, constant_values=value)
 
 
 def _block(length):
