@@ -1,5 +1,6 @@
 """Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
+import functools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -160,56 +161,62 @@ class Fitting(UserData, Programs):
         if start and (isinstance(x, Batches) or not 0 < start < epochs):
             raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
         self._check_targets(x, y)
-        callbacks = list(callbacks or [])
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
         if validation_split:
             if not self._is_ours(x) or isinstance(x, Batches):
                 raise ValueError("`validation_split` needs arrays or texts. Use validation_data instead.")
             x, ours, validation_data = split_last(x, ours, validation_split)
+        # Validation data are read only once the model is prepared for the data of the run.
+        held_out = functools.partial(self._feed, validation_data, batch_size) if validation_data is not None else None
+        run = dict(held_out=held_out, verbose=verbose, callbacks=list(callbacks or []), **kwargs)
         if not self._is_ours(x):
             check_source(x)
             if y is not None:
                 raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
-            steps = steps_per_epoch or length_of(x)
-            if steps is None and (not self.compiled or self._is_automatic):
-                raise ValueError(
-                    "The length of the run must be known for the learning rate schedule. Received: a "
-                    f"{type(x).__name__} with an unknown number of batches. Pass `steps_per_epoch`, or call "
-                    "`compile(optimizer)` before `fit`."
-                )
-            self._start_schedule(steps and steps * epochs)
-            self.choose_programs(math.inf)
-            source = self.prepare(readable(x, self._converted, endless=steps_per_epoch is not None), training=True)
-            accumulation = getattr(plain_optimizers(self.optimizer)[0], "gradient_accumulation_steps", None) or 1
-            self._check_schedule((steps or 1) * epochs // accumulation)
-            validation_data = self._feed(validation_data, batch_size) if validation_data is not None else None
-            with checked_inputs(), data_errors():
-                return super().fit(
-                    source,
-                    epochs=epochs,
-                    verbose=verbose,
-                    callbacks=callbacks,
-                    validation_data=validation_data,
-                    class_weight=class_weight and class_numbers(class_weight, getattr(self, "labels", [])),
-                    steps_per_epoch=steps_per_epoch,
-                    shuffle=shuffle and isinstance(x, keras.utils.PyDataset),
-                    **kwargs,
-                )
+            run["class_weight"] = class_weight and class_numbers(class_weight, getattr(self, "labels", []))
+            return self._fit_source(x, epochs, steps_per_epoch, shuffle, **run)
         if isinstance(x, Batches):
             if epochs != 1 or y is not None:
                 raise ValueError(
                     "A Batches contains all steps of the run, and the targets. Received: "
                     f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and omit `epochs` and `y`."
                 )
-            steps_per_epoch = report_interval(len(x), steps_per_epoch)
-        else:
-            x = self._batches(x, epochs=epochs, seed=seed, shuffle=shuffle, **ours)
-            steps_per_epoch = len(x) // epochs
+            return self._fit_batches(x, report_interval(len(x), steps_per_epoch), **run)
+        x = self._batches(x, epochs=epochs, seed=seed, shuffle=shuffle, **ours)
+        return self._fit_batches(x, len(x) // epochs, start, **run)
+
+    def _fit_source(self, x, epochs, steps_per_epoch, shuffle, held_out, **options):
+        """Trains on a Keras data source, in Keras's epochs. `held_out` returns the validation data, or is None."""
+        steps = steps_per_epoch or length_of(x)
+        if steps is None and (not self.compiled or self._is_automatic):
+            raise ValueError(
+                "The length of the run must be known for the learning rate schedule. Received: a "
+                f"{type(x).__name__} with an unknown number of batches. Pass `steps_per_epoch`, or call "
+                "`compile(optimizer)` before `fit`."
+            )
+        self._start_schedule(steps and steps * epochs)
+        self.choose_programs(math.inf)
+        source = self.prepare(readable(x, self._converted, endless=steps_per_epoch is not None), training=True)
+        accumulation = getattr(plain_optimizers(self.optimizer)[0], "gradient_accumulation_steps", None) or 1
+        self._check_schedule((steps or 1) * epochs // accumulation)
+        held_out = held_out and held_out()
+        shuffle = shuffle and isinstance(x, keras.utils.PyDataset)
+        options |= dict(epochs=epochs, steps_per_epoch=steps_per_epoch, validation_data=held_out, shuffle=shuffle)
+        with checked_inputs(), data_errors():
+            return super().fit(source, **options)
+
+    def _fit_batches(self, x, steps_per_epoch, start=0, *, held_out, verbose, callbacks, **options):
+        """Trains on `Batches`, with a report every `steps_per_epoch` steps.
+
+        Args:
+            start: number of reports that the run has had before.
+            held_out: function that returns the validation data, or None.
+        """
         self._start_schedule(len(x), x.accumulation)
         self.tokens_per_step = x.tokens_per_step
         feed = feed_of(self, x, steps_per_epoch)
         self.prepare(feed, training=True)
-        held_out = None if validation_data is None else self._feed(validation_data, batch_size)
+        held_out = held_out and held_out()
         validated = len(x) // steps_per_epoch * tokens_of_validation(held_out)
         resumable = any(isinstance(callback, Checkpoints) for callback in callbacks)
         self.choose_programs(feed.tokens + validated / 3, feed.num_widths, resumable)
@@ -235,7 +242,7 @@ class Fitting(UserData, Programs):
                     callbacks=[Epochs(feed, steps_per_epoch), *callbacks],
                     validation_data=held_out,
                     shuffle=False,
-                    **kwargs,
+                    **options,
                 )
             if last == len(x):
                 return history
