@@ -200,6 +200,7 @@ def find_columns(columns: Columns, names: list[str], path: str | Path, labelled:
             f"The column of {path} that holds the {missing} cannot be guessed from the column names. Received: "
             f"{', '.join(map(str, names))}. Pass --columns.{missing} NAME (an index from 0 if there is no header), or "
             "--task if the file belongs to a data set that is known by name."
+            + (" `predict` reads files without labels." if missing == "label" else "")
         )
     pair = columns.pair if columns.text is not None else guess(PAIR_NAMES, columns.pair)
     return Columns(text, pair, label)

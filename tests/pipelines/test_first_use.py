@@ -5,6 +5,8 @@ import pytest
 from kerasbert.tasks import TextClassifier
 from kerasbert.training import WarmupDecay, adamw
 from pipelines.examples import read_examples
+from pipelines.inputs import read_inputs
+from pipelines.labelled import Columns
 
 pytestmark = pytest.mark.one_backend
 
@@ -40,3 +42,12 @@ def test_words_without_tags(row, lacks, tmp_path):
     path.write_text(f"sentence,word,tag\n0,the,O\n{row}\n")
     with pytest.raises(ValueError, match=f"A word must have a tag. Received: .* line 3: .*without {lacks}"):
         read_examples("tags", path)
+
+
+def test_files_without_labels_are_for_predict(tmp_path):
+    """Test files of GLUE, such as RTE's, have none."""
+    path = tmp_path / "test.tsv"
+    path.write_text("index\tsentence1\tsentence2\n0\tThe cat sat.\tA cat sat down.\n")
+    with pytest.raises(ValueError, match="holds the label cannot be guessed.*`predict` reads files without labels"):
+        read_examples("classes", path)
+    assert [item.x for item in read_inputs(path, "pairs", Columns())] == [("The cat sat.", "A cat sat down.")]
