@@ -119,17 +119,17 @@ def index_of(label: Any, known: Mapping[Any, int]) -> int | None:
         return known.get(label)
     if kind == "str" or label != int(label) or abs(label) > LARGEST:
         return None
-    named = known.get(str(label)) if kind == "bool" else known.get(str(int(label)))
-    if kind == "bool" and named is not None:
-        return named
+    if kind == "bool" and str(label) in known:
+        return known[str(label)]
     place = int(label)
-    return place if named in (None, place) else None
+    is_name_only = not 0 <= place < len(known) and str(place) in known
+    return None if is_name_only else place
 
 
 def _advice(label: Any, names: Sequence) -> str:
     label = _plain(label)
     if _kind(label) == "number" and label == int(label) and str(int(label)) in names:
-        return f" It may be the name {str(int(label))!r} or an index: use str, or give `labels` as numbers."
+        return f" The name {str(int(label))!r} is a str: use str, or give `labels` as numbers."
     return ""
 
 
