@@ -161,11 +161,14 @@ def test_files_of_older_versions(tmp_path):
 
 @pytest.mark.one_backend
 def test_outputs_of_the_first_umt5_are_not_scaled(tmp_path):
-    """Version 4 of transformers wrote so, and read it; version 5 scales what it reads."""
+    """Version 4 of transformers wrote no field for it, and scaled outputs of tied embeddings only."""
     theirs = their_model("UMT5ForConditionalGeneration", their_config("UMT5"), tmp_path / "theirs")
     theirs = untied(theirs, tmp_path / "theirs")
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert config.pop("scale_decoder_outputs")
     (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    read = type(theirs.config).from_pretrained(tmp_path / "theirs")
+    assert not read.scale_decoder_outputs
     model = Seq2SeqLM.from_preset(tmp_path / "theirs")
     assert not model.backbone.config.scale_output and not model.backbone.config.tied_output
     theirs.lm_head.weight.data *= 24**0.5

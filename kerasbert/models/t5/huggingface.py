@@ -19,9 +19,8 @@ def load_activation(stored):
 def load_scale_output(stored):
     """Whether the input of the output layer is scaled, according to a config.json.
 
-    transformers 4 scales it if the output layer shares the token embeddings. transformers 5 never scales it for mT5,
-    always scales it for umT5, and has a separate field for T5. For umT5, the rule of version 4 is used here, because
-    the released models were trained with it.
+    transformers 4 scales it if the output layer shares the token embeddings. transformers 5 has a separate field for T5
+    and, since version 5.24, for umT5, and never scales it for mT5.
     """
     never = stored["model_type"].startswith("mt5")
     return not never and stored.get("scale_decoder_outputs", stored["tie_word_embeddings"])
