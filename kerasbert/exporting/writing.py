@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-from ..checkpoints.fields import read_saved
+from ..checkpoints.folder import read_saved
 from ..checkpoints.saves import is_replaced
 from ..core.family import FAMILIES
 from ..data.processes import DEVNULL, PIPE, start_python

@@ -14,7 +14,6 @@ from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets, saves
 from ..checkpoints.sharing import Shared
-from ..core.batch import BATCH_KEYS
 from ..core.family import Family
 from ..core.inputs import (
     check_arrays,
@@ -54,6 +53,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     prediction_arguments = {}  # extra arguments of `call` when a masked LM head reads the `sequence_output`
     pair_rows = "segment_pairs"  # value of `MaskedLMBatches(rows=...)` for models with a sentence pair head
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
+    takes_segments = True  # whether `call` reads `segment_ids`; if so, a `num_segments` of the config may still be 1
     has_weights = True  # False in a model that was loaded from an export, whose engine has the weights
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
@@ -191,14 +191,8 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     @property
     def reads_segments(self) -> bool:
-        """Whether `segment_ids` can change the outputs.
-
-        A family of another package is assumed to read them, unless `num_segments` in its config is less than 2.
-        """
-        if getattr(self.config, "num_segments", 2) < 2:
-            return False
-        families = {cls.__name__ for cls in type(self).__mro__ if cls.__module__.startswith("kerasbert.models.")}
-        return not families or not families.isdisjoint(BATCH_KEYS["segment_ids"].backbones.split(", "))
+        """Whether `segment_ids` can change the outputs."""
+        return self.takes_segments and getattr(self.config, "num_segments", 2) > 1
 
     # === Parts that objectives and tasks use ===
 

@@ -125,6 +125,7 @@ class DistilBert(Backbone):
         `first_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
+    takes_segments = False
     has_output_positions = True
 
     def __init__(self, config: DistilBertConfig, **kwargs: Any):

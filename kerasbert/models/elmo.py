@@ -177,6 +177,7 @@ class Elmo(Backbone):
         `real_tokens`, bool (b, s), False at padding.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: ElmoConfig, **kwargs: Any):

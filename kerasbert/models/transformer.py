@@ -224,6 +224,7 @@ class Transformer(EncoderDecoderBackbone):
         each). With a cache, there are no outputs of the encoder, but the `cache` for the next call.
     """
 
+    takes_segments = False
     AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
     learned_positions = False
 

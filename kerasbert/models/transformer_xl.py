@@ -207,6 +207,7 @@ class TransformerXL(Backbone):
         `memory_mask`, without gradients; with a cache, the `cache` for the next call.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: TransformerXLConfig, **kwargs: Any):

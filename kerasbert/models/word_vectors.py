@@ -64,6 +64,7 @@ class WordVectors(Backbone):
     Returns: a dict of `sequence_output`, float (b, s, m), and `real_tokens`, bool (b, s), False at padding.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: WordVectorsConfig, **kwargs: Any):

@@ -68,6 +68,11 @@ class KnowledgeTransfer(FromTeacher):
         `sentence_pair` (b, 2). The targets y are the same as for the student's `MaskedLM`.
     """
 
+    SAVES = (
+        *("strategy", "transfer_steps", "feature_weight", "mean_weight", "variance_weight", "attention_weight"),
+        "hard_share",
+    )
+
     def __init__(
         self,
         student: MaskedLM | Backbone | str | PathLike,
@@ -189,7 +194,3 @@ class KnowledgeTransfer(FromTeacher):
             )
             losses.append(self.mean_loss(x, token_losses, weights, "layers"))
         return losses
-
-    def arguments(self):
-        weights = ("feature_weight", "mean_weight", "variance_weight", "attention_weight")
-        return {name: getattr(self, name) for name in ("strategy", "transfer_steps", *weights, "hard_share")}

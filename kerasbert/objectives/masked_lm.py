@@ -62,6 +62,8 @@ class MaskedLM(Objective):
         (b, 2).
     """
 
+    reads_discriminators = False
+
     hub_task = "fill-mask"
     example_call = 'model.fill_mask("The cat {mask} on the mat.")'
     needs_mask_decoder = True

@@ -6,9 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from ..checkpoints.arguments import Saved
 from ..data.batches.batches import Batches
 from ..data.batches.mixtures import mixing_rates
 from ..data.batches.tasks import TaskBatches
+from ..data.text.json_files import shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
 from ..training.trainable import Trainable
@@ -44,6 +46,8 @@ class MultiTask(Trainable):
 
     Returns: {name: outputs of that task's model}; tasks whose batch has no rows are omitted.
     """
+
+    SAVED_AS = {"tasks": Saved(dict[str, dict])}
 
     HEADS_UNDER = "tasks"  # prefix of the heads' weights in a saved folder
 
@@ -218,6 +222,14 @@ class MultiTask(Trainable):
 
     def variant(self):
         return "Backbone"
+
+    @classmethod
+    def check_saved(cls, arguments, path):
+        super().check_saved(arguments, path)
+        for name, spec in (arguments.get("tasks") or {}).items():
+            task = CLASSES.get(str(spec.get("task", "TextClassifier")))
+            if task is not None:
+                task.check_saved(spec, f"{path}, task {shortened(name)}")
 
     @classmethod
     def needs_pooler(cls, family, settings):

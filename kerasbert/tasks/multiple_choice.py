@@ -36,6 +36,8 @@ class MultipleChoice(Task):
     Returns: logits, float (b, c).
     """
 
+    SAVES = ("max_length",)
+
     hub_task = "multiple-choice"
     example_call = 'model.choose([("The cat", ["sat.", "barked."])])'
 
@@ -148,9 +150,6 @@ class MultipleChoice(Task):
             raise ValueError(
                 f"A target must be the index of a choice, from 0 to {counts[row] - 1}. Received: {y[row]}."
             )
-
-    def arguments(self):
-        return {"max_length": self.max_length}
 
     @classmethod
     def needs_pooler(cls, family, settings):

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
@@ -36,6 +37,9 @@ class QuestionAnswerer(Task):
 
     Returns: {"start": logits, "end": logits}, each float (b, s).
     """
+
+    SAVES = ("max_length", "stride", "max_question_length", "max_answer_length")
+    SAVED_AS = {"stride": Saved(int, 1)}
 
     hub_task = "question-answering"
     example_call = 'model.answer([("Who sat?", "The cat sat on the mat.")])'
@@ -150,7 +154,3 @@ class QuestionAnswerer(Task):
         return answers
 
     # === Checks and configuration ===
-
-    def arguments(self):
-        names = ("max_length", "stride", "max_question_length", "max_answer_length")
-        return {name: getattr(self, name) for name in names}

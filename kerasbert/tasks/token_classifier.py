@@ -54,6 +54,8 @@ class TokenClassifier(Task):
     Returns: logits, float (b, s, number of labels).
     """
 
+    SAVES = ("labels", "max_length", "features")
+
     hub_task = "token-classification"
     example_call = 'model.tag(["A first text.", "A second text."])'
     label_head = "tagger"
@@ -226,9 +228,6 @@ class TokenClassifier(Task):
             raise ValueError(
                 f"Labels must be between 0 and {len(self.labels) - 1}, or have weight 0. Received: {wrong}."
             )
-
-    def arguments(self):
-        return {"labels": self.labels, "max_length": self.max_length, "features": self.features}
 
     def variant(self):
         return "Backbone" if self.features else super().variant()

@@ -102,6 +102,7 @@ class ModernBertDecoder(Backbone):
         `last_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: ModernBertDecoderConfig, **kwargs: Any):

@@ -200,6 +200,7 @@ class ModernBert(Backbone):
         left. For packed rows, both are (b, n, m), or missing if the batch has no `first_positions`.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: ModernBertConfig, **kwargs: Any):

@@ -99,6 +99,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         the `cache` for the next call.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: Seq2SeqAttentionConfig, **kwargs: Any):

@@ -159,6 +159,7 @@ class T5(EncoderDecoderBackbone):
         `end_output`, the decoder's output at the end token (see `end_tokens`); with a cache, the next `cache`.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: T5Config, **kwargs: Any):
