@@ -9,7 +9,8 @@ import numpy as np
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
 from ..data.text.json_files import check_types, inside, shortened
-from ..training.feeding import joined, num_rows
+from ..training.convert import num_rows
+from ..training.prediction import joined
 from .cache import cached_export
 from .greedy import greedy
 from .inputs import OUR_NAMES, as_inputs

@@ -10,7 +10,7 @@ from keras import ops
 from ..data.tasks.examples import encode_texts
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..data.tasks.examples import encode_texts
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 
 
 def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):

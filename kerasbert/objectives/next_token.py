@@ -10,7 +10,7 @@ from ..data.tokenizers.tokenizer import Tokenizer
 from ..generation.decoding import generate
 from ..generation.search import Options
 from ..models.backbone import Backbone
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predicted_correctly, slot_shape
 
 

@@ -14,7 +14,7 @@ from ..backend.compilation import compiled
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
 from ..data.columns import values_of
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from .objective import check_labels, cross_entropy
 
 LOGITS = 1 << 25  # maximum number of logits per batch, which take 128 MiB

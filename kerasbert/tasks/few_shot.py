@@ -6,7 +6,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..data.tasks.labels import names_of
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from ..training.trainable import Trainable
 from .task import zipped_columns
 

@@ -198,8 +198,8 @@ class MultiTask(Trainable):
         self._check_names(data)
         parts = {}
         for name, (x, y, *weights) in data.items():
-            weights = weights[0] if weights else None
-            parts[name] = self.tasks[name]._batches(x, y, weights, batch_size, 1, seed, shuffle)
+            given = self.tasks[name].data_of(x, y, weights[0] if weights else None)
+            parts[name] = self.tasks[name]._batches(*given, batch_size, 1, seed, shuffle)
         sizes = {name: len(part) for name, part in parts.items()}
         rates = dict(zip(parts, mixing_rates(list(sizes.values()), exponent, limit), strict=True))
         return TaskBatches(parts, rates, batch_size, sum(sizes.values()) * epochs, seed)

@@ -12,7 +12,7 @@ from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from .task import Task, zipped_columns
 
 

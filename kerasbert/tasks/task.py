@@ -12,7 +12,7 @@ from ..checkpoints.arguments import Saved
 from ..core.inputs import check_keys
 from ..data.columns import values_of
 from ..data.tasks.labels import names_of
-from ..training.feeding import is_text
+from ..training.sources import is_text
 from ..training.trainable import Trainable
 from .standard_losses import loss_on_logits, mapped, metric_on_logits
 

@@ -13,7 +13,7 @@ from ..data.tasks.labels import names_of
 from ..data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..models.backbone import Backbone
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_names, with_stored_labels, zipped_columns

@@ -19,7 +19,7 @@ from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
 from ..models.backbone import Backbone
-from ..training.feeding import read_texts
+from ..training.convert import read_texts
 from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
 from .sentence_objectives import (

@@ -1,44 +1,28 @@
 """Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
 
-import functools
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
-from ..backend.compilation import CompilerMemory, compiles_shapes, reading_weights
+from ..backend.compilation import reading_weights
 from ..backend.datasets import data_errors
 from ..backend.distribution import batch_shards
 from ..backend.keras_adapter import is_validation
 from ..backend.lost_hosts import ending_together
-from ..core.inputs import check_arrays, check_keys, check_numbers, checked_inputs
-from ..data.batches.batches import Batches, ExampleBatches
+from ..core.inputs import check_keys, checked_inputs
+from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
 from .alternating import plain_optimizers
-from .checkpointing import Checkpoints
-from .feeding import (
-    Epochs,
-    check_devices,
-    class_numbers,
-    class_weighted,
-    feed_of,
-    is_text,
-    num_rows,
-    predict_by_width,
-    report_interval,
-    single,
-    split_last,
-    tokens_of_validation,
-)
+from .convert import UserData, class_numbers, num_rows, split_last
+from .feed import check_devices, feed_of, report_interval, tokens_of_validation
 from .optimizers import adamw
+from .prediction import predict_by_width, single
 from .programs import Programs, is_same_state, traced_state
-from .reporting import Progress, connect
+from .runs import BatchesRun, SourceRun
 from .schedules import RunDecay
-from .sources import KINDS, check_source, length_of, readable, unpacked
-from .user_data import UserData
+from .sources import check_source, is_text, readable
 
 
 class Fitting(UserData, Programs):
@@ -104,6 +88,11 @@ class Fitting(UserData, Programs):
             self.forget_programs()  # the old ones were compiled for other schedules
         self.__dict__["_compiled_schedules"] = schedules
 
+    def schedule_restored(self, steps, accumulation):
+        """Sets the numbers of a run in the default schedule, which a checkpoint may have replaced."""
+        if self._is_automatic and (schedule := plain_optimizers(self.optimizer)[0].schedule) is not None:
+            schedule.start(*self._numbers_of_run(steps, accumulation))
+
     def _check_schedule(self, steps):
         """Warns if a learning rate is 0 during all of the next `steps` updates."""
         for optimizer in plain_optimizers(self.optimizer):
@@ -156,108 +145,69 @@ class Fitting(UserData, Programs):
         if epochs < 1:
             raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
         x, y, sample_weight = self.data_of(x, y, sample_weight)
-        check_devices(self, "fit", self._is_ours(x))
-        start = kwargs.pop("initial_epoch", 0) if self._is_ours(x) else 0
-        if start and (isinstance(x, Batches) or not 0 < start < epochs):
-            raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
+        is_ours = self._is_ours(x)
+        check_devices(self, "fit", is_ours)
         self._check_targets(x, y)
+        held_out = None if validation_data is None else self._validation(validation_data)
         ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
         if validation_split:
-            if not self._is_ours(x) or isinstance(x, Batches):
+            if not is_ours or isinstance(x, Batches):
                 raise ValueError("`validation_split` needs arrays or texts. Use validation_data instead.")
-            x, ours, validation_data = split_last(x, ours, validation_split)
-        # Validation data are read only once the model is prepared for the data of the run.
-        held_out = functools.partial(self._feed, validation_data, batch_size) if validation_data is not None else None
-        run = dict(held_out=held_out, verbose=verbose, callbacks=list(callbacks or []), **kwargs)
-        if not self._is_ours(x):
+            x, ours, held_out = split_last(x, ours, validation_split)
+        if is_ours:
+            first = kwargs.pop("initial_epoch", 0)
+            run = self._run_of_batches(x, epochs, first, steps_per_epoch, dict(ours, seed=seed, shuffle=shuffle))
+        else:
             check_source(x)
             if y is not None:
                 raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
-            run["class_weight"] = class_weight and class_numbers(class_weight, getattr(self, "labels", []))
-            return self._fit_source(x, epochs, steps_per_epoch, shuffle, **run)
-        if isinstance(x, Batches):
-            if epochs != 1 or y is not None:
-                raise ValueError(
-                    "A Batches contains all steps of the run, and the targets. Received: "
-                    f"epochs={epochs}, y={type(y).__name__}. Make the Batches longer, and omit `epochs` and `y`."
-                )
-            return self._fit_batches(x, report_interval(len(x), steps_per_epoch), **run)
-        x = self._batches(x, epochs=epochs, seed=seed, shuffle=shuffle, **ours)
-        return self._fit_batches(x, len(x) // epochs, start, **run)
+            kwargs["class_weight"] = class_weight and class_numbers(class_weight, getattr(self, "labels", []))
+            run = SourceRun(self, x, epochs, steps_per_epoch, shuffle)
+        return self._train(run, held_out, batch_size, verbose, list(callbacks or []), kwargs)
 
-    def _fit_source(self, x, epochs, steps_per_epoch, shuffle, held_out, **options):
-        """Trains on a Keras data source, in Keras's epochs. `held_out` returns the validation data, or is None."""
-        steps = steps_per_epoch or length_of(x)
-        if steps is None and (not self.compiled or self._is_automatic):
+    def _run_of_batches(self, x, epochs, start, steps_per_epoch, options):
+        """Returns the `BatchesRun` for a `Batches`, or for texts or arrays, whose `options` are those of `_batches`."""
+        if start and (isinstance(x, Batches) or not 0 < start < epochs):
+            raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
+        if not isinstance(x, Batches):
+            batches = self._batches(x, epochs=epochs, **options)
+            return BatchesRun(batches, len(batches) // epochs, start)
+        if epochs != 1 or options["y"] is not None:
             raise ValueError(
-                "The length of the run must be known for the learning rate schedule. Received: a "
-                f"{type(x).__name__} with an unknown number of batches. Pass `steps_per_epoch`, or call "
-                "`compile(optimizer)` before `fit`."
+                "A Batches contains all steps of the run, and the targets. Received: "
+                f"epochs={epochs}, y={type(options['y']).__name__}. Make the Batches longer, and omit `epochs` and `y`."
             )
-        self._start_schedule(steps and steps * epochs)
-        self.choose_programs(math.inf)
-        source = self.prepare(readable(x, self._converted, endless=steps_per_epoch is not None), training=True)
-        accumulation = getattr(plain_optimizers(self.optimizer)[0], "gradient_accumulation_steps", None) or 1
-        self._check_schedule((steps or 1) * epochs // accumulation)
-        held_out = held_out and held_out()
-        shuffle = shuffle and isinstance(x, keras.utils.PyDataset)
-        options |= dict(epochs=epochs, steps_per_epoch=steps_per_epoch, validation_data=held_out, shuffle=shuffle)
-        with checked_inputs(), data_errors():
-            return super().fit(source, **options)
+        return BatchesRun(x, report_interval(len(x), steps_per_epoch))
 
-    def _fit_batches(self, x, steps_per_epoch, start=0, *, held_out, verbose, callbacks, **options):
-        """Trains on `Batches`, with a report every `steps_per_epoch` steps.
+    def _train(self, run, held_out, batch_size, verbose, callbacks, options):
+        """Trains the model, part by part of a run.
 
         Args:
-            start: number of reports that the run has had before.
-            held_out: function that returns the validation data, or None.
+            run: a `BatchesRun` or `SourceRun`.
+            held_out: (x, y, sample_weight) for validation, or None. They are read only once the model is prepared for
+                the data of the run.
+            batch_size: number of examples per batch of `held_out`.
+            verbose, callbacks, options: arguments of Keras's `fit`.
         """
-        self._start_schedule(len(x), x.accumulation)
-        self.tokens_per_step = x.tokens_per_step
-        feed = feed_of(self, x, steps_per_epoch)
-        self.prepare(feed, training=True)
-        held_out = held_out and held_out()
-        validated = len(x) // steps_per_epoch * tokens_of_validation(held_out)
-        resumable = any(isinstance(callback, Checkpoints) for callback in callbacks)
-        self.choose_programs(feed.tokens + validated / 3, feed.num_widths, resumable)
-        first = self._resume(callbacks, start * steps_per_epoch)
-        if self._is_automatic and (schedule := plain_optimizers(self.optimizer)[0].schedule) is not None:
-            schedule.start(*self._numbers_of_run(len(x), x.accumulation))  # a checkpoint has replaced the numbers
-        self._check_schedule((len(x) - first) // x.accumulation)
-        if verbose == "auto" and not any(isinstance(callback, Progress) for callback in callbacks):
-            callbacks.append(Progress(len(x)))
-        callbacks += [CompilerMemory(), keras.callbacks.History()]
-        rest = -first % steps_per_epoch  # steps left in an interrupted epoch
-        for steps, last in [(rest, first + rest), (steps_per_epoch, len(x))][not rest :]:
-            feed.steps = steps
-            feed.start(first)
-            compiles = compiles_shapes() and self.train_function is None
-            connect(callbacks, feed.real_tokens, feed.num_widths if compiles else 0)
+        self._start_schedule(run.steps, run.accumulation)
+        run.open(self)
+        held_out = held_out and self._feed(*held_out, batch_size)
+        self._check_schedule(run.begin(self, tokens_of_validation(held_out), callbacks))
+        for part in run.parts(self, callbacks, verbose):
             with checked_inputs(), data_errors(), ending_together():
-                history = super().fit(
-                    feed.for_keras(),
-                    epochs=last // steps_per_epoch,
-                    initial_epoch=first // steps_per_epoch,
-                    verbose=0 if verbose == "auto" else verbose,
-                    callbacks=[Epochs(feed, steps_per_epoch), *callbacks],
-                    validation_data=held_out,
-                    shuffle=False,
-                    **options,
-                )
-            if last == len(x):
-                return history
-            first = self._resume(callbacks)
+                history = super().fit(run.dataset(), validation_data=held_out, **part, **options)
+        return history
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size: int = 32, sample_weight: Any = None, **kwargs: Any):
         """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts."""
         if is_validation(kwargs):
             return super().evaluate(x, **kwargs)
-        x = self.examples_of(x)
+        x, y, sample_weight = self.data_of(x, y, sample_weight)
         self._check_targets(x, y)
         check_devices(self, "evaluate", self._is_ours(x))
         if not self.compiled:
             self._compile_automatically()
-        source = self._feed((x, y, sample_weight), batch_size)
+        source = self._feed(x, y, sample_weight, batch_size)
         if self.test_function is None:
             self.choose_programs(tokens_of_validation(source) / 3)
         with checked_inputs(), data_errors(), ending_together():
@@ -288,9 +238,21 @@ class Fitting(UserData, Programs):
                 x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
             if isinstance(x, BucketedBatches):
                 predict = super().predict
-                return single(predict_by_width(self, x, lambda part: predict(self._feed(part, None), **kwargs)))
-            outputs = super().predict(self._feed((x, None, None), batch_size), **kwargs)
+                return single(predict_by_width(self, x, lambda part: predict(self._feed(part), **kwargs)))
+            outputs = super().predict(self._feed(x, batch_size=batch_size), **kwargs)
         return single(keras.tree.map_structure(lambda array: array[:rows], outputs))
+
+    def _feed(self, x, y=None, sample_weight=None, batch_size=None):
+        """Returns a dataset for Keras of data in the form of `data_of`, which is read once, in order."""
+        if self._is_ours(x) and not isinstance(x, Batches):
+            x = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
+        elif y is not None:
+            raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
+        if not isinstance(x, Batches):
+            return self.prepare(readable(x, self._converted), training=False)
+        feed = feed_of(self, x, len(x))
+        self.prepare(feed, training=False)
+        return feed.for_keras()
 
     def train_on_batch(self, x, *args, **kwargs):
         self.prepare([(x,)], training=True)
@@ -319,81 +281,3 @@ class Fitting(UserData, Programs):
             has read.
         """
         return batches
-
-    def _converted(self, batch):
-        """Converts a batch of a dataset to a tuple of arrays (x, y, sample_weight), without items that are None.
-
-        Texts are encoded, and the arrays are checked.
-        """
-        x, y, sample_weight = unpacked(batch)
-        if is_text(x):
-            steps = self._batches(x, y, sample_weight, len(x), epochs=1, seed=0, shuffle=False)
-            if len(steps) != 1:
-                raise ValueError(
-                    "Texts of a dataset are encoded batch by batch, with one row per text. Received: texts that make "
-                    f"{len(steps)} batches of {len(x)} rows for a {type(self).__name__}. Pass all texts as a list."
-                )
-            x, y, sample_weight = steps[0]
-        elif y is not None:
-            y = self.array_targets(y)
-        self.check_batch(x, y, sample_weight)
-        return tuple(arrays for arrays in (x, y, sample_weight) if arrays is not None)
-
-    def _converted_inputs(self, batch):
-        """Converts a batch of a dataset to a tuple that holds only the inputs."""
-        return self._converted(self.inputs_among(*unpacked(batch)))[:1]
-
-    def _resume(self, callbacks, step=0):
-        """Restores the model from a `Checkpoints` callback, if there is one. Returns its step, or else `step`."""
-        self.initial_step = step
-        for callback in callbacks:
-            if isinstance(callback, Checkpoints):
-                step = self.initial_step = callback.restore(self)
-        return step
-
-    def _feed(self, data, batch_size):
-        """Converts data to a dataset for Keras that is read once, in order.
-
-        Args:
-            data: a `Batches`, another source of batches, or a tuple (x, y, sample_weight), where x may be one of these,
-                a dict of arrays, or texts.
-            batch_size: number of examples per batch of arrays or texts.
-        """
-        if isinstance(data, list) and len(data) in (2, 3) and not isinstance(data[0], (str, tuple)):
-            data = tuple(data)  # Keras accepts lists, too
-        data = data if isinstance(data, tuple) else self.examples_of(data)
-        if isinstance(data, list) and is_text(data):
-            self._check_targets(data, None)
-            data = (data,)
-        if isinstance(data, tuple):
-            data, y, sample_weight = self.data_of(*(*data, None, None)[:3])
-            if self._is_ours(data) and not isinstance(data, Batches):
-                data = self._batches(data, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
-            elif y is not None:
-                raise ValueError(f"The batches of a {type(data).__name__} contain their targets. Received: y. Omit it.")
-        if not isinstance(data, Batches):
-            return self.prepare(readable(data, self._converted), training=False)
-        feed = feed_of(self, data, len(data))
-        self.prepare(feed, training=False)
-        return feed.for_keras()
-
-    def _batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle, class_weight=None):
-        """Returns the `Batches` for a dict of arrays, or for texts. The arguments are the same as for `fit`."""
-        x, y, sample_weight = self.data_of(x, y, sample_weight)
-        check_numbers(x, y if isinstance(y, np.ndarray) else None, sample_weight)  # before the first step
-        if class_weight is not None:
-            class_weight = class_numbers(class_weight, getattr(self, "labels", []))
-            sample_weight = class_weighted(self.encode_labels(y), sample_weight, class_weight)
-        if is_text(x):
-            return self.text_batches(x, y, sample_weight, batch_size, epochs, seed, shuffle)
-        if isinstance(x, dict):
-            x = {key: np.asarray(array) for key, array in x.items() if array is not None}
-            inputs = self.inputs_of_backbone(x)  # checked before batches are padded to their full size
-            check_keys(inputs, self.backbone.extra_inputs)
-            check_arrays(inputs)
-            y = None if y is None else self.array_targets(y)
-            return ExampleBatches(x, y, sample_weight, batch_size, epochs=epochs, seed=seed, shuffle=shuffle)
-        raise ValueError(
-            f"Data must be {KINDS}. Received: a "
-            f"{type(x).__name__}{f' that begins with {x[0]!r:.40}' if isinstance(x, list) else ''}."
-        )

@@ -5,7 +5,7 @@ import pytest
 
 from kerasbert.data.batches.batches import ExampleBatches
 from kerasbert.training import Progress, RunCallback, counting, reporting
-from kerasbert.training.feeding import Feed, real_tokens
+from kerasbert.training.feed import Feed, real_tokens
 
 pytestmark = pytest.mark.one_backend
 
