@@ -15,8 +15,8 @@ import pytest
 
 import kerasbert
 from kerasbert.core import registration
+from kerasbert.core.registered import Registered
 from kerasbert.layers import TokenHead
-from kerasbert.layers.registered import Registered
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 

@@ -7,9 +7,9 @@ import warnings
 import keras
 import numpy as np
 
+from ..core.lora import merged_kernels
 from ..core.variables import parts_of, paths_of_variables
 from ..core.weight_names import Heads, Part, Tensor
-from ..training.lora import merged_kernels
 from .weight_checks import check_not_quantised, unfit_numbers
 
 log = logging.getLogger("kerasbert")

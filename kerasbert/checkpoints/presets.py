@@ -6,23 +6,22 @@ tokenizer, and `kerasbert.json`, which holds what the layout cannot express.
 
 import contextlib
 import inspect
+import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from ..backend.keras_adapter import forgetting_failed_variables
 from ..core.family import FAMILIES, find_size
 from ..core.initializers import zero_weights
 from ..core.inputs import accepting_larger_tokenizers
-from ..core.keras_adapter import forgetting_failed_variables
-from ..core.onnx_engine import OnnxEngine
-from ..core.registration import Deferred
+from ..core.registration import ENGINES, Deferred
 from ..data.text.folders import read_again
 from ..data.text.json_files import read_json, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from . import huggingface, keras_hub, quantized
-from .exports import cached_export, check_engine, check_fixed
 from .fields import (
     accepting_arguments,
     check_arguments,
@@ -169,10 +168,10 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
     """
     allow_nan, allow_mixed = (overrides.pop(name, False) for name in ("allow_nan", "allow_mixed"))
     if engine is not None:
-        check_engine(engine, path, load_weights, dtype)
+        _check_engine(engine, path, load_weights, dtype)
         path = _find_model(cls, path, revision, token)
         if not _saved(path).get("export"):
-            path, overrides = cached_export(path, cls, overrides), {}
+            path, overrides = ENGINES[engine].exported(path, cls, overrides), {}
     if _sized(path) is not None:
         settings, rest = _split_settings(cls, overrides)
         family = _sized(path)[0]
@@ -186,6 +185,26 @@ def load_trainable(cls, path, load_weights=True, dtype=None, revision=None, toke
         return _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading)
 
 
+def _check_engine(engine, path, load_weights, dtype):
+    """Raises a ValueError unless `from_preset` can load a model with an engine."""
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` must be {', '.join(map(json.dumps, ENGINES))} or None. Received: {engine!r}.")
+    if find_size(str(path)) is not None or not load_weights:
+        raise ValueError(f"`engine` needs the folder of a model, with its weights. Received: {path!r} without weights.")
+    if dtype not in (None, "float32"):
+        raise ValueError(f'engine="{engine}" computes in float32. Received: dtype={dtype!r}. Omit it.')
+
+
+def _check_fixed(folder, arguments, overrides):
+    """Raises a ValueError for arguments that differ from those of the model that was exported."""
+    changed = {n: v for n, v in overrides.items() if n not in ("name", "tokenizer") and arguments.get(n) != v}
+    if changed:
+        raise ValueError(
+            f"The program of an export is fixed. Received: {folder}, which is an export, with {shortened(changed)}. "
+            "Load the folder of the model that was exported with these arguments, and export it again."
+        )
+
+
 def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading):
     """Loads an objective or a task from a local folder. `reading` is closed when all files have been opened."""
     settings, rest = _split_settings(cls, overrides)
@@ -196,7 +215,7 @@ def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading
     arguments = _own_arguments(cls, saved, stored, folder)
     settings = {**arguments, **settings}
     if saved.get("export"):
-        check_fixed(folder, arguments, overrides)
+        _check_fixed(folder, arguments, overrides)
     settings = cls.arguments_from_config(stored, settings)
     if "tokenizer" not in settings:
         settings["tokenizer"] = load_tokenizer(folder)
@@ -204,7 +223,7 @@ def _load_folder(cls, folder, load_weights, dtype, allow_nan, overrides, reading
     if _takes_pooler(family) and "pooler" not in overrides:
         rest["pooler"] = cls.needs_pooler(family.family, settings)
     options, fields = _split(family, rest)
-    engine = OnnxEngine.open(folder, saved, cls) if saved.get("export") else None
+    engine = ENGINES["onnx"].open(folder, saved, cls) if saved.get("export") else None
     weights = _stored_weights(family.family, folder, open_files) if load_weights and engine is None else None
     if weights is not None and renewed is not None:
         weights.leave_out(renewed)

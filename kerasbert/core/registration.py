@@ -34,6 +34,11 @@ def registered_classes():
     return {name: module for name, module, decorator, bases in found if decorator or bases & derived}
 
 
+# What computes the outputs of a model in place of its layers, by the `engine` of `from_preset`: each a class, or the
+# `Deferred` stand-in for one. Filled by the package itself, because exports are loaded by folders below it.
+ENGINES = {}
+
+
 class Deferred:
     """A stand-in for a class, which it imports on first use.
 

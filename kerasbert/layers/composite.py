@@ -5,8 +5,8 @@ import inspect
 
 import keras
 
-from ..core.keras_adapter import all_layers
-from .registered import Registered
+from ..backend.keras_adapter import all_layers
+from ..core.registered import Registered
 
 
 class Layer(Registered, keras.layers.Layer):

@@ -9,9 +9,9 @@ import numpy as np
 from keras import ops
 
 from ..backend.gradients import no_gradients
-from ..core.backbone import Backbone
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
+from ..models.backbone import Backbone
 from .masked_lm import MaskedLM, masked_batches
 from .objective import (
     PairObjective,

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
+from ..models.backbone import Backbone
 from .distillation import FromTeacher, soft_cross_entropy
 from .masked_lm import MaskedLM
 from .objective import WeightedMean, cross_entropy, predicted_correctly, slot_weights, token_weights

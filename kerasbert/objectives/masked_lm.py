@@ -6,10 +6,10 @@ from typing import Any, overload
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data import MaskedLMBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
 from .mask_filling import fill_mask
 from .objective import (
     Objective,

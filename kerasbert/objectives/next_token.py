@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..generation.decoding import generate
 from ..generation.search import Options
+from ..models.backbone import Backbone
+from ..training.feeding import read_texts
 from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predicted_correctly, slot_shape
 
 

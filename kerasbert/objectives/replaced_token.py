@@ -14,11 +14,11 @@ from ..checkpoints import fields
 from ..checkpoints.folders import find_folder
 from ..checkpoints.saves import new_id, one_save, replaced_model, write_record
 from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
-from ..core.backbone import Backbone
 from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import scatter_positions
+from ..models.backbone import Backbone
 from .alternating_steps import AlternatingSteps
 from .discriminator import (
     AUC,

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data import Seq2SeqBatches, Seq2SeqLayout
 from ..data.batches.seq2seq import source_ids
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
 from .next_token import NextToken
 from .scoring import answer_scores
 

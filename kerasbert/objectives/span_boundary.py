@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from ..backend.compilation import concrete_array
-from ..core.backbone import Backbone
 from ..data import SpanMaskBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
+from ..models.backbone import Backbone
 from .objective import (
     Objective,
     Perplexity,

@@ -6,12 +6,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.trainable import Trainable
 from ..data.batches.batches import Batches
 from ..data.batches.mixtures import mixing_rates
 from ..data.batches.tasks import TaskBatches
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.trainable import Trainable
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
 from .standard_losses import loss_on_logits

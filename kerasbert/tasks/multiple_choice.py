@@ -7,12 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.columns import values_of
 from ..data.tasks.choices import encode_choices
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
+from ..training.feeding import read_texts
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels, zipped_columns
 
 NOT_THERE = -3e4  # logit of padding choices; representable in float16

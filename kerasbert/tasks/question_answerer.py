@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.feeding import read_texts
 from .task import Task, zipped_columns
 
 

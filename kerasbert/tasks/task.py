@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..core.feeding import is_text
 from ..core.inputs import check_keys
-from ..core.trainable import Trainable
 from ..data.columns import values_of
 from ..data.tasks.labels import names_of
+from ..training.feeding import is_text
+from ..training.trainable import Trainable
 from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 

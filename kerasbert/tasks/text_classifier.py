@@ -6,13 +6,13 @@ from typing import Any, overload
 import keras
 import numpy as np
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.columns import table_names
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import names_of
 from ..data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.feeding import read_texts
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_names, with_stored_labels, zipped_columns

@@ -12,8 +12,6 @@ from keras import ops
 
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths
 from ..data.tasks.examples import encode_texts
@@ -21,6 +19,8 @@ from ..data.tasks.labels import indices_of
 from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
+from ..training.feeding import read_texts
 from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
 from .sentence_objectives import (

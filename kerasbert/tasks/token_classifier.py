@@ -7,12 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import class_numbers, read_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.labels import indices_of, names_of
 from ..data.tasks.tagging import TaggedRows, entities, tags_within
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.feeding import class_numbers, read_texts
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_names, with_stored_labels
 

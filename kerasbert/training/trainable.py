@@ -13,15 +13,15 @@ from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
 from ..checkpoints import presets, saves
+from ..checkpoints.sharing import Shared
+from ..core.inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
+from ..core.quantization import Quantizable, as_config, quantize_layers
+from ..core.summaries import known_shapes
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tokenizers.tokenizer import Tokenizer
-from .backbone import Backbone
+from ..models.backbone import Backbone
 from .fitting import Fitting
-from .inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
 from .programs import training_program_tokens
-from .quantization import Quantizable, as_config, quantize_layers
-from .sharing import Shared
-from .summaries import known_shapes
 
 
 class Trainable(Shared, Quantizable, Fitting):

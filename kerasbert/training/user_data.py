@@ -1,9 +1,9 @@
 """Base class that recognises the data that users pass, and converts columns of tables to lists."""
 
+from ..backend.keras_adapter import TrainingMode
 from ..data.batches.batches import Batches
 from ..data.columns import values_of
 from .feeding import is_text
-from .keras_adapter import TrainingMode
 
 
 class UserData(TrainingMode):

@@ -13,10 +13,10 @@ from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets, saves
-from ..layers.embeddings import float_table, gather_positions
-from .batch import BATCH_KEYS
-from .family import Family
-from .inputs import (
+from ..checkpoints.sharing import Shared
+from ..core.batch import BATCH_KEYS
+from ..core.family import Family
+from ..core.inputs import (
     check_arrays,
     check_keys,
     checked_inputs,
@@ -24,9 +24,9 @@ from .inputs import (
     longest_sequence,
     warn_of_padding,
 )
-from .quantization import Quantizable, as_config, quantize_layers
-from .sharing import Shared
-from .summaries import known_shapes
+from ..core.quantization import Quantizable, as_config, quantize_layers
+from ..core.summaries import known_shapes
+from ..layers.embeddings import float_table, gather_positions
 
 
 def _note_depth(variables, depth):

@@ -12,14 +12,13 @@ import numpy as np
 from ..backend.compilation import CompilerMemory, compiles_shapes, reading_weights
 from ..backend.datasets import data_errors
 from ..backend.distribution import batch_shards
+from ..backend.keras_adapter import is_validation
 from ..backend.lost_hosts import ending_together
+from ..core.inputs import check_arrays, check_keys, check_numbers, checked_inputs
 from ..data.batches.batches import Batches, ExampleBatches
 from ..data.batches.bucketing import BucketedBatches
-from ..training.alternating import plain_optimizers
-from ..training.checkpointing import Checkpoints
-from ..training.optimizers import adamw
-from ..training.reporting import Progress, connect
-from ..training.schedules import RunDecay
+from .alternating import plain_optimizers
+from .checkpointing import Checkpoints
 from .feeding import (
     Epochs,
     check_devices,
@@ -34,9 +33,10 @@ from .feeding import (
     split_last,
     tokens_of_validation,
 )
-from .inputs import check_arrays, check_keys, check_numbers, checked_inputs
-from .keras_adapter import is_validation
+from .optimizers import adamw
 from .programs import Programs, is_same_state, traced_state
+from .reporting import Progress, connect
+from .schedules import RunDecay
 from .sources import KINDS, check_source, length_of, readable, unpacked
 from .user_data import UserData
 
