@@ -31,7 +31,7 @@ REGISTERED = {
         "TrigramProjection"
     ),
     "models.modernbert.decoder": "ModernBertDecoder ModernBertDecoderConfig",
-    "models.modernbert.heads": "HeadTransform LabelHead",
+    "models.modernbert.heads": "HeadTransform TransformedHead TransformedTableHead",
     "models.modernbert.modernbert": "ModernBert ModernBertBlock ModernBertConfig",
     "models.roberta": "Roberta RobertaConfig",
     "models.seq2seq_attention.recurrent_decoders": (

@@ -4,6 +4,9 @@ Fine-tuning heads are called with the dict of outputs of the backbone. Language 
 states and the table of token embeddings.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -11,6 +14,41 @@ from .composite import Composite, Layer
 from .dense import Dense, tied_logits
 from .dropout import Dropout
 from .feed_forward import activation_function
+
+
+def of_config(head: type, dropout: str | None = None, **fixed: Any) -> Callable:
+    """Returns an entry of a family's `heads`: a function of (config, **arguments) that creates a head.
+
+    Args:
+        head: a class of heads with the arguments `dropout` and `kernel_initializer`.
+        dropout: the config field of the dropout rate, for which None in the config stands for the field `dropout`.
+            None: no dropout.
+        **fixed: other arguments of the class, the same for every config.
+    """
+
+    def make(config, **arguments):
+        rate = 0.0 if dropout is None else getattr(config, dropout)
+        usual = dict(dropout=config.dropout if rate is None else rate, kernel_initializer=config.kernel_initializer())
+        return head(**usual, **fixed, **arguments)
+
+    return make
+
+
+def masked_lm(width: str = "hidden_dim", **fixed: Any) -> Callable:
+    """Returns the entry `masked_lm` of a family's `heads`: a function of (config, **arguments) that creates the head.
+
+    Args:
+        width: the config field with the width of the token embeddings.
+        **fixed: `activation` and `epsilon`, where they are not those of the blocks.
+    """
+
+    def make(config, **arguments):
+        sizes = dict(vocabulary_size=config.vocabulary_size, embedding_dim=getattr(config, width))
+        usual = {"activation": "activation", "epsilon": "layer_norm_epsilon"}
+        usual = {name: getattr(config, field) for name, field in usual.items() if name not in fixed}
+        return MaskedLMHead(**sizes, **usual, kernel_initializer=config.kernel_initializer(), **fixed, **arguments)
+
+    return make
 
 
 class MaskedLMHead(Layer):

@@ -22,7 +22,7 @@ from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.extras import Extras
 from ..layers.feed_forward import FeedForward
-from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
+from ..layers.heads import PooledClassifier, TokenHead, masked_lm, of_config
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone
@@ -279,20 +279,11 @@ def _classifier(num_labels, config, common):
 
 
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(
-        config.vocabulary_size,
-        config.embedding_dim,
-        config.activation,
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        **common,
-    ),
-    "sentence_pair": lambda config, **common: PooledClassifier(2, 0.0, config.kernel_initializer(), **common),
+    "masked_lm": masked_lm("embedding_dim"),
+    "sentence_pair": of_config(PooledClassifier, num_labels=2),
     "classifier": lambda config, num_labels, **common: _classifier(num_labels, config, common),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead, "classifier_dropout"),
+    "span": of_config(TokenHead, num_labels=2),
     "choice": lambda config, **common: _classifier(1, config, common),
 }
 

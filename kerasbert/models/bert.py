@@ -20,7 +20,7 @@ from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
-from ..layers.heads import MaskedLMHead, PooledClassifier, SpanBoundaryHead, TokenHead
+from ..layers.heads import PooledClassifier, SpanBoundaryHead, TokenHead, masked_lm, of_config
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone
@@ -187,19 +187,8 @@ class Bert(Backbone):
 # === Heads ===
 
 
-def _head_dropout(config):
-    return config.dropout if config.classifier_dropout is None else config.classifier_dropout
-
-
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(
-        config.vocabulary_size,
-        config.hidden_dim,
-        config.activation,
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        **common,
-    ),
+    "masked_lm": masked_lm(),
     "span_boundary": lambda config, max_targets=15, **common: SpanBoundaryHead(
         config.vocabulary_size,
         config.hidden_dim,
@@ -209,17 +198,11 @@ HEADS = {
         config.kernel_initializer(),
         **common,
     ),
-    "sentence_pair": lambda config, **common: PooledClassifier(2, 0.0, config.kernel_initializer(), **common),
-    "classifier": lambda config, num_labels, **common: PooledClassifier(
-        num_labels, _head_dropout(config), config.kernel_initializer(), **common
-    ),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, _head_dropout(config), config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
-    "choice": lambda config, **common: PooledClassifier(
-        1, _head_dropout(config), config.kernel_initializer(), **common
-    ),
+    "sentence_pair": of_config(PooledClassifier, num_labels=2),
+    "classifier": of_config(PooledClassifier, "classifier_dropout"),
+    "tagger": of_config(TokenHead, "classifier_dropout"),
+    "span": of_config(TokenHead, num_labels=2),
+    "choice": of_config(PooledClassifier, "classifier_dropout", num_labels=1),
 }
 
 POOLED_HEADS = {"sentence_pair", "classifier", "choice"}  # heads that need the pooler
@@ -244,7 +227,8 @@ HUGGINGFACE_CONFIG = {
     "model_type": "model_type",
 }
 
-HUGGINGFACE_NAMES = {
+# Of embeddings and blocks, which many families store as BERT does.
+ENCODER_NAMES = {
     "token_embedding": "embeddings.word_embeddings",
     "position_embedding": "embeddings.position_embeddings",
     "segment_embedding": "embeddings.token_type_embeddings",
@@ -257,6 +241,10 @@ HUGGINGFACE_NAMES = {
     "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
     "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
     "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
+}
+
+HUGGINGFACE_NAMES = {
+    **ENCODER_NAMES,
     "pooler": "pooler.dense",
     "masked_lm/dense": "cls.predictions.transform.dense",
     "masked_lm/norm": "cls.predictions.transform.LayerNorm",

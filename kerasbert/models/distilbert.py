@@ -18,7 +18,7 @@ from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.embeddings import gather_positions, needed_positions, needed_tokens
 from ..layers.feed_forward import FeedForward
-from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
+from ..layers.heads import FirstTokenClassifier, TokenHead, masked_lm, of_config
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone
@@ -187,19 +187,10 @@ def _first_token_classifier(config, num_labels, **common):
 
 
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(
-        config.vocabulary_size,
-        config.hidden_dim,
-        config.activation,
-        LAYER_NORM_EPSILON,
-        config.kernel_initializer(),
-        **common,
-    ),
+    "masked_lm": masked_lm(epsilon=LAYER_NORM_EPSILON),
     "classifier": _first_token_classifier,
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, config.span_dropout, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead, "dropout"),
+    "span": of_config(TokenHead, "span_dropout", num_labels=2),
     "choice": lambda config, **common: _first_token_classifier(config, 1, **common),
 }
 

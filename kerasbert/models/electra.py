@@ -19,11 +19,11 @@ from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.feed_forward import activation_function
-from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
+from ..layers.heads import FirstTokenClassifier, TokenHead, masked_lm
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from .backbone import Backbone
-from .bert import BertBlock
+from .bert import ENCODER_NAMES, BertBlock
 
 # === Config ===
 
@@ -192,14 +192,7 @@ def _head_dropout(config):
 
 
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(
-        config.vocabulary_size,
-        config.embedding_dim,
-        "gelu",
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        **common,
-    ),
+    "masked_lm": masked_lm("embedding_dim", activation="gelu"),
     "replaced_token": lambda config, **common: ReplacedTokenHead(
         config.hidden_dim, config.activation, config.kernel_initializer(), **common
     ),
@@ -251,19 +244,8 @@ HUGGINGFACE_ONLY = {
 }
 
 HUGGINGFACE_NAMES = {
-    "token_embedding": "embeddings.word_embeddings",
-    "position_embedding": "embeddings.position_embeddings",
-    "segment_embedding": "embeddings.token_type_embeddings",
-    "embedding_norm": "embeddings.LayerNorm",
+    **ENCODER_NAMES,
     "embedding_projection": "embeddings_project",
-    "block_{i}/attention/query": "encoder.layer.{i}.attention.self.query",
-    "block_{i}/attention/key": "encoder.layer.{i}.attention.self.key",
-    "block_{i}/attention/value": "encoder.layer.{i}.attention.self.value",
-    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
-    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
-    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
-    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
-    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
     "masked_lm/dense": "generator_predictions.dense",
     "masked_lm/norm": "generator_predictions.LayerNorm",
     "masked_lm/bias": "generator_lm_head.bias",

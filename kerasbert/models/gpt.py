@@ -17,7 +17,7 @@ from ..core.weight_names import Field, Part
 from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
 from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
-from ..layers.heads import LastTokenHead, TokenTableHead
+from ..layers.heads import LastTokenHead, TokenTableHead, of_config
 from .backbone import Backbone
 from .bert import BertBlock
 
@@ -118,12 +118,8 @@ class GPT(Backbone):
 
 HEADS = {
     "causal_lm": lambda config, **common: TokenTableHead(**common),
-    "classifier": lambda config, num_labels, **common: LastTokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), use_bias=False, **common
-    ),
-    "choice": lambda config, **common: LastTokenHead(
-        1, config.classifier_dropout, config.kernel_initializer(), **common
-    ),
+    "classifier": of_config(LastTokenHead, "classifier_dropout", use_bias=False),
+    "choice": of_config(LastTokenHead, "classifier_dropout", num_labels=1),
 }
 
 # === Hugging Face ===

@@ -20,7 +20,7 @@ from ..layers.composite import Composite
 from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
-from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead
+from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead, of_config
 from .backbone import Backbone
 
 # === Config ===
@@ -204,14 +204,10 @@ class GPT2(Backbone):
 
 HEADS = {
     "causal_lm": lambda config, **common: TokenTableHead(**common),
-    "classifier": lambda config, num_labels, **common: LastTokenHead(
-        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **common
-    ),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
-    "choice": lambda config, **common: LastTokenHead(1, config.choice_dropout, config.kernel_initializer(), **common),
+    "classifier": of_config(LastTokenHead, use_bias=False),
+    "tagger": of_config(TokenHead, "classifier_dropout"),
+    "span": of_config(TokenHead, num_labels=2),
+    "choice": of_config(LastTokenHead, "choice_dropout", num_labels=1),
 }
 
 # === Hugging Face ===

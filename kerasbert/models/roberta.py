@@ -20,11 +20,11 @@ from ..core.weight_names import Field
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import needed_positions, needed_tokens
-from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
+from ..layers.heads import FirstTokenClassifier, PooledClassifier, TokenHead, masked_lm, of_config
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
 from .backbone import Backbone
-from .bert import BertBlock
+from .bert import ENCODER_NAMES, BertBlock
 
 # === Config ===
 
@@ -178,14 +178,7 @@ def _head_dropout(config):
 
 
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(  # exact gelu, whatever the activation of the blocks
-        config.vocabulary_size,
-        config.hidden_dim,
-        "gelu",
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        **common,
-    ),
+    "masked_lm": masked_lm(activation="gelu"),  # exact gelu, whatever the activation of the blocks
     "classifier": lambda config, num_labels, **common: FirstTokenClassifier(
         num_labels,
         config.hidden_dim,
@@ -195,11 +188,9 @@ HEADS = {
         config.kernel_initializer(),
         **common,
     ),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, _head_dropout(config), config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
-    "choice": lambda config, **common: PooledClassifier(1, config.dropout, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead, "classifier_dropout"),
+    "span": of_config(TokenHead, num_labels=2),
+    "choice": of_config(PooledClassifier, "dropout", num_labels=1),
 }
 
 
@@ -245,18 +236,7 @@ HUGGINGFACE_CLASSES = {
 }
 
 HUGGINGFACE_NAMES = {
-    "token_embedding": "embeddings.word_embeddings",
-    "position_embedding": "embeddings.position_embeddings",
-    "segment_embedding": "embeddings.token_type_embeddings",
-    "embedding_norm": "embeddings.LayerNorm",
-    "block_{i}/attention/query": "encoder.layer.{i}.attention.self.query",
-    "block_{i}/attention/key": "encoder.layer.{i}.attention.self.key",
-    "block_{i}/attention/value": "encoder.layer.{i}.attention.self.value",
-    "block_{i}/attention/project": "encoder.layer.{i}.attention.output.dense",
-    "block_{i}/attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
-    "block_{i}/feed_forward/inner": "encoder.layer.{i}.intermediate.dense",
-    "block_{i}/feed_forward/outer": "encoder.layer.{i}.output.dense",
-    "block_{i}/feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
+    **ENCODER_NAMES,
     "pooler": "pooler.dense",
     "masked_lm/dense": "lm_head.dense",
     "masked_lm/norm": "lm_head.layer_norm",

@@ -21,7 +21,7 @@ from ..data.text.files import written_whole
 from ..layers.composite import Composite
 from ..layers.dense import Dense
 from ..layers.dropout import Dropout
-from ..layers.heads import TokenHead
+from ..layers.heads import TokenHead, of_config
 from ..layers.masks import real_tokens
 from .backbone import Backbone
 
@@ -208,9 +208,7 @@ HEADS = {
     "classifier": lambda config, num_labels, **common: MeanHead(
         num_labels, config.classifier_dropout, config.kernel_initializer(), **common
     ),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
-    ),
+    "tagger": of_config(TokenHead, "classifier_dropout"),
 }
 
 # === Files: kerasbert's layout, similar to those of Hugging Face ===

@@ -21,7 +21,7 @@ from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.embeddings import first_tokens
 from ..layers.feed_forward import activation_function
-from ..layers.heads import TiedLMHead, TokenHead
+from ..layers.heads import TiedLMHead, TokenHead, of_config
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
 from .backbone import Backbone
@@ -260,10 +260,8 @@ HEADS = {
     "masked_lm": lambda config, **common: TiedLMHead(**common),
     "causal_lm": _causal_head,
     "classifier": SequenceSummary,
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead, "dropout"),
+    "span": of_config(TokenHead, num_labels=2),
     "choice": SummaryChoice,
 }
 

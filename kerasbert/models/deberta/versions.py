@@ -7,7 +7,7 @@ from ...core.weight_names import Field
 from ...layers.composite import Composite
 from ...layers.dense import Dense
 from ...layers.dropout import Dropout
-from ...layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
+from ...layers.heads import FirstTokenClassifier, TokenHead, masked_lm, of_config
 from ...layers.masks import real_tokens
 from ...layers.positions import token_positions
 
@@ -166,19 +166,10 @@ def first_token_classifier(num_labels, config, common):
 
 
 HEADS = {
-    "masked_lm": lambda config, **common: MaskedLMHead(
-        config.vocabulary_size,
-        config.embedding_dim,
-        config.activation,
-        config.layer_norm_epsilon,
-        config.kernel_initializer(),
-        **common,
-    ),
+    "masked_lm": masked_lm("embedding_dim"),
     "classifier": lambda config, num_labels, **common: first_token_classifier(num_labels, config, common),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead, "dropout"),
+    "span": of_config(TokenHead, num_labels=2),
     "choice": lambda config, **common: first_token_classifier(1, config, common),
 }
 

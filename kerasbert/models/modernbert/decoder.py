@@ -18,7 +18,7 @@ from ...layers.embeddings import last_tokens
 from ...layers.positions import Rotation
 from ..backbone import Backbone
 from . import modernbert
-from .heads import LabelHead, VocabularyHead
+from .heads import TransformedHead, TransformedTableHead
 from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes
 
 # === Config ===
@@ -152,8 +152,8 @@ class ModernBertDecoder(Backbone):
 # === Heads ===
 
 HEADS = {
-    "causal_lm": VocabularyHead,
-    "classifier": lambda config, num_labels, **common: LabelHead(
+    "causal_lm": TransformedTableHead,
+    "classifier": lambda config, num_labels, **common: TransformedHead(
         config, num_labels, "last_output", config.head_bias, **common
     ),
 }

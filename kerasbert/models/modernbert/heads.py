@@ -29,7 +29,7 @@ class HeadTransform(Composite):
         return self.norm(self.activation(self.dense(x)))
 
 
-class VocabularyHead(Layer):
+class TransformedTableHead(Layer):
     """Logits over the vocabulary: the product of the transformed states with the token embeddings, and a bias.
 
     Args:
@@ -55,7 +55,7 @@ class VocabularyHead(Layer):
         return tied_logits(self.transform(x), table, self.bias)
 
 
-class LabelHead(Composite):
+class TransformedHead(Composite):
     """Logits of labels, computed from one of the outputs of a backbone: the transform, dropout and a dense layer.
 
     Args:
@@ -73,10 +73,10 @@ class LabelHead(Composite):
     def __init__(self, config, num_labels, reads="sequence_output", use_bias=True, **kwargs):
         super().__init__(**kwargs)
         common = dict(dtype=self.dtype_policy)
+        initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
         self.reads = reads
         self.transform = HeadTransform(config, name="transform", **common)
         self.dropout = Dropout(config.classifier_dropout, name="dropout", **common)
-        initializer = truncated_normal(config.hidden_dim**-0.5, config.initializer_cutoff)
         self.dense = Dense(num_labels, use_bias=use_bias, kernel_initializer=initializer, name="dense", **common)
 
     def call(self, outputs):

@@ -23,7 +23,7 @@ from ...layers.feed_forward import GatedFeedForward
 from ...layers.masks import AttentionMask, real_tokens
 from ...layers.positions import Rotation, token_positions
 from ..backbone import Backbone
-from .heads import LabelHead, VocabularyHead
+from .heads import TransformedHead, TransformedTableHead
 from .huggingface import global_layers, layer_types, rope_parameters, rope_theta
 
 # === Config ===
@@ -253,11 +253,11 @@ def first_real_tokens(x, inputs):
 
 
 HEADS = {
-    "masked_lm": VocabularyHead,
-    "classifier": lambda config, num_labels, **common: LabelHead(config, num_labels, "pooled_output", **common),
-    "tagger": LabelHead,
-    "span": lambda config, **common: LabelHead(config, 2, **common),
-    "choice": lambda config, **common: LabelHead(config, 1, "choice_output", **common),
+    "masked_lm": TransformedTableHead,
+    "classifier": lambda config, num_labels, **common: TransformedHead(config, num_labels, "pooled_output", **common),
+    "tagger": TransformedHead,
+    "span": lambda config, **common: TransformedHead(config, 2, **common),
+    "choice": lambda config, **common: TransformedHead(config, 1, "choice_output", **common),
 }
 
 # === Hugging Face ===

@@ -20,7 +20,7 @@ from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Field
 from ...layers.cache import advanced, causal_inputs, empty_cache
-from ...layers.heads import TokenHead
+from ...layers.heads import TokenHead, of_config
 from ...layers.masks import AttentionMask, real_tokens
 from ..backbone import Backbone
 from ..encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
@@ -293,10 +293,8 @@ HEADS = {
         config.kernel_initializer(),
         **common,
     ),
-    "tagger": lambda config, num_labels, **common: TokenHead(
-        num_labels, config.classifier_dropout, config.kernel_initializer(), **common
-    ),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead, "classifier_dropout"),
+    "span": of_config(TokenHead, num_labels=2),
 }
 
 # === Hugging Face ===

@@ -21,7 +21,7 @@ from ...layers.composite import Composite
 from ...layers.dropout import Dropout
 from ...layers.embeddings import last_tokens
 from ...layers.feed_forward import FeedForward
-from ...layers.heads import LastTokenHead
+from ...layers.heads import LastTokenHead, of_config
 from ...layers.masks import AttentionMask, real_tokens
 from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ...layers.relative_attention import relative_sinusoids
@@ -290,9 +290,7 @@ HEADS = {
     "causal_lm": lambda config, **common: AdaptiveSoftmax(
         config.clusters(), config.kernel_initializer(), config.projection_initializer(), **common
     ),
-    "classifier": lambda config, num_labels, **common: LastTokenHead(
-        num_labels, 0.0, config.kernel_initializer(), use_bias=False, **common
-    ),
+    "classifier": of_config(LastTokenHead, use_bias=False),
 }
 
 # === Hugging Face (the layout of transformers 4, whose last version with this family is 4.49) ===

@@ -20,7 +20,7 @@ from ...layers.composite import Composite
 from ...layers.dropout import Dropout
 from ...layers.embeddings import last_tokens
 from ...layers.feed_forward import FeedForward
-from ...layers.heads import FirstTokenClassifier, TiedLMHead, TokenHead
+from ...layers.heads import FirstTokenClassifier, TiedLMHead, TokenHead, of_config
 from ...layers.masks import real_tokens
 from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ...layers.relative_attention import relative_sinusoids
@@ -287,8 +287,8 @@ HEADS = {
     "permutation_lm": lambda config, **common: TiedLMHead(**common),
     "causal_lm": _causal_head,
     "classifier": _summary,
-    "tagger": lambda config, num_labels, **common: TokenHead(num_labels, 0.0, config.kernel_initializer(), **common),
-    "span": lambda config, **common: TokenHead(2, 0.0, config.kernel_initializer(), **common),
+    "tagger": of_config(TokenHead),
+    "span": of_config(TokenHead, num_labels=2),
     "choice": lambda config, **common: _summary(config, 1, **common),
 }
 
