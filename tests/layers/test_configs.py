@@ -62,6 +62,7 @@ FIELDS = [
 OTHERS = {
     "Composite": "a base class",
     "Layer": "a base class",
+    "ProjectedAttention": "a base class",
     "StreamMemory": "the state of a run; its argument is a method of a backbone",
 }
 
