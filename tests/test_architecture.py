@@ -32,7 +32,8 @@ BELOW = {
     "generation": {"backend", "core"},
     "models": {"backend", "core", "data", "layers"},
     "objectives": {"backend", "checkpoints", "core", "data", "generation", "layers", "metrics", "models", "training"},
-    "tasks": {"backend", "core", "data", "layers", "metrics", "models", "training"},
+    "retrieval": {"backend", "data"},
+    "tasks": {"backend", "core", "data", "layers", "metrics", "models", "retrieval", "training"},
     "exporting": {"backend", "checkpoints", "core", "data", "models", "objectives", "tasks"},
 }
 

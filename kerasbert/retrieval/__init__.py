@@ -1,0 +1,66 @@
+"""Losses of embedders, rerankers, and of sparse and late-interaction models."""
+
+from .distillation import DistillKL, EmbeddingMSE, MarginMSE
+from .loss import Loss, Step, loss_of
+from .ranking import GIST, MegaBatchMargin, MultipleNegatives
+from .reranking import (
+    ADRMSE,
+    BinaryCrossEntropy,
+    CrossEntropy,
+    LambdaLoss,
+    ListMLE,
+    ListNet,
+    MeanSquaredError,
+    PListMLE,
+    RankNet,
+    SampledNegatives,
+    ScoreLoss,
+    ScoreMarginMSE,
+)
+from .scored_pairs import AnglE, Contrastive, CoSENT, CosineSimilarity, OnlineContrastive, PairClasses
+from .similarity import max_sim
+from .sparse import Splade, flops, splade_pooling
+from .triplets import BatchAll, BatchHard, BatchHardSoftMargin, BatchSemiHard, Triplet
+from .wrappers import AdaptiveLayer, GlobalOrthogonal, Matryoshka
+
+__all__ = [
+    "ADRMSE",
+    "GIST",
+    "AdaptiveLayer",
+    "AnglE",
+    "BatchAll",
+    "BatchHard",
+    "BatchHardSoftMargin",
+    "BatchSemiHard",
+    "BinaryCrossEntropy",
+    "CoSENT",
+    "Contrastive",
+    "CosineSimilarity",
+    "CrossEntropy",
+    "DistillKL",
+    "EmbeddingMSE",
+    "GlobalOrthogonal",
+    "LambdaLoss",
+    "ListMLE",
+    "ListNet",
+    "Loss",
+    "MarginMSE",
+    "Matryoshka",
+    "MeanSquaredError",
+    "MegaBatchMargin",
+    "MultipleNegatives",
+    "OnlineContrastive",
+    "PListMLE",
+    "PairClasses",
+    "RankNet",
+    "SampledNegatives",
+    "ScoreLoss",
+    "ScoreMarginMSE",
+    "Splade",
+    "Step",
+    "Triplet",
+    "flops",
+    "loss_of",
+    "max_sim",
+    "splade_pooling",
+]
