@@ -67,12 +67,9 @@ class SavedArguments:
     pooling: str | list[str]
     normalize: bool
     lowercase: bool
-    prompts: dict[str, str] | None
-    default_prompt: str | None
+    prompts: dict[str, str | dict[str, str] | None] | None
     truncate_dim: int | None
-    objective: str | dict[str, str | float | list[str | int | float | bool]] | None
-    margin: float
-    scale: float
+    objective: str | dict | None
     tasks: dict[str, dict]
     label_smoothing: float
     z_loss: float

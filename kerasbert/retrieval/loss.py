@@ -1,11 +1,13 @@
 """The base class of losses: what they take, how they are called, and how they are written to JSON."""
 
 import dataclasses
+import typing
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from keras import ops
 
+from ..data.text.json_files import check_types
 from .labels import READERS, check_texts
 from .similarity import DISTANCES, SIMILARITIES
 
@@ -19,7 +21,7 @@ class Step:
     Attributes:
         weights: float32 (b,), the weights of the rows. Rows with weight 0 are padding, and never in-batch negatives.
         texts: int32 (b, c, k), equal in all k numbers for equal texts, such as token ids; None if texts are unknown.
-        seed: integers (2,) for random choices, which differ in every step; None for a loss that makes no choices.
+        seed: a Keras `SeedGenerator` for random choices, which differ in every step; None for no random choices.
         number: the number of updates before this one, for schedules.
         layer: the layer that the loss has made for its training; see `Loss.make_layer`.
     """
@@ -100,8 +102,10 @@ class Loss:
         for field in dataclasses.fields(self):  # JSON has no tuples
             if isinstance(getattr(self, field.name), list):
                 object.__setattr__(self, field.name, tuple(getattr(self, field.name)))
-        if self.chunk is not None and (isinstance(self.chunk, bool) or not self.chunk >= 1):
-            raise ValueError(f"`chunk` must be a number of examples, at least 1. Received: {self.chunk!r}.")
+        hints = {name: hint for name, hint in typing.get_type_hints(type(self)).items() if _is_of_json(hint)}
+        check_types({field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, hints, self.name)
+        if self.chunk is not None and self.chunk < 1:
+            raise ValueError(f"`chunk` must be a number of examples, at least 1. Received: {self.chunk}.")
 
     def call(self, vectors: Any, labels: Any, step: Step) -> Any:
         """Computes the loss, a float32 scalar. The vectors are float32."""
@@ -149,7 +153,12 @@ class Loss:
             raise ValueError(f"{self.name} needs labels: {READERS[self.targets].__doc__}. Received: y=None.")
         return READERS[self.targets](y, rows, columns, self)
 
-    # === Layers ===
+    # === Training ===
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the loss makes random choices, for which it needs a `Step.seed`."""
+        return False
 
     def make_layer(self, initializer: Any) -> Any:
         """Creates the layer that the loss trains beside the encoder, or returns None."""
@@ -189,8 +198,8 @@ def loss_of(objective: Any) -> Loss:
     """
     if isinstance(objective, Loss):
         return objective
-    given = {"name": objective} if isinstance(objective, str) else dict(objective) if objective else {}
-    cls = _CLASSES.get(SHORT.get(given.get("name"), given.get("name")))
+    given = objective if isinstance(objective, dict) else {"name": objective}
+    cls = _CLASSES.get(_full_name(given.get("name")))
     if cls is None:
         raise ValueError(
             f"`objective` must be a loss, or its name: {', '.join((*SHORT, *_CLASSES))}. Received: {objective!r:.80}. "
@@ -203,11 +212,21 @@ def loss_of(objective: Any) -> Loss:
     return cls(**{name: loss_of(value) if isinstance(value, dict) else value for name, value in options.items()})
 
 
+def _full_name(name):
+    return SHORT.get(name, name) if isinstance(name, str) else None
+
+
 def check_choice(loss, field, table):
     """Raises a ValueError unless a field of the loss, if it has it, is a key of the table."""
     value = getattr(loss, field, None)
     if value is not None and value not in table:
         raise ValueError(f"`{field}` of {loss.name} must be one of {', '.join(table)}. Received: {value!r}.")
+
+
+def _is_of_json(hint):
+    """Whether all values of a type are values of JSON."""
+    parts = typing.get_args(hint)
+    return all(map(_is_of_json, parts)) if parts else hint in (bool, int, float, str, type(None), ...)
 
 
 def _float32(column):

@@ -1,7 +1,6 @@
 """Losses that identify the positive of each anchor among all documents of the batch."""
 
 import dataclasses
-from collections.abc import Sequence
 
 from keras import ops
 
@@ -38,7 +37,7 @@ class MultipleNegatives(Loss):
 
     scale: float = 20.0
     similarity: str = "cosine"
-    directions: Sequence[str] = ("query_to_doc",)
+    directions: tuple[str, ...] = ("query_to_doc",)
     partition: str = "joint"
     hardness: str | None = None
     hardness_strength: float = 0.0

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -28,6 +27,10 @@ class Wrapper(Loss):
     @property
     def targets(self):
         return self.loss.targets
+
+    @property
+    def is_random(self):
+        return self.loss.is_random
 
     def needs_rows(self, columns):
         return self.loss.needs_rows(columns)
@@ -61,8 +64,8 @@ class Matryoshka(Wrapper):
         dims_per_step: number of lengths that are chosen at random in each step. Default: all.
     """
 
-    dims: Sequence[int] = ()
-    weights: Sequence[float] | None = None
+    dims: tuple[int, ...] = ()
+    weights: tuple[float, ...] | None = None
     dims_per_step: int | None = None
 
     def __post_init__(self):
@@ -71,6 +74,10 @@ class Matryoshka(Wrapper):
             raise ValueError(f"`dims` must be different lengths, such as [384, 128, 32]. Received: {self.dims}.")
         if self.weights is not None and len(self.weights) != len(self.dims):
             raise ValueError(f"`weights` must be one per length. Received: {self.weights} for {self.dims}.")
+
+    @property
+    def is_random(self):
+        return self.dims_per_step is not None or self.loss.is_random
 
     def call(self, vectors, labels, step):
         width = vectors[0].shape[-1]
@@ -118,6 +125,10 @@ class AdaptiveLayer(Wrapper):
     def __post_init__(self):
         super().__post_init__()
         check_choice(self, "weighting", LAYER_WEIGHTS)
+
+    @property
+    def is_random(self):
+        return self.layers_per_step is not None or self.loss.is_random
 
     def call(self, vectors, labels, step):
         earlier = vectors[0].shape[1] - 1
