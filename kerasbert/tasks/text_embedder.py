@@ -12,8 +12,7 @@ from keras import ops
 
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
+from ..checkpoints.arguments import Saved
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths
 from ..data.tasks.examples import encode_texts
@@ -21,10 +20,12 @@ from ..data.tasks.labels import indices_of
 from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
 from ..retrieval.loss import SHORT, Loss, loss_of
 from ..retrieval.similarity import unit
 from ..retrieval.wrappers import AdaptiveLayer
 from ..training.alternating import plain_optimizers
+from ..training.convert import read_texts
 from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
 from .task import Task, as_rows, check_texts_together, zipped_columns
@@ -107,6 +108,14 @@ class TextEmbedder(Task):
         size times the number of poolings. In training for an `AdaptiveLayer`, there is a vector for each layer, (b, c,
         layers + 1, embedding_dim).
     """
+
+    SAVES = ("normalize", "max_length", "lowercase", "truncate_dim")
+    SAVED_AS = {
+        "pooling": Saved(str | list[str]),
+        "truncate_dim": Saved(int | None, 1),
+        "prompts": Saved(dict[str, str | dict[str, str] | None] | None),
+        "objective": Saved(str | dict | None, highest=10_000),
+    }
 
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
@@ -333,10 +342,9 @@ class TextEmbedder(Task):
     # === Folders ===
 
     def arguments(self):
-        options = {name: getattr(self, name) for name in ("normalize", "max_length", "lowercase", "truncate_dim")}
         objective = None if self.objective is None else self.objective.config()
         prompts = dataclasses.asdict(self.prompts)
-        return {"pooling": self.poolings, **options, "prompts": prompts, "objective": objective}
+        return {"pooling": self.poolings, **super().arguments(), "prompts": prompts, "objective": objective}
 
     @classmethod
     def open_folder(cls, folder, constructor_arguments):

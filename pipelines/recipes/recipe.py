@@ -24,7 +24,7 @@ from kerasbert.command_line import did_you_mean
 from kerasbert.core.family import find_size, size_names
 from kerasbert.data.text.json_files import closest
 
-from .. import pairs
+from ..runs import pairs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from kerasbert.checkpoints import exports
 from kerasbert.data.processes import PIPE, start_python
 from kerasbert.data.workers import in_order
+from kerasbert.exporting import writing
 from tests.test_architecture import SOURCES, name_of, parsed
 
 pytestmark = pytest.mark.one_backend
@@ -52,7 +52,7 @@ def test_exporters(downloaded):
     """The folder of the model is the current one."""
     order = {"folder": str(downloaded), "output": str(downloaded / "out" / "new"), "format": "onnx"}
     with pytest.raises(ValueError, match=r"A model folder must contain config.json"):
-        exports.run_exporter(order)
+        writing.run_exporter(order)
     assert not (downloaded / "executed").exists()
 
 
@@ -96,7 +96,7 @@ def test_no_other_file_starts_processes():
         "kerasbert/data/processes.py: subprocess",
         "kerasbert/data/processes.py: sys.executable",
         # Its processes get the environment of `safe_path`; on Slurm, they are started by the batch system.
-        "pipelines/datatrove_corpus.py: LocalPipelineExecutor",
+        "pipelines/corpora/datatrove.py: LocalPipelineExecutor",
     }
     assert set(found) == allowed, sorted(set(found) ^ allowed)
 
@@ -110,7 +110,7 @@ def starts_processes(name):
 
 def test_processes_that_datatrove_starts():
     """The only call of an executor that starts processes here is made with PYTHONSAFEPATH."""
-    source = next(path for path in SOURCES if path.name == "datatrove_corpus.py")
+    source = next(path for path in SOURCES if path.name == "datatrove.py")
     calls = [
         ast.unparse(node)
         for node in ast.walk(parsed(source))
