@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..backend.chunks import in_chunks
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
 from ..checkpoints.arguments import Saved
@@ -180,29 +181,34 @@ class TextEmbedder(Task):
                 "A TextEmbedder computes one vector per row, so every row must hold a single text. Received: packed "
                 "rows (`sequence_ids`)."
             )
-        if len(inputs["token_ids"].shape) == 3:
-            vectors = self._vectors(as_rows(inputs), training)
-            vectors = ops.reshape(vectors, (-1, ops.shape(inputs["token_ids"])[1], *vectors.shape[1:]))
-            if self.pair_classifier is not None and not self.pair_classifier.built:
-                self.pair_classifier(self.objective.features([vectors[:, 0], vectors[:, 1]]))
+        several = len(inputs["token_ids"].shape) == 3
+        rows, texts = (as_rows(inputs), ops.shape(inputs["token_ids"])[1]) if several else (inputs, 1)
+        if training and self.objective is not None:
+            chunk = self.objective.chunk and self.objective.chunk * texts
+            vectors = in_chunks(self._training_vectors, rows, chunk, self.backbone)
+        else:
+            vectors = self._pooled_output(self.backbone(rows), rows)
+        if not several:
             return vectors
-        return self._vectors(inputs, training)
+        vectors = ops.reshape(vectors, (-1, texts, *vectors.shape[1:]))
+        if self.pair_classifier is not None and not self.pair_classifier.built:
+            self.pair_classifier(self.objective.features([vectors[:, 0], vectors[:, 1]]))
+        return vectors
 
-    def _vectors(self, inputs, training):
-        """The vectors of texts, float32 (b, m), or in training for all layers, (b, l, m)."""
-        layers = training and self.reads_layers
-        outputs = self.backbone(inputs, hidden_states=True) if layers else self.backbone(inputs)
-        x = outputs["sequence_output"]
+    def _training_vectors(self, rows):
+        """The vectors of texts, float32 (b, m), or for an objective on all layers, (b, l, m)."""
+        if not self.reads_layers:
+            return self._pooled_output(self.backbone(rows, training=True), rows)
+        outputs = self.backbone(rows, hidden_states=True, training=True)
+        states = [*outputs["hidden_states"][:-1], outputs["sequence_output"]]
+        return ops.stack([self._pooled_output({"sequence_output": state}, rows) for state in states], axis=1)
+
+    def _pooled_output(self, outputs, rows):
+        """Pools the outputs of the backbone, (b, s, m), to vectors of the texts, float32 (b, m)."""
+        x = ops.cast(outputs["sequence_output"], "float32")
         self._width = x.shape[-1]  # in ELMo, twice hidden_dim because of the two directions
-        real = real_tokens(inputs)
+        real = real_tokens(rows)
         real = ops.ones(ops.shape(x)[:2], "bool") if real is None else real
-        if layers:
-            return ops.stack([self._pooled(state, real) for state in [*outputs["hidden_states"][:-1], x]], axis=1)
-        return self._pooled(x, real)
-
-    def _pooled(self, x, real):
-        """The vectors of hidden states (b, s, m), float32 (b, m)."""
-        x = ops.cast(x, "float32")
         pooled = ops.concatenate([POOLINGS[name][0](x, real) for name in self.poolings], axis=-1)
         if self.normalize:
             pooled = unit(pooled)
