@@ -1,7 +1,9 @@
-"""Losses of embedders, rerankers, and of sparse and late-interaction models."""
+"""Losses of embedders, rerankers, sparse and late-interaction models; mining of negatives; few labels."""
 
 from .distillation import DistillKL, EmbeddingMSE, MarginMSE
+from .few_labels import contrastive_pairs, entailment_scores
 from .loss import Loss, Step, loss_of
+from .mining import NegativeRules, mine_hard_negatives
 from .ranking import GIST, MegaBatchMargin, MultipleNegatives
 from .reranking import (
     ADRMSE,
@@ -49,6 +51,7 @@ __all__ = [
     "MeanSquaredError",
     "MegaBatchMargin",
     "MultipleNegatives",
+    "NegativeRules",
     "OnlineContrastive",
     "PListMLE",
     "PairClasses",
@@ -59,8 +62,11 @@ __all__ = [
     "Splade",
     "Step",
     "Triplet",
+    "contrastive_pairs",
+    "entailment_scores",
     "flops",
     "loss_of",
     "max_sim",
+    "mine_hard_negatives",
     "splade_pooling",
 ]
