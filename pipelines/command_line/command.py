@@ -17,6 +17,7 @@ from .options import (
     as_arguments,
     check_counts,
     description,
+    option_values,
     options_class,
     positional,
     repeated_option,
@@ -102,9 +103,9 @@ class Command:
         arguments = with_settings_file(self.function, arguments)
         wanted = {"--help", "-h"} & {*arguments}
         text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
-        values = as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
+        values = option_values(tyro.cli(self.options(), prog=program, description=text, args=arguments))
         check_counts(values)
-        return values
+        return as_arguments(self.function, values)
 
     def _named(self, arguments: list[str]) -> list[str]:
         """Adds option names to the arguments without: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""

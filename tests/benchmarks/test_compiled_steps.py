@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.compiled_steps import MODELS, Model, built, extrapolated
-from benchmarks.gpu_compile_report import largest_batch
+from benchmarks.devices.compiled_steps import MODELS, Model, built, extrapolated
+from benchmarks.devices.gpu_compile_report import largest_batch
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = ("arguments", "outputs", "aliased")
@@ -64,7 +64,7 @@ def test_the_report_is_that_of_the_rows(script):
 def test_the_step_by_hand_is_that_of_fit():
     import jax
 
-    from benchmarks.plain_jax_step import train_step
+    from benchmarks.devices.plain_jax_step import train_step
 
     sizes = ("hidden_dim=24", "num_heads=3", "feed_forward_dim=40", "max_length=32")
     settings = (*MODELS["bert_base"].settings, *(f"config.{size}" for size in sizes), "dtype=float32")

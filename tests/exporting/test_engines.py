@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.checkpoints import exports
 from kerasbert.data import Tokenizer
 from kerasbert.exporting.worker import export_folder
