@@ -90,10 +90,10 @@ class Command:
             values = self.parse(arguments, program)
             keep_programs()
             with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
-                self.function(**values)
+                self.function(**as_arguments(self.function, values))
 
     def parse(self, arguments: list[str], program: str) -> dict:
-        """Parses the command line. Returns the arguments of the function by name."""
+        """Parses the command line. Returns {option: value}."""
         import tyro
 
         arguments = self._named(arguments)
@@ -105,7 +105,7 @@ class Command:
         text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
         values = option_values(tyro.cli(self.options(), prog=program, description=text, args=arguments))
         check_counts(values)
-        return as_arguments(self.function, values)
+        return values
 
     def _named(self, arguments: list[str]) -> list[str]:
         """Adds option names to the arguments without: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
