@@ -109,6 +109,7 @@ def memory(process: str) -> float:
 def prepare(options) -> dict:
     """Prepares a corpus and measures it, in this process."""
     from pipelines.corpora import parts as corpus_parts
+    from pipelines.corpora.options import Processes, TextFiles
     from pipelines.prepare_corpus import prepare_corpus
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -119,7 +120,8 @@ def prepare(options) -> dict:
     with Peaks() as peaks:
         prepare_corpus(
             *([str(options.text)], options.tokenizer, corpus, held_out),
-            **dict(shards=SHARDS, block_documents=BLOCK, documents="file", workers=options.workers, **more),
+            **dict(shards=SHARDS, block_documents=BLOCK, text=TextFiles(documents="file")),
+            processes=Processes(options.workers, **more),
         )
     seconds = time.perf_counter() - clock
     size = sum(path.stat().st_size for path in options.text.iterdir()) / 1e6

@@ -41,7 +41,7 @@ def test_commands_and_files_exist():
 @pytest.mark.parametrize("folder", ["speed", "devices", "studies"])
 def test_every_program_is_in_the_readme_of_its_folder(folder):
     text = (FOLDER / folder / "README.md").read_text(encoding="utf-8")
-    parts = {"pack", "packages", "check", "pretraining", "steps", "parity", "attention", "transformers_step"}
+    parts = {"pack", "packages", "check", "pretraining", "steps", "parity", "attention", "transformers_step", "pieces"}
     left_out = [
         module_of(path)
         for path in programs(folder)

@@ -50,8 +50,8 @@ def test_the_largest_batch():
 @pytest.mark.one_backend
 @pytest.mark.parametrize("script", ["gpu_compile", "tpu_compile"])
 def test_the_report_is_that_of_the_rows(script):
-    report = (ROOT / "benchmarks" / f"{script}.md").read_text()
-    code = f"from benchmarks import {script}, compiled_steps; " + (
+    report = (ROOT / "benchmarks" / "devices" / f"{script}.md").read_text()
+    code = f"from benchmarks.devices import {script}, compiled_steps; " + (
         "print(gpu_compile.report(compiled_steps.read(gpu_compile.RESULTS)), end='')"
         if script == "gpu_compile"
         else "print(f'{tpu_compile.REPORT}\\n{tpu_compile.report()}')"
