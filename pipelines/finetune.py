@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from kerasbert.checkpoints.fields import read_saved
+from kerasbert.checkpoints.folder import read_saved
 from kerasbert.data.text.files import digest_of
 from kerasbert.data.text.locks import locked
 

@@ -28,8 +28,8 @@ import tyro
 from benchmarks.studies.plateau.divided_corpus import divided
 from benchmarks.studies.plateau.report import table
 from kerasbert.backend import seed_everything
-from kerasbert.core.feeding import real_tokens
 from kerasbert.data import Corpus
+from kerasbert.training.feed import real_tokens
 from pipelines.recipes.recipe import find_recipe
 from pipelines.runs.building import make_batches, make_model, make_optimizer
 

@@ -34,9 +34,9 @@ from benchmarks.studies.plateau.arms import ARCHITECTURES, ARMS, arms_of, joined
 from benchmarks.studies.plateau.divided_corpus import divided
 from benchmarks.studies.plateau.report import WIDTHS, above, by_cell, report, winners
 from kerasbert.backend import seed_everything
-from kerasbert.core.feeding import real_tokens
 from kerasbert.data import Batches, Corpus
 from kerasbert.layers import sinusoidal_table
+from kerasbert.training.feed import real_tokens
 from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer
 
 RESULTS = Path(__file__).with_name("rows.jsonl")

@@ -1,0 +1,95 @@
+"""Low-rank adaptation: adds a few trainable parameters to frozen ones (Hu et al. 2021, arXiv 2106.09685)."""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+
+from ..backend.keras_adapter import all_layers, base_kernel
+
+
+def add_lora(
+    model: keras.Model, rank: int = 8, targets: Iterable[str] = ("query", "value"), alpha: float | None = None
+) -> int:
+    """Freezes the backbone, and adds trainable products of two low-rank matrices to its dense layers in `targets`.
+
+    It uses Keras's `Dense.enable_lora`. Heads stay trainable, as do poolers that the loaded file did not contain.
+    Call it before `compile`. `save_to_preset` merges the products into the kernels, so that the folder holds an
+    ordinary model; `save_adapter` writes the products alone.
+
+    Args:
+        model: an objective, a task or a backbone.
+        rank: rank of the two matrices.
+        targets: names of dense layers, such as query, key, value, project, inner and outer.
+        alpha: each product is multiplied by alpha / rank. Default: `rank`.
+
+    Returns: the number of trainable parameters of the model afterwards.
+    """
+    if rank < 1:
+        raise ValueError(f"`rank` must be at least 1. Received: {rank}.")
+    backbone = getattr(model, "backbone", model)
+    dense = [layer for layer in all_layers(backbone) if isinstance(layer, keras.layers.Dense)]
+    chosen = [layer for layer in dense if layer.name in targets]
+    if not chosen:
+        raise ValueError(
+            f"`targets` must name dense layers of the backbone. Received: {', '.join(targets)}. "
+            f"It has: {', '.join(sorted({layer.name for layer in dense}))}."
+        )
+    freeze(backbone)
+    for layer in chosen:
+        layer.enable_lora(rank, lora_alpha=alpha)
+    if hasattr(backbone, "note_depths"):
+        backbone.note_depths()  # the new variables need a depth, too
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def freeze(backbone):
+    """Freezes the weights of a backbone, except for new layers that the loaded file did not contain."""
+    for variable in backbone.weights:
+        variable.trainable = getattr(variable, "is_new", False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A product of two low-rank matrices, alpha / r * a b.
+
+    Args:
+        a: float32 (inputs, r).
+        b: float32 (r, outputs).
+        alpha: the scaling factor of the product, multiplied by r.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    alpha: float
+
+
+def add_products(model, products, merge):
+    """Adds products to dense layers.
+
+    Args:
+        model: the model that contains the layers.
+        products: list of (dense layer, `Product`).
+        merge: whether to add the products to the kernels. Otherwise, they are separate, trainable weights.
+    """
+    for layer, product in products:
+        rank = product.a.shape[1]
+        if merge:
+            kernel = base_kernel(layer)
+            value = keras.ops.convert_to_numpy(kernel).astype("float32")
+            kernel.assign(value + product.alpha / rank * product.a @ product.b)
+        else:
+            layer.enable_lora(rank, lora_alpha=product.alpha)
+            layer.lora_kernel_a.assign(product.a)
+            layer.lora_kernel_b.assign(product.b)
+    backbone = getattr(model, "backbone", model)
+    if hasattr(backbone, "note_depths"):
+        backbone.note_depths()
+
+
+def merged_kernels(model):
+    """Returns {id of a kernel: the kernel plus its low-rank product} for the layers with LoRA."""
+    layers = [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
+    return {id(base_kernel(layer)): layer.kernel for layer in layers}

@@ -1,0 +1,59 @@
+"""Greedy decoding with the programs of an export, one call of the decoder per token."""
+
+import numpy as np
+
+from .inputs import as_inputs
+
+
+def greedy(engine, options, length):
+    """Returns a function that decodes greedily, with the arguments and results of `decoding.decode`.
+
+    Args:
+        engine: the `OnnxEngine` of the model.
+        options: the `search.Options`.
+        length: capacity for new tokens.
+
+    Raises: ValueError if the options ask for a search that an export does not have.
+    """
+    if options.num_beams > 1 or options.sample or options.num_sequences > 1:
+        raise ValueError(
+            "An export decodes greedily. Received: options for beam search or sampling. Omit them, or load the folder "
+            "of the model that was exported."
+        )
+    if "decoder" not in engine.programs:
+        raise ValueError(
+            "Generation needs the decoder of an export. Received: an export without one, because the cache of its "
+            "model cannot be exported. Load the folder of the model that was exported."
+        )
+
+    def decode(context, numbers, token_ids, real, limits, draws):
+        rows, width = token_ids.shape
+        cache = engine.empty_cache(rows, width + length)
+        if context:
+            cache |= engine.run("encoder", as_inputs(context))
+        counted = np.cumsum(real, axis=1, dtype="int32")
+        inputs = {"token_ids": token_ids, "padding_mask": real, "position_ids": np.maximum(counted - 1, 0)}
+        tokens, counts = np.zeros((rows, 1, length), "int32"), np.full((rows, 1), int(limits[1]), "int32")
+        scores, going = np.zeros((rows, 1), "float32"), np.ones(rows, bool)
+        for step in range(int(limits[1])):
+            found = engine.run("decoder", {**inputs, **cache})
+            cache |= {name.removeprefix("next."): array for name, array in found.items() if name.startswith("next.")}
+            logits = found["logits"]
+            allowed = logits.copy()
+            if step < limits[0]:
+                allowed[:, list(options.stop_ids)] = -np.inf
+            best = allowed.argmax(axis=-1)
+            peaks = logits.max(axis=-1)
+            totals = peaks + np.log(np.exp(logits - peaks[:, None]).sum(axis=-1))
+            scores[going, 0] += (logits[np.arange(rows), best] - totals)[going]
+            tokens[going, 0, step] = best[going]
+            ended = going & np.isin(best, options.stop_ids)
+            counts[ended, 0] = step + 1
+            going &= ~ended
+            if not going.any():
+                break
+            ones = np.ones((rows, 1), "int32")
+            inputs = {"token_ids": best[:, None], "padding_mask": ones, "position_ids": counted[:, -1:] + step}
+        return tokens, counts, scores
+
+    return decode

@@ -1,0 +1,138 @@
+"""`prepare` is called before data are read, by every method that reads them."""
+
+import keras
+import numpy as np
+import pytest
+
+from kerasbert.data import ExampleBatches
+from kerasbert.models import Bert, BertConfig
+from kerasbert.objectives import MaskedLM
+from kerasbert.training import Checkpoints
+from kerasbert.training.sources import first_batch
+
+SIZES = dict(vocabulary_size=31, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=16)
+RNG = np.random.default_rng(0)
+
+
+class Calls(keras.layers.Layer):
+    """The number of calls for each row of a batch; never called itself, so that variables can still be added."""
+
+    def start(self, rows, training):
+        name = f"calls_{training}"
+        if hasattr(self, name):
+            assert getattr(self, name).shape == (rows,)
+        else:
+            options = dict(shape=(rows,), dtype="int32", trainable=False, initializer="zeros", name=name)
+            setattr(self, name, self.add_weight(**options))
+
+    def increase(self, token_ids, training):
+        calls = getattr(self, f"calls_{training}", None)
+        if calls is not None:
+            # The count depends on the batch because TensorFlow only learns that a generator has ended when it reads the
+            # next batch, after it has executed all that does not depend on one.
+            calls.assign(calls + keras.ops.cast(token_ids[0, 0] >= 0, "int32"))
+
+    def values(self):
+        found = {training: getattr(self, f"calls_{training}", None) for training in (True, False)}
+        return {key: keras.ops.convert_to_numpy(value).tolist() for key, value in found.items() if value is not None}
+
+
+class CountingLM(MaskedLM):
+    def __init__(self, backbone, **kwargs):
+        super().__init__(backbone, **kwargs)
+        self.prepared = []
+
+    def build_now(self):
+        self.calls = Calls(name="calls")
+        super().build_now()
+
+    def prepare(self, batches, training):
+        (inputs, *_), batches = first_batch(batches)
+        self.prepared.append((training, len(inputs["token_ids"])))
+        self.calls.start(len(inputs["token_ids"]), training)
+        return batches
+
+    def call(self, inputs, training=False):
+        self.calls.increase(inputs["token_ids"], bool(training))
+        return super().call(inputs)
+
+
+def model_of():
+    model = CountingLM(Bert(BertConfig(**SIZES), pooler=False))
+    model.compile(keras.optimizers.SGD(0.1))
+    return model
+
+
+def examples(count):
+    ids = RNG.integers(0, 31, (count, 5)).astype("int32")
+    return {"token_ids": ids}, ids
+
+
+class Dataset(keras.utils.PyDataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return examples(4)
+
+
+def batches(count, rows=4):
+    return (examples(rows) for _ in range(count))
+
+
+# name: (a call, what `prepare` receives, calls per row while training and while evaluating)
+READERS = {
+    "fit": (lambda m: m.fit(*examples(12), batch_size=4, verbose=0), [(True, 4)], {True: [3] * 4}),
+    "fit on Batches": (lambda m: m.fit(ExampleBatches(*examples(12), batch_size=4), verbose=0), [(True, 4)], None),
+    "fit on a PyDataset": (lambda m: m.fit(Dataset(), verbose=0), [(True, 4)], None),
+    "fit on a generator": (lambda m: m.fit(batches(3), steps_per_epoch=3, verbose=0), [(True, 4)], {True: [3] * 4}),
+    "validation": (
+        lambda m: m.fit(*examples(8), batch_size=2, epochs=2, validation_data=examples(6), verbose=0),
+        [(True, 2), (False, 2)],
+        {True: [8] * 2, False: [6] * 2},
+    ),
+    "validation on a generator": (
+        lambda m: m.fit(batches(2), validation_data=batches(3, rows=3), steps_per_epoch=2, verbose=0),
+        [(True, 4), (False, 3)],
+        {True: [2] * 4, False: [3] * 3},
+    ),
+    "evaluate": (lambda m: m.evaluate(*examples(12), batch_size=4, verbose=0), [(False, 4)], {False: [3] * 4}),
+    "evaluate a generator": (lambda m: m.evaluate(batches(3), verbose=0), [(False, 4)], {False: [3] * 4}),
+    "predict": (lambda m: m.predict(examples(12)[0], batch_size=4, verbose=0), [(False, 4)], {False: [3] * 4}),
+    "predict a generator": (lambda m: m.predict(batches(3), verbose=0), [(False, 4)], {False: [3] * 4}),
+    "train_on_batch": (lambda m: m.train_on_batch(*examples(4)), [(True, 4)], {True: [1] * 4}),
+    "test_on_batch": (lambda m: m.test_on_batch(*examples(4)), [(False, 4)], {False: [1] * 4}),
+    "predict_on_batch": (lambda m: m.predict_on_batch(examples(4)[0]), [(False, 4)], {False: [1] * 4}),
+    "an eager call": (lambda m: m(examples(4)[0]), [(False, 4)], {False: [1] * 4}),
+    "an eager call in training": (lambda m: m(examples(4)[0], training=True), [(True, 4)], {True: [1] * 4}),
+}
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize("name", READERS)
+def test_all_readers_prepare(name):
+    read, prepared, calls = READERS[name]
+    model = model_of()
+    model.prepared.clear()
+    read(model)
+    assert list(dict.fromkeys(model.prepared)) == prepared
+    assert calls is None or model.calls.values() == calls
+
+
+@pytest.mark.one_backend
+def test_a_checkpoint_restores_what_was_prepared(tmp_path):
+    data = ExampleBatches(*examples(12), batch_size=4)
+    for epochs in (1, 2):
+        model = model_of()
+        run = ExampleBatches(data.x, data.y, batch_size=4, epochs=epochs)
+        options = dict(steps_per_epoch=3, validation_data=examples(6), verbose=0)
+        model.fit(run, callbacks=[Checkpoints(tmp_path)], **options)
+    assert model.calls.values()[True] == [6] * 4
+
+
+@pytest.mark.one_backend
+def test_only_tensorflow_decides_on_xla_by_the_size_of_the_model(monkeypatch):
+    monkeypatch.setattr("kerasbert.training.programs.JIT_FROM", 1)
+    model = MaskedLM(Bert(BertConfig(**SIZES)))
+    model.compile("sgd")
+    assert model.jit_compile == (keras.backend.backend() != "torch")
