@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import kerasbert
-from benchmarks.export_models import build
+from benchmarks.studies.exports.models import build
 from kerasbert.checkpoints import presets
 from kerasbert.checkpoints.tensor_files import SAVE_ID
 from kerasbert.data import Tokenizer
