@@ -14,8 +14,8 @@ from kerasbert.models import Backbone
 from kerasbert.objectives import Discriminator, MaskedLM, start_from_teacher
 from kerasbert.training import AlternatingOptimizers, LossScale, start_with_local_attention
 
-from .phases import Mixed, Phases
 from ..recipes.recipe import Recipe, parameters
+from .phases import Mixed, Phases
 
 
 def named(corpus: Corpus | dict[str, Corpus]) -> dict[str, Corpus]:
