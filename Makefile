@@ -66,10 +66,9 @@ format: $(VENV)/has-dev
 # basedpyright is pyright in a wheel. tests/type_errors.json has the known errors of the package by file. The code of users
 # has none: lines that the annotations of Keras, TensorFlow or PyTorch do not allow are marked `pyright: ignore`.
 types: $(VENV)/has-dev $(foreach backend,jax tensorflow torch,$(VENV)/has-$(backend))
-	$(PYTHON) tests/type_errors.py
 	mkdir -p build/types
 	sed -n '/^```python$$/,/^```$$/{/^```/d;p;}' README.md > build/types/readme.py
-	$(VENV)/bin/basedpyright --pythonpath $(PYTHON) --level error build/types/readme.py tests/extending/*.py
+	$(PYTHON) tests/type_errors.py kerasbert build/types/readme.py tests/extending
 
 # Benchmarks that take ten minutes in total; the others in the folder are studies that take hours.
 BENCHMARKS := masking t5_spans mlm_step encoding embeddings fit_overhead generation memory transformer_xl_evaluation \
