@@ -2,12 +2,12 @@
 
 from keras import ops
 
-from .attention import attend, attention_probabilities, merge_heads, split_heads
-from .composite import Layer
-from .dense import Dense
-from .dropout import Dropout
-from .extras import Extras
-from .relative_attention import relative_shift
+from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ...layers.composite import Layer
+from ...layers.dense import Dense
+from ...layers.dropout import Dropout
+from ...layers.extras import Extras
+from ...layers.relative_attention import relative_shift
 
 
 class SegmentAttention(Layer):

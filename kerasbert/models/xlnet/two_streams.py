@@ -10,16 +10,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..backend.compilation import concrete_array
-from .attention import attend, attention_probabilities, merge_heads, split_heads
-from .composite import Composite, Layer
-from .dense import Dense
-from .dropout import Dropout
-from .embeddings import gather_positions
-from .extras import Extras
-from .masks import AttentionMask, real_tokens
-from .memory import memory_of
-from .relative_attention import relative_shift
+from ...backend.compilation import concrete_array
+from ...layers.attention import attend, attention_probabilities, merge_heads, split_heads
+from ...layers.composite import Composite, Layer
+from ...layers.dense import Dense
+from ...layers.dropout import Dropout
+from ...layers.embeddings import gather_positions
+from ...layers.extras import Extras
+from ...layers.masks import AttentionMask, real_tokens
+from ...layers.memory import memory_of
+from ...layers.relative_attention import relative_shift
 
 # === Attention masks of the two streams ===
 

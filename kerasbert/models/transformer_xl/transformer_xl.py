@@ -13,21 +13,21 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.blocks import present, run_blocks
-from ..core.family import Config, Family, HuggingFaceLayout, register_family
-from ..core.initializers import normal
-from ..core.weight_names import Field, Part, Tensor
-from ..layers.adaptive_softmax import AdaptiveEmbedding, AdaptiveSoftmax, Clusters
-from ..layers.composite import Composite
-from ..layers.dropout import Dropout
-from ..layers.embeddings import last_tokens
-from ..layers.feed_forward import FeedForward
-from ..layers.heads import LastTokenHead
-from ..layers.masks import AttentionMask, real_tokens
-from ..layers.memory import check_memory, empty_memory, memory_of, next_memory
-from ..layers.relative_attention import relative_sinusoids
-from ..layers.segment_attention import SegmentAttention, attention_biases
-from .backbone import Backbone
+from ...core.blocks import present, run_blocks
+from ...core.family import Config, Family, HuggingFaceLayout, register_family
+from ...core.initializers import normal
+from ...core.weight_names import Field, Part, Tensor
+from ...layers.composite import Composite
+from ...layers.dropout import Dropout
+from ...layers.embeddings import last_tokens
+from ...layers.feed_forward import FeedForward
+from ...layers.heads import LastTokenHead
+from ...layers.masks import AttentionMask, real_tokens
+from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
+from ...layers.relative_attention import relative_sinusoids
+from ..backbone import Backbone
+from .adaptive_softmax import AdaptiveEmbedding, AdaptiveSoftmax, Clusters
+from .attention import SegmentAttention, attention_biases
 
 # === Config ===
 

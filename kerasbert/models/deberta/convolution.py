@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from .composite import Layer
-from .dropout import Dropout
-from .feed_forward import activation_function
+from ...layers.composite import Layer
+from ...layers.dropout import Dropout
+from ...layers.feed_forward import activation_function
 
 
 class NeighbourConvolution(Layer):
