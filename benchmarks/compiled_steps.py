@@ -110,8 +110,8 @@ def example_corpus(recipe: str):
 def built(model_of: Model, layers: int, rows: int):
     """Returns (model, one batch): the model is compiled, and its optimizer is built."""
     from kerasbert.backend import seed_everything
-    from pipelines.building import make_batches, make_model, make_optimizer
     from pipelines.recipes.recipe import find_recipe
+    from pipelines.runs.building import make_batches, make_model, make_optimizer
 
     recipe = find_recipe(model_of.recipe).with_settings(model_of.overrides(layers, rows))
     corpus = example_corpus(model_of.recipe)

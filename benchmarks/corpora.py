@@ -111,7 +111,7 @@ def memory(process: str) -> float:
 
 def prepare(options) -> dict:
     """Prepares a corpus and measures it, in this process."""
-    from pipelines import corpus_parts
+    from pipelines.corpora import parts as corpus_parts
     from pipelines.prepare_corpus import prepare_corpus
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -28,7 +28,7 @@ from benchmarks.frozen_generator import START, make_trainer, recipe_of  # noqa: 
 from benchmarks.harness import append  # noqa: E402
 from kerasbert.data import Corpus  # noqa: E402
 from kerasbert.models import ModernBert  # noqa: E402
-from pipelines.building import make_batches, make_optimizer  # noqa: E402
+from pipelines.runs.building import make_batches, make_optimizer  # noqa: E402
 
 
 class Saved(keras.callbacks.Callback):

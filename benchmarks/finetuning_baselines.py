@@ -8,7 +8,7 @@ import numpy as np
 
 import kerasbert
 from kerasbert import metrics
-from pipelines.examples import Examples
+from pipelines.reading.examples import Examples
 
 
 def minilm() -> Path | None:

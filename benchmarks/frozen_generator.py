@@ -34,8 +34,8 @@ from kerasbert.data import Corpus  # noqa: E402
 from kerasbert.models import ModernBert  # noqa: E402
 from kerasbert.models.electra import ReplacedTokenHead  # noqa: E402
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection  # noqa: E402
-from pipelines.building import make_batches, make_optimizer  # noqa: E402
 from pipelines.recipes.recipe import Recipe, find_recipe  # noqa: E402
+from pipelines.runs.building import make_batches, make_optimizer  # noqa: E402
 from pipelines.statistics import paired_t_test  # noqa: E402
 
 RESULTS = Path(__file__).with_name("frozen_generator.jsonl")

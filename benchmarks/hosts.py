@@ -85,7 +85,7 @@ def train(family: str, layout: str, steps: int, folder: Path, stop: int | None =
     from kerasbert.backend import connect, layouts, parallel, seed_everything
     from kerasbert.backend.hosts import is_first_process, num_processes
     from kerasbert.training import Checkpoints
-    from pipelines.building import make_batches, make_model, make_optimizer
+    from pipelines.runs.building import make_batches, make_model, make_optimizer
 
     connect()
     layouts.SMALLEST = 2**8  # the weights are small

@@ -36,7 +36,7 @@ def prepare(folder: Path, options) -> None:
 def length_mix(random) -> dict:
     """Rows of as many real paragraphs as fit, and as many rows of one paragraph each; masks are the same."""
     from kerasbert.data.corpus.bin_packing import pack, packed_keys
-    from pipelines.standard_library import docstrings, paragraphs, topics
+    from pipelines.reading.standard_library import docstrings, paragraphs, topics
 
     texts = [text for topic in topics() for text in paragraphs(topic).split("\n")]
     texts += [text for d in docstrings() for text in paragraphs(d.text).split("\n")]

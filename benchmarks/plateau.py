@@ -39,7 +39,7 @@ from kerasbert.backend import seed_everything  # noqa: E402
 from kerasbert.core.feeding import real_tokens  # noqa: E402
 from kerasbert.data import Batches, Corpus  # noqa: E402
 from kerasbert.layers import sinusoidal_table  # noqa: E402
-from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
+from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
 
 RESULTS = Path(__file__).with_name("plateau.jsonl")
 WORK = Path("runs/plateau")

@@ -28,9 +28,9 @@ from benchmarks.bars import (
 from kerasbert.data import Batches, Corpus
 from kerasbert.data.batches.skip_gram import keep_probabilities, noise_probabilities
 from kerasbert.data.corpus.streams import TokenStream
-from pipelines.building import evaluation_batches
 from pipelines.ngram_model import NgramModel
 from pipelines.recipes.recipe import Recipe
+from pipelines.runs.building import evaluation_batches
 
 SENTINELS = "<extra_id_"
 STEPS = 40  # batches of a measurement, of all texts together

@@ -46,8 +46,8 @@ from benchmarks.study_parts import (  # noqa: E402
 )
 from benchmarks.study_report import report  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
-from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
 from pipelines.recipes.recipe import LOCAL_START, find_recipe  # noqa: E402
+from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
 
 RESULTS = Path(__file__).with_name("objectives.jsonl")
 WORK = Path("runs/study")

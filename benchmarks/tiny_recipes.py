@@ -26,9 +26,9 @@ import tyro  # noqa: E402
 import kerasbert  # noqa: E402
 from benchmarks.recipe_measures import STEPS, compare, measure  # noqa: E402
 from benchmarks.recipe_texts import corpora_of, text_of  # noqa: E402
-from pipelines.building import make_model  # noqa: E402
 from pipelines.pretrain import train  # noqa: E402
 from pipelines.recipes.recipe import all_recipes, find_recipe  # noqa: E402
+from pipelines.runs.building import make_model  # noqa: E402
 
 RESULTS = Path(__file__).with_name("tiny_recipes.jsonl")
 CLEAR = 5.0  # standard errors

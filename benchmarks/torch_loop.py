@@ -36,7 +36,7 @@ def recipe_of(seed: int, steps: int):
 
 def kerasbert(model, recipe, batches, held_out) -> dict:
     """Trains with `fit`."""
-    from pipelines.building import make_optimizer
+    from pipelines.runs.building import make_optimizer
 
     model.compile(optimizer=make_optimizer(recipe))
     begin = time.process_time()
@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace) -> dict:
     """One run, in this process."""
     from kerasbert.backend import seed_everything
     from kerasbert.data import Corpus
-    from pipelines.building import evaluation_batches, make_batches, make_model, unigram_loss
+    from pipelines.runs.building import evaluation_batches, make_batches, make_model, unigram_loss
 
     recipe = recipe_of(options.seed, options.steps)
     corpus, unseen = Corpus.open(options.corpus), Corpus.open(options.held_out)

@@ -114,7 +114,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 def _write_styles(app, error):
     """The style of the pictures of objectives, inside their box."""
-    from pipelines.pictures.rows import STYLE
+    from pipelines.show.rows import STYLE
 
     if error is None and app.builder.format == "html":
         (Path(app.outdir) / "_static" / "objective.css").write_text(f".objective {{{STYLE}}}\n", encoding="utf-8")

@@ -81,12 +81,12 @@ def run(name: str, arguments: list[str]) -> None:
 
 
 def pipeline(name: str) -> ModuleType:
-    """Imports the module of a command. If a package is missing, the program ends and says how to install it."""
+    """Imports a module of the pipelines. If a package is missing, the program ends and says how to install it."""
     package = pipelines_name()
     try:
         return importlib.import_module(f"{package}.{name.replace('-', '_')}")
     except ModuleNotFoundError as error:
-        sys.exit(importlib.import_module(f"{package}.command").missing(error))
+        sys.exit(importlib.import_module(f"{package}.command_line.command").missing(error))
 
 
 def pipelines_name() -> str:
@@ -114,7 +114,7 @@ def print_completion(arguments: list[str]) -> None:
         known = did_you_mean(arguments[0], SHELLS)
         fail(f"`completion` takes one shell: {', '.join(SHELLS)}. Received: {' '.join(arguments)}.{known}")
     else:
-        print(pipeline("completion").completion(arguments[0]))
+        print(pipeline("command_line.completion").completion(arguments[0]))
         print(f"To install: {_installing(arguments[0])}", file=sys.stderr)
 
 

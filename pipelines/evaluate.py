@@ -19,21 +19,21 @@ from kerasbert.metrics import minimal_pairs
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 
-from .building import evaluation_batches, named
-from .command import Command
-from .examples import Examples
+from .command_line.command import Command
 from .finetune import check_labels, label_names, read, score
-from .label_names import typed
-from .labelled import GUESSED, Columns
-from .outputs import check_outputs, write_results
 from .pretrain import open_corpora
+from .reading.examples import Examples
+from .reading.label_names import typed
+from .reading.labelled import GUESSED, Columns
+from .reading.splits import named_sources
+from .reading.tables import Format, Reading, read_rows
+from .reading.tasks import TASKS, TaskSpec, task_of
 from .recipes.recipe import Recipe, read_recipe
-from .scores import language_model_scores
-from .splits import named_sources
+from .runs.building import evaluation_batches, named
+from .runs.outputs import check_outputs, write_results
+from .runs.scores import language_model_scores
+from .runs.text_to_text import Wording
 from .suite import SuiteOptions, run_suite
-from .tables import Format, Reading, read_rows
-from .tasks import TASKS, TaskSpec, task_of
-from .text_to_text import Wording
 
 # {class: kind of examples that it is evaluated on}. For a TextClassifier, the kind is its `problem`.
 KINDS = {TokenClassifier: "tags", QuestionAnswerer: "questions", MultipleChoice: "choices", Seq2SeqLM: "sequences"}

@@ -10,8 +10,8 @@ from typing import Literal
 
 import kerasbert
 
-from .command import Command
-from .outputs import cleaning_up
+from .command_line.command import Command
+from .runs.outputs import cleaning_up
 
 
 @cleaning_up()

@@ -26,14 +26,17 @@ from kerasbert.objectives import Seq2SeqLM
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
 from kerasbert.training import RunLog, StopOnNaN, adamw, plot_curves
 
-from .adapting import WHOLE_MODEL, Lora
-from .command import Command
-from .examples import Examples, read_examples
-from .label_names import check_labels, label_names
-from .labelled import GUESSED, Columns
-from .model_card import Measured, write_card
-from .outputs import check_outputs, write_answers, write_json
-from .reports import (
+from .command_line.command import Command
+from .reading.examples import Examples, read_examples
+from .reading.label_names import check_labels, label_names
+from .reading.labelled import GUESSED, Columns
+from .reading.splits import named_sources, split_tenth
+from .reading.tables import Format
+from .reading.tasks import TaskSpec, task_of
+from .runs.adapting import WHOLE_MODEL, Lora
+from .runs.model_card import Measured, write_card
+from .runs.outputs import check_outputs, write_answers, write_json
+from .runs.reports import (
     MOST_ROWS,
     BestWeights,
     EpochProgress,
@@ -42,12 +45,9 @@ from .reports import (
     spread,
     validation_rows,
 )
-from .scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
-from .splits import named_sources, split_tenth
-from .tables import Format
-from .tasks import TaskSpec, task_of
-from .text_to_text import Wording
-from .trackers import Tracker, tracked
+from .runs.scores import choice_scores, question_scores, sequence_scores, tag_scores, text_scores
+from .runs.text_to_text import Wording
+from .runs.trackers import Tracker, tracked
 
 TITLES = {
     "classes": "Text classifier", "labels": "Text classifier", "score": "Text regression", "tags": "Token classifier",

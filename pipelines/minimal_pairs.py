@@ -19,11 +19,11 @@ from kerasbert.data import encode_texts, read_documents
 from kerasbert.data.text.files import text_written_whole
 from kerasbert.objectives import CausalLM, MaskedLM
 
-from .command import Command
+from .command_line.command import Command
 from .lexicon import Draw, Lexicon
 from .ngram_model import NgramModel, Ngrams, Unigrams, Words, words
-from .outputs import check_outputs
 from .paradigms import PARADIGMS
+from .runs.outputs import check_outputs
 
 MINIMUM = 50  # minimum number of occurrences of a word in the text
 ATTEMPTS = 50  # maximum number of attempts per pair; most of them give a new pair

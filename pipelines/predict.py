@@ -19,12 +19,12 @@ from kerasbert.objectives import Discriminator, MaskedLM, ReplacedTokenDetection
 from kerasbert.objectives.next_token import NextToken
 from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
 
-from .command import Command
-from .inputs import Input, read_inputs
-from .labelled import GUESSED, Columns
-from .outputs import check_outputs, cleaning_up
-from .tables import Format
-from .tasks import task_of
+from .command_line.command import Command
+from .reading.inputs import Input, read_inputs
+from .reading.labelled import GUESSED, Columns
+from .reading.tables import Format
+from .reading.tasks import task_of
+from .runs.outputs import check_outputs, cleaning_up
 
 # {class: form of its inputs}; see `inputs.read_line`.
 FORMS = {

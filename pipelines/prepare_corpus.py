@@ -18,9 +18,9 @@ from kerasbert.data.text.files import write_text
 from kerasbert.data.text.locks import locked
 from kerasbert.data.workers import available_cores
 
-from .command import Command
-from .corpus_parts import PARTS, Source, assemble, encode_parts
-from .datatrove_corpus import Engine, stages
+from .command_line.command import Command
+from .corpora.datatrove import Engine, stages
+from .corpora.parts import PARTS, Source, assemble, encode_parts
 
 UNFINISHED = ".unfinished"  # marks a folder while its corpus is being prepared, and lists the files that it had before
 FILES = (  # files of a corpus and its tokenizer

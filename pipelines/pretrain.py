@@ -30,7 +30,9 @@ from kerasbert.training import (
     read_log,
 )
 
-from .building import (
+from .command_line.command import Command
+from .recipes.recipe import Recipe, all_recipes, find_recipe
+from .runs.building import (
     BelowUnigrams,
     evaluation_batches,
     make_batches,
@@ -40,12 +42,10 @@ from .building import (
     rematerialize,
     unigram_loss,
 )
-from .command import Command
-from .devices import use_devices
-from .model_card import Measured, without_folders, write_card
-from .phases import Phases
-from .recipes.recipe import Recipe, all_recipes, find_recipe
-from .run_folders import claim_folder, record_of
+from .runs.devices import use_devices
+from .runs.model_card import Measured, without_folders, write_card
+from .runs.phases import Phases
+from .runs.run_folders import claim_folder, record_of
 
 CONTINUE = "Run the same command again to continue."
 

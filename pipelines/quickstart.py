@@ -20,11 +20,11 @@ from kerasbert.data import Corpus, Tokenizer
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import Progress, adamw
 
-from .command import Command
+from .command_line.command import Command
 from .finetune import new_model
 from .pretrain import train
+from .reading.standard_library import AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
 from .recipes.recipe import Recipe
-from .standard_library import AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
 
 RECIPE = Recipe(
     name="quickstart",

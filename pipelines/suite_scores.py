@@ -18,10 +18,10 @@ from kerasbert.tasks import TextEmbedder
 from kerasbert.training import StopOnNaN, adamw
 
 from .cloze import Cloze, draw_clozes, frequent_words, masked_ids, predict_words, top_accuracies
-from .examples import Examples
 from .finetune import batches_of, label_names, new_model, score
 from .minimal_pairs import MinimalPair, accuracy
 from .ngram_model import NgramModel, Ngrams, Words
+from .reading.examples import Examples
 from .suite_tasks import FINE_TUNING, SuiteTask, some
 
 BATCH_SIZE = 16

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .examples import Examples, read_examples
-from .labelled import Columns
-from .reports import spread
+from .reading.examples import Examples, read_examples
+from .reading.labelled import Columns
+from .runs.reports import spread
 
 TESTING = 1_400  # maximum number of held-out examples
 CONTEXT = 40  # maximum number of words in the context of a question

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kerasbert.data import Tokenizer, read_documents
 
-from .command import Command
+from .command_line.command import Command
 from .prepare_corpus import boundary
 
 

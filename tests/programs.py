@@ -20,10 +20,10 @@ from benchmarks.recipe_texts import text_of
 from kerasbert.backend import compiling_for
 from kerasbert.core.initializers import zero_weights
 from kerasbert.data import Corpus, Tokenizer, parallel_documents
-from pipelines.building import make_batches, make_model, make_optimizer
-from pipelines.operations import traced
+from pipelines.info.operations import traced
+from pipelines.info.subjects import recipe_model
 from pipelines.recipes.recipe import Recipe, all_recipes, find_recipe
-from pipelines.subjects import recipe_model
+from pipelines.runs.building import make_batches, make_model, make_optimizer
 
 PLATFORMS = {"gpu": "cuda", "tpu": "tpu"}
 KERNELS = {

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from kerasbert import __version__, command_line
-from pipelines.command import Command, Commands
+from pipelines.command_line.command import Command, Commands
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
@@ -76,8 +76,8 @@ def test_commands_run_the_main_of_their_module(run_here, monkeypatch, typed, mod
 
 def test_a_missing_package_is_one_line_with_the_command_that_installs_it(run_here, monkeypatch):
     monkeypatch.delitem(sys.modules, "pipelines.predict", raising=False)
-    monkeypatch.setitem(sys.modules, "pipelines.inputs", None)  # as if its import failed
-    assert run_here("predict")[0].startswith("ModuleNotFoundError: import of pipelines.inputs halted")
+    monkeypatch.setitem(sys.modules, "pipelines.reading.inputs", None)  # as if its import failed
+    assert run_here("predict")[0].startswith("ModuleNotFoundError: import of pipelines.reading.inputs halted")
     monkeypatch.setattr(importlib, "import_module", _without("matplotlib", importlib.import_module))
     expected = 'This needs the package matplotlib. Install it with: pip install "kerasbert[plots]"'
     assert run_here("show") == (expected, "", "")

@@ -46,7 +46,7 @@ def corpora(folder: Path, vocabulary: int, documents: int | None):
     """Returns (corpus, held-out corpus) of Python's documentation. An earlier command's are opened."""
     from kerasbert.data import Corpus, Tokenizer
     from pipelines.quickstart import modules
-    from pipelines.standard_library import docstrings, held_out_modules, paragraphs, topics
+    from pipelines.reading.standard_library import docstrings, held_out_modules, paragraphs, topics
 
     paths = folder / "corpus", folder / "held_out"
     if (folder / "written").exists():

@@ -169,11 +169,11 @@ def objective_picture(recipes, sentence=SENTENCE, **options):
     Args:
         recipes: names of recipes.
         sentence: the text.
-        **options: of `pipelines.pictures.corruption.Example`.
+        **options: of `pipelines.show.corruption.Example`.
     """
-    from pipelines.pictures.corruption import Example, corrupted
-    from pipelines.pictures.rows import rows_as_html
     from pipelines.recipes.recipe import find_recipe
+    from pipelines.show.corruption import Example, corrupted
+    from pipelines.show.rows import rows_as_html
 
     pictures = []
     for name in recipes:

@@ -21,8 +21,8 @@ from kerasbert.data import (
 )
 from kerasbert.data.batches.masked_lm import find_rows
 
-from ..pairs import PairBatches
-from ..phases import Mixed
+from .pairs import PairBatches
+from .phases import Mixed
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .data import Data, Phase
 from .models import Pretraining
 from .optimizers import Optimizer
 
-PARTS = ("data", "models", "optimizers", "recipe", "tiny", "tree")  # the modules of this folder that are not families
+PARTS = ("data", "models", "optimizers", "pairs", "phases", "recipe", "tiny", "tree")  # the modules of this folder that are not families
 OLDER = "it is of an earlier version of kerasbert, which described recipes in another way."
 
 

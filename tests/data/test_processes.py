@@ -96,7 +96,7 @@ def test_no_other_file_starts_processes():
         "kerasbert/data/processes.py: subprocess",
         "kerasbert/data/processes.py: sys.executable",
         # Its processes get the environment of `safe_path`; on Slurm, they are started by the batch system.
-        "pipelines/datatrove_corpus.py: LocalPipelineExecutor",
+        "pipelines/corpora/datatrove.py: LocalPipelineExecutor",
     }
     assert set(found) == allowed, sorted(set(found) ^ allowed)
 
@@ -110,7 +110,7 @@ def starts_processes(name):
 
 def test_processes_that_datatrove_starts():
     """The only call of an executor that starts processes here is made with PYTHONSAFEPATH."""
-    source = next(path for path in SOURCES if path.name == "datatrove_corpus.py")
+    source = next(path for path in SOURCES if path.name == "datatrove.py")
     calls = [
         ast.unparse(node)
         for node in ast.walk(parsed(source))

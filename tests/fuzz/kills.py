@@ -173,7 +173,7 @@ def child(work, family, run, step=None, delay="0", name="SIGKILL"):
         threading.Thread(target=fire, daemon=True).start()
     from kerasbert.backend import layouts
     from pipelines import pretrain as module
-    from pipelines.command import command
+    from pipelines.command_line.command import command
 
     recipe, kind, options = FAMILIES[family]
     layouts.SMALLEST = 2**6  # the weights are small

@@ -536,7 +536,7 @@ def _make_several_jsonl(folder):
 
 def read_table(kind, name):
     def read(folder):
-        from pipelines.examples import read_examples
+        from pipelines.reading.examples import read_examples
 
         return read_examples(kind, folder / name)
 

@@ -36,7 +36,7 @@ def _make_rows(folder):
 
 def _read_tags(name):
     def read(folder):
-        from pipelines.examples import read_examples
+        from pipelines.reading.examples import read_examples
 
         found = read_examples("tags", folder / name)
         return found.x, found.y
@@ -61,7 +61,7 @@ def _make_labels(folder):
 
 
 def _read_labels(folder):
-    from pipelines.examples import read_examples
+    from pipelines.reading.examples import read_examples
 
     return read_examples("labels", folder / "data.csv").y
 

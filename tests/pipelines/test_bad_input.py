@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipelines.examples import read_examples
-from pipelines.labelled import Columns
+from pipelines.reading.examples import read_examples
+from pipelines.reading.labelled import Columns
 
 pytestmark = pytest.mark.one_backend
 

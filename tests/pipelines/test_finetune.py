@@ -10,10 +10,10 @@ import pytest
 import kerasbert
 from kerasbert.tasks import TextClassifier
 from pipelines.evaluate import evaluate
-from pipelines.examples import Examples
 from pipelines.finetune import check_labels, finetune, label_names, summary
 from pipelines.predict import predict
-from pipelines.scores import classification_scores, regression_scores
+from pipelines.reading.examples import Examples
+from pipelines.runs.scores import classification_scores, regression_scores
 
 pytestmark = pytest.mark.one_backend
 

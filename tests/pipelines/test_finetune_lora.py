@@ -11,8 +11,8 @@ import kerasbert
 from kerasbert.models import Bert, BertConfig
 from kerasbert.tasks import TextClassifier
 from kerasbert.training import adamw
-from pipelines.adapting import Lora
 from pipelines.finetune import finetune, main
+from pipelines.runs.adapting import Lora
 from tests.models.reference import to_numpy
 
 pytestmark = pytest.mark.one_backend

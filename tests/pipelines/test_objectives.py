@@ -14,11 +14,11 @@ import pytest
 
 import kerasbert
 from kerasbert.data import Corpus, MaskedLMBatches, MixtureBatches, Tokenizer, parallel_documents
-from pipelines.building import evaluation_batches, make_batches, make_model, make_optimizer
 from pipelines.evaluate import evaluate
-from pipelines.phases import Phases
 from pipelines.pretrain import open_corpora, pretrain
 from pipelines.recipes.recipe import find_recipe
+from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer
+from pipelines.runs.phases import Phases
 from tests.pipelines.conftest import SETTINGS as BERT
 
 pytestmark = pytest.mark.one_backend

@@ -7,8 +7,17 @@ from collections import Counter
 
 import pytest
 
-from pipelines import quickstart, standard_library
-from pipelines.standard_library import AREA_OF, AREAS, Docstring, docstrings, held_out_modules, paragraphs, topics
+from pipelines import quickstart
+from pipelines.reading import standard_library
+from pipelines.reading.standard_library import (
+    AREA_OF,
+    AREAS,
+    Docstring,
+    docstrings,
+    held_out_modules,
+    paragraphs,
+    topics,
+)
 
 pytestmark = pytest.mark.one_backend
 
@@ -73,7 +82,8 @@ def test_no_module_is_in_two_areas():
 
 
 def test_reading_imports_none_of_the_modules():
-    code = "from pipelines.standard_library import docstrings; docstrings(); import sys; print('turtle' in sys.modules)"
+    code = "from pipelines.reading.standard_library import docstrings; docstrings()"
+    code += "; import sys; print('turtle' in sys.modules)"
     root = standard_library.Path(quickstart.__file__).parent.parent
     assert subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True).stdout == "False\n"
 

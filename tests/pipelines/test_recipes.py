@@ -10,8 +10,8 @@ import pytest
 from kerasbert.backend import compiling_for
 from kerasbert.data import RareTokens
 from kerasbert.training import WarmupDecay
-from pipelines.building import _task_rates, make_optimizer, one_optimizer
 from pipelines.recipes.recipe import all_recipes, find_recipe
+from pipelines.runs.building import _task_rates, make_optimizer, one_optimizer
 
 pytestmark = pytest.mark.one_backend
 

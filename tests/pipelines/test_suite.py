@@ -19,8 +19,8 @@ from kerasbert.models import (
 from kerasbert.objectives import CausalLM, MaskedLM, Seq2SeqLM
 from pipelines import suite, suite_scores
 from pipelines.evaluate import evaluate
-from pipelines.examples import Examples
 from pipelines.minimal_pairs import generate
+from pipelines.reading.examples import Examples
 from pipelines.suite import FILES, SuiteOptions, run_suite
 from pipelines.suite_report import write_report
 from pipelines.suite_tasks import FINE_TUNING, short_contexts, summary_pairs

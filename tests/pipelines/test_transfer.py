@@ -10,11 +10,11 @@ from kerasbert.data import Tokenizer
 from kerasbert.models import T5, Bert, BertConfig, T5Config
 from kerasbert.objectives import MaskedLM, Seq2SeqLM
 from pipelines.evaluate import evaluate
-from pipelines.examples import Examples, read_examples
 from pipelines.finetune import finetune, label_names
-from pipelines.splits import named_sources, split_tenth
-from pipelines.tasks import TASKS
-from pipelines.text_to_text import Wording
+from pipelines.reading.examples import Examples, read_examples
+from pipelines.reading.splits import named_sources, split_tenth
+from pipelines.reading.tasks import TASKS
+from pipelines.runs.text_to_text import Wording
 
 pytestmark = pytest.mark.one_backend
 

@@ -22,8 +22,8 @@ from kerasbert.models import (
     RobertaConfig,
 )
 from kerasbert.training import start_with_local_attention
-from pipelines.building import make_model
 from pipelines.recipes.recipe import find_recipe
+from pipelines.runs.building import make_model
 
 SIZES = dict(vocabulary_size=50, num_layers=3, num_heads=4, hidden_dim=256, max_length=64, initializer_range=0.06)
 OFFSETS = (-1, 1, -2, 2)

@@ -1,0 +1,1 @@
+"""Command lines from typed functions: options, files of options, one-line errors, and completions of shells."""

@@ -1,0 +1,196 @@
+"""Runs typed functions as command-line programs, with grouped options, option files, and one-line errors."""
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kerasbert.backend import keep_programs
+from kerasbert.command_line import did_you_mean, fail, printable
+from kerasbert.training import RunStopped, TrainingDiverged
+
+from .options import (
+    as_arguments,
+    check_counts,
+    description,
+    options_class,
+    positional,
+    repeated_option,
+    unknown_option,
+)
+from .settings import with_settings_file
+
+PIPELINES = __package__.rpartition(".")[0]  # "pipelines", or "kerasbert.pipelines" in the wheel
+
+# {package that a command needs: the extra of kerasbert that installs it}
+EXTRAS = {
+    **dict.fromkeys(("tyro", "rich", "docstring_parser", "yaml"), "pipelines"),
+    **dict.fromkeys(("datasets", "pyarrow"), "data"),
+    **dict.fromkeys(("rouge_score", "sacrebleu", "sklearn", "scipy"), "metrics"),
+    **dict.fromkeys(("datatrove", "fsspec", "trafilatura", "warcio", "cchardet", "magic"), "scale"),
+    **dict.fromkeys(("etils", "orbax"), "scale"),
+    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "export"),
+    "gradio": "demo",
+    "matplotlib": "plots",
+    "keras_hub": "hub",
+}
+
+
+class Printable:
+    """A stream of text without control characters: labels, tokens and names of files may contain escape sequences.
+
+    Args:
+        stream: the stream that is written to. Pictures in colour are written to it directly.
+    """
+
+    def __init__(self, stream):
+        self.unfiltered = getattr(stream, "unfiltered", stream)
+
+    def write(self, text: str) -> int:
+        return self.unfiltered.write(printable(text))
+
+    def __getattr__(self, name: str):
+        return getattr(self.unfiltered, name)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command-line program made from a function. Calling the object runs it with the arguments of the command line.
+
+    Args:
+        function: function with typed arguments that are described in its docstring.
+        groups: {title: names of arguments}. --help shows the arguments under these titles.
+        first: names of arguments that may be given first, without option names. The last of them takes all further
+            values.
+        details: function that returns text for the end of the description in --help.
+    """
+
+    function: Callable
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    first: tuple[str, ...] = ()
+    details: Callable[[], str] | None = None
+
+    def __call__(self, arguments: list[str] | None = None, program: str | None = None) -> None:
+        """Runs the function. For user errors, prints one line instead of a traceback.
+
+        Compiled programs are cached for the next run.
+
+        Args:
+            arguments: the arguments. Default: those of the command line.
+            program: name of the command for its help and errors. Default: the name with which it was called.
+        """
+        arguments = sys.argv[1:] if arguments is None else list(arguments)
+        program = program or program_name()
+        with one_line_errors():
+            values = self.parse(arguments, program)
+            keep_programs()
+            with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
+                self.function(**values)
+
+    def parse(self, arguments: list[str], program: str) -> dict:
+        """Parses the command line. Returns the arguments of the function by name."""
+        import tyro
+
+        arguments = self._named(arguments)
+        mistake = unknown_option(self.function, arguments) or repeated_option(arguments)
+        if mistake:
+            fail(f"{mistake} `{program} --help` lists the options.")
+        arguments = with_settings_file(self.function, arguments)
+        wanted = {"--help", "-h"} & {*arguments}
+        text = description(self.function, words_of(program), self.details() if self.details and wanted else "")
+        values = as_arguments(tyro.cli(self.options(), prog=program, description=text, args=arguments))
+        check_counts(values)
+        return values
+
+    def _named(self, arguments: list[str]) -> list[str]:
+        """Adds option names to the arguments without: ["bert.tiny"] -> ["--recipe", "bert.tiny"]."""
+        values, rest = positional(self.function, arguments)
+        named: list[str] = []
+        for number, name in enumerate(self.first[: len(values)]):
+            last = number == len(self.first) - 1
+            named += [f"--{name.replace('_', '-')}", *(values[number:] if last else values[number : number + 1])]
+        return [*named, *rest] if self.first else arguments
+
+    def options(self) -> type:
+        """The dataclass of the options; see `options_class`."""
+        return options_class(self.function, self.groups)
+
+
+@dataclass(frozen=True)
+class Commands:
+    """A group of commands under one name, such as `kerasbert show attention ...`.
+
+    Args:
+        commands: the commands by name.
+        summary: description of the group in one sentence.
+    """
+
+    commands: Mapping[str, Command]
+    summary: str
+
+    def __call__(self) -> None:
+        """Runs the command whose name is the first argument of the command line."""
+        program = program_name()
+        name, *arguments = sys.argv[1:] or ["--help"]
+        if name in ("-h", "--help"):
+            width = max(map(len, self.commands))
+            lines = [f"    {key:{width}}  {self._first_line(key)}" for key in self.commands]
+            print("\n".join([f"usage: {program} COMMAND [OPTIONS]", "", self.summary, "", "Commands:", *lines]))
+        elif name.replace("_", "-") not in self.commands:
+            known = ", ".join(self.commands)
+            fail(f"{program} has no command {name!r}.{did_you_mean(name, self.commands)} The commands are {known}.")
+        else:
+            name = name.replace("_", "-")
+            self.commands[name](arguments, f"{program} {name}")
+
+    def _first_line(self, name: str) -> str:
+        return (self.commands[name].function.__doc__ or "").strip().partition("\n")[0]
+
+
+def command(function: Callable) -> None:
+    """Runs a function with the arguments of the command line; see `Command`."""
+    Command(function)()
+
+
+def program_name() -> str:
+    """Returns how the running command was called: "kerasbert pretrain" or "python -m pipelines.pretrain"."""
+    path, folder = Path(sys.argv[0]), Path(__file__).parent.parent
+    path = path.parent if path.stem == "__main__" else path  # a command whose parts lie in a folder
+    return f"python -m {PIPELINES}.{path.stem}" if path.parent == folder else sys.argv[0]
+
+
+def words_of(program: str) -> str:
+    """Extracts the names of command and subcommand from a `program_name`: "pretrain", "show attention"."""
+    return program.removeprefix("kerasbert ").removeprefix(f"python -m {PIPELINES}.")
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """Returns the error message about a package that is not installed."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return f"{type(error).__name__}: {error}"
+    return f'This needs the package {package}. Install it with: pip install "kerasbert[{EXTRAS[package]}]"'
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Context manager that ends the program with a one-line message for user errors, or the status of a stopped run."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sys.exit(missing(error))
+    except BrokenPipeError:  # the reader of the output has stopped, as in `... | head -5`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at exit
+        sys.exit(1)
+    except (ValueError, OSError, ImportError, TrainingDiverged) as error:
+        message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # Keras writes some of its messages in bold
+        sys.exit(printable(f"{type(error).__name__}: {message}"))
+    except RunStopped as stopped:  # a message on how to continue has been printed
+        sys.exit(stopped.exit_status)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)

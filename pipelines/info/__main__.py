@@ -1,0 +1,5 @@
+"""Runs `python -m pipelines.info`."""
+
+from . import main
+
+main()

@@ -1,0 +1,172 @@
+"""The things that `info` describes: model folders, sizes and recipes, each with a function that creates the model."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import kerasbert
+import kerasbert.objectives
+import kerasbert.tasks
+from kerasbert.checkpoints.folders import SHIPPED, find_folder, shipped_folder
+from kerasbert.checkpoints.presets import load_tokenizer
+from kerasbert.command_line import did_you_mean
+from kerasbert.core.family import find_size, size_names
+from kerasbert.data import Tokenizer
+from kerasbert.data.noise.span_corruption import span_corruption_lengths
+from kerasbert.data.text.json_files import closest
+from kerasbert.models import Backbone
+from kerasbert.objectives import MaskedLM
+
+from ..recipes.recipe import Recipe, all_recipes, find_recipe
+from ..runs.building import make_model
+from .costs import MASK_RATE, Rows
+
+# {kind of head: pretraining objective}. The first kind that a family has determines its objective.
+OBJECTIVES = {
+    "masked_lm": "MaskedLM",
+    "seq2seq_lm": "Seq2SeqLM",
+    "permutation_lm": "PermutationLM",
+    "causal_lm": "CausalLM",
+    "bidirectional_lm": "BidirectionalLM",
+    "skip_gram": "SkipGram",
+}
+LENGTH, COUNT = 512, 32  # the default shape of a batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A model that `info` describes.
+
+    Args:
+        name: the name that the user gave.
+        kind: "folder", "size" or "recipe".
+        make: function from a Keras dtype policy to the model. Call it in a trace.
+        tokenizer: the tokenizer of a folder, if it has one.
+        recipe: the recipe, if the subject is one.
+    """
+
+    name: str
+    kind: str
+    make: Callable
+    tokenizer: Tokenizer | None = None
+    recipe: Recipe | None = None
+
+    def rows(self, count: int | None, length: int | None, limit: int | None) -> Rows:
+        """Returns the shape of a batch: given by the user, or else by the recipe, or else the default."""
+        if self.recipe is None:
+            return Rows(count or COUNT, length or min(LENGTH, limit or LENGTH))
+        return phases(self.recipe)[0][0] if not count and not length else rows_of(self.recipe, count, length)
+
+
+def find_subject(name: str, model_class: str | None = None, settings: tuple[str, ...] = ()) -> Subject:
+    """Finds the model folder, size or recipe with a name.
+
+    Args:
+        name: a folder, the name of a model that comes with kerasbert, hf://org/name, a size or a recipe. The first of
+            these that has the name is used.
+        model_class: the class of a model, for sizes; see `info`.
+        settings: `name=value` overrides of a recipe.
+    """
+    is_folder = name.startswith("hf://") or Path(name).is_dir() or shipped_folder(name) is not None
+    is_size = not is_folder and find_size(name) is not None
+    if model_class and not is_size:
+        raise ValueError(f"`model_class` is for sizes. Received: {name!r} with model_class={model_class!r}.")
+    if settings and (is_folder or is_size):
+        raise ValueError(f"`set` is for recipes. Received: {name!r} with set={' '.join(settings)}.")
+    if is_folder or is_size:
+        return of_folder(name) if is_folder else of_size(name, model_class)
+    known = [*SHIPPED, *size_names(), *all_recipes()]
+    if name not in known and name not in (key.replace(".", "_") for key in known):
+        raise ValueError(
+            "A subject is the folder of a model or a corpus, a shipped model, hf://org/name, a size such as bert_base, "
+            f"or a recipe such as bert.base. Received: {name!r}.{did_you_mean(name, known)}"
+        )
+    recipe = find_recipe(name).with_settings(list(settings))
+    return Subject(name, "recipe", lambda dtype: recipe_model(dataclasses.replace(recipe, dtype=dtype)), recipe=recipe)
+
+
+def of_folder(name: str) -> Subject:
+    """Returns the model in a folder. It is loaded once, because some config fields are inferred from the weights."""
+    folder = find_folder(name)
+    loaded = kerasbert.load(folder)
+    tokenizer = getattr(loaded, "tokenizer", None)
+    tokenizer = load_tokenizer(folder) if tokenizer is None else tokenizer
+    fields = {} if getattr(loaded, "PARTS", ()) else vars(getattr(loaded, "backbone", loaded).config)
+
+    def make(dtype):
+        return kerasbert.load(folder, load_weights=False, dtype=dtype, **fields)
+
+    return Subject(name, "folder", make, tokenizer)
+
+
+def of_size(name: str, model_class: str | None) -> Subject:
+    """Returns a size of a paper, with random weights."""
+    family = find_size(name)
+    known = {**vars(kerasbert.objectives), **vars(kerasbert.tasks), "Backbone": Backbone}
+    if model_class is None:
+        model_class = next((cls for head, cls in OBJECTIVES.items() if head in family.family.heads), "Backbone")
+    cls = known.get(model_class)
+    if not (isinstance(cls, type) and hasattr(cls, "from_preset")):
+        names = sorted(key for key, value in known.items() if isinstance(value, type) and hasattr(value, "from_preset"))
+        raise ValueError(
+            f"`model_class` must be one of {closest(model_class, names)}. Received: {model_class!r}."
+            f"{did_you_mean(model_class, names)}"
+        )
+    return Subject(name, "size", lambda dtype: cls.from_preset(name, load_weights=False, dtype=dtype))
+
+
+# === Recipes ===
+
+
+def recipe_model(recipe: Recipe):
+    """Creates the model of a recipe with the vocabulary size of the paper, because there is no tokenizer."""
+    vocabulary = recipe.backbone_config().vocabulary_size
+    ids = dict.fromkeys(("pad_id", "bos_id", "eos_id", "cls_id", "sep_id"))
+    tokenizer = SimpleNamespace(vocabulary_size=vocabulary, info=ids, padding_side="right")
+    corpus = SimpleNamespace(tokenizer=lambda: tokenizer)
+    if not recipe.teacher:
+        return make_model(dataclasses.replace(recipe, init_from="", local_start={}), corpus)
+    if recipe.teacher in all_recipes():
+        teacher = recipe_model(dataclasses.replace(find_recipe(recipe.teacher), dtype=recipe.dtype))
+    else:
+        try:
+            teacher = MaskedLM.from_preset(recipe.teacher, load_weights=False, dtype=recipe.policy)
+        except OSError as error:
+            raise OSError(
+                f"The teacher of {recipe.name} must be a recipe, or a folder that can be read. Received: "
+                f"{recipe.teacher}: {str(error).partition(chr(10))[0]} Use --set teacher=FOLDER, or teacher=bert.base."
+            ) from None
+    student = MaskedLM.from_preset(
+        recipe.backbone,
+        load_weights=False,
+        dtype=recipe.policy,
+        sentence_pair=recipe.labelled_pairs,
+        **{**recipe.config, "vocabulary_size": teacher.backbone.config.vocabulary_size},
+    )
+    return recipe.class_of("objective_options")(student, teacher, dtype=recipe.policy, **recipe.objective_options)
+
+
+def phases(recipe: Recipe) -> list[tuple[Rows, int]]:
+    """Returns (shape of the batches, number of updates) for each part of a run."""
+    small = [(rows_of(recipe, count), recipe.small_steps) for count in recipe.small_batches]
+    main = recipe.steps - recipe.long_steps - sum(steps for _, steps in small)
+    parts = [*small, (rows_of(recipe), main), (rows_of(recipe, length=recipe.long_length), recipe.long_steps)]
+    return [(rows, steps) for rows, steps in parts if steps]
+
+
+def rows_of(recipe: Recipe, count: int | None = None, length: int | None = None) -> Rows:
+    """Returns the shape of a recipe's batches. If target lengths depend on the text, the usual length is used."""
+    count, length = count or recipe.batch_size, length or recipe.length
+    slots = recipe.data.get("max_predictions") or max(1, round(recipe.data.get("mask_rate", MASK_RATE) * length))
+    return Rows(count, length, slots, target_length(recipe, length))
+
+
+def target_length(recipe: Recipe, length: int) -> int | None:
+    """Returns the number of tokens in targets of an encoder-decoder, or None if it is the same as in sources."""
+    if recipe.batches != "DenoisingBatches" or recipe.objective != "Seq2SeqLM":
+        return None
+    data = recipe.data
+    if data.get("target_length") or data.get("objective", "random_spans") != "random_spans":
+        return data.get("target_length")
+    return span_corruption_lengths(length, data.get("rate", 0.15), data.get("mean_span", 3.0))[1]

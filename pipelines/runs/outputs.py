@@ -1,0 +1,92 @@
+"""Writes the output files of a command: atomically, and never over a file that the command reads."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from kerasbert.data.text.files import text_written_whole
+
+from ..reading.examples import Examples
+
+
+def check_outputs(outputs: dict[str, Path | None], inputs: dict[str, str | Path | None]) -> None:
+    """Raises an error if an output cannot be written, or if it is one of the input files.
+
+    Args:
+        outputs: files by option name.
+        inputs: files, folders and data sets on the hub by option name. Two parallel files, `a,b`, are one entry.
+    """
+    for option, output in outputs.items():
+        if output is None:
+            continue
+        if output.is_dir():
+            raise IsADirectoryError(f"`{option}` must be a file. Received: the folder {output}.")
+        if not output.parent.is_dir():
+            raise FileNotFoundError(
+                f"`{option}` must be in a folder that exists. Received: {output}. Create its folder."
+            )
+        for name, source in inputs.items():
+            parts = [] if source is None else [str(source), *str(source).split(",")]
+            if any(Path(part).is_file() and output.exists() and output.samefile(part) for part in parts):
+                raise ValueError(
+                    f"A file that is read must not be written. Received: {output} for {option}, and {source} for "
+                    f"{name}. Choose another file for {option}."
+                )
+
+
+@contextlib.contextmanager
+def cleaning_up() -> Iterator[None]:
+    """Context manager, and decorator, in which SIGTERM and SIGHUP raise SystemExit, so that nothing unfinished is left.
+
+    It is not for training, where Keras may swallow an exception that a signal handler raises.
+    """
+
+    def end(number, frame):
+        raise SystemExit(128 + number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        before = {number: signal.signal(number, end) for number in numbers if not signal.getsignal(number)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def write_results(output: Path | None, scores: dict, answers: dict[Path, tuple[Examples, list]]) -> None:
+    """Writes answers and their scores. Earlier scores are removed first, so that they are never beside new answers.
+
+    Args:
+        output: file for the scores, or None.
+        scores: the scores.
+        answers: {file: (examples, answers)}.
+    """
+    file = output and Path(os.path.realpath(output))
+    mode = file.stat().st_mode if answers and file and file.is_file() else None
+    if mode is not None:
+        file.unlink()
+    for path, (examples, given) in answers.items():
+        write_answers(path, examples, given)
+    if output:
+        write_json(output, scores)
+        if mode is not None:
+            file.chmod(mode)
+
+
+def write_answers(path: Path, examples: Examples, answers: list) -> None:
+    """Writes one JSON line per example: input, expected answer, model answer, and scores where there are any."""
+    with text_written_whole(path) as file:
+        for x, y, answer in zip(examples.x, examples.y, answers, strict=True):
+            found = answer if isinstance(answer, dict) and "answer" in answer else {"answer": answer}
+            file.write(json.dumps({"input": x, "expected": y, **found}, ensure_ascii=False) + "\n")
+
+
+def write_json(path: Path, value) -> None:
+    with text_written_whole(path) as file:
+        file.write(json.dumps(value, indent=2))

@@ -1,0 +1,111 @@
+"""Scores the answers of a model for each kind of task."""
+
+import math
+
+import numpy as np
+
+from kerasbert import metrics
+
+from ..reading.examples import Examples
+
+
+def classification_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Accuracy, macro F1, Matthews correlation, and F1 of the last of two labels; logits (n, labels), targets (n,)."""
+    answers = logits.argmax(axis=-1)
+    scores = {
+        "accuracy": metrics.accuracy(targets, answers),
+        "macro_f1": metrics.f1(targets, answers),
+        "matthews": metrics.matthews(targets, answers),
+    }
+    return scores if logits.shape[-1] != 2 else scores | {"f1": metrics.f1(targets, answers, "binary", positive=1)}
+
+
+def multilabel_scores(logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Micro and macro F1, and the share of examples with all labels right, from logits and targets (n, labels)."""
+    answers, targets = (logits > 0).astype(int), targets.astype(int)
+    return {
+        "micro_f1": metrics.f1(targets, answers, "micro"),
+        "macro_f1": metrics.f1(targets, answers),
+        "exact": float((answers == targets).all(axis=-1).mean()),
+    }
+
+
+def regression_scores(outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Mean squared error, Pearson and Spearman correlation of outputs (n, 1) with targets (n, 1)."""
+    outputs, targets = outputs.reshape(-1).astype("float64"), targets.reshape(-1).astype("float64")
+    return {
+        "mean_squared_error": float(((outputs - targets) ** 2).mean()),
+        "pearson": metrics.pearson(targets, outputs),
+        "spearman": metrics.spearman(targets, outputs),
+    }
+
+
+def text_scores(model, examples: Examples, targets: np.ndarray, batch_size: int) -> tuple[dict, list]:
+    """Evaluates a TextClassifier. Returns (scores, answers). `targets` are encoded by the model."""
+    logits = model.predict(examples.x, batch_size=batch_size, verbose=0)
+    found = {"classes": classification_scores, "labels": multilabel_scores, "score": regression_scores}
+    return found[model.problem](logits, targets), _text_answers(model, logits.astype("float64"))
+
+
+def _text_answers(model, logits: np.ndarray) -> list[dict]:
+    """Converts logits to answers, with the probability of each label by name."""
+    if model.problem == "score":
+        return [{"answer": float(row[0])} for row in logits]
+    if model.problem == "labels":
+        shares = 1.0 / (1.0 + np.exp(-logits))
+    else:
+        shares = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+    answers = []
+    for row, share in zip(logits, shares.tolist(), strict=True):
+        scores = dict(zip(model.labels, share, strict=True))
+        if model.problem == "labels":
+            named = [name for name, logit in zip(model.labels, row, strict=True) if logit > 0]
+            answers.append({"answer": named, "scores": scores})
+        else:
+            best = model.labels[int(row.argmax())]
+            answers.append({"answer": best, "score": scores[best], "scores": scores})
+    return answers
+
+
+def tag_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
+    """Evaluates a TokenClassifier. Returns entity scores, and the tags with their probabilities."""
+    found = model.tag(examples.x, batch_size=batch_size)
+    scores = metrics.entities(examples.y, [list(map(str, answer["labels"])) for answer in found])
+    answers = [{"answer": answer["labels"], "scores": answer["scores"]} for answer in found]
+    return {name: scores[name] for name in ("precision", "recall", "f1", "accuracy")}, answers
+
+
+def question_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
+    """Evaluates a QuestionAnswerer. Returns SQuAD's scores, for unanswerable questions also at the best threshold."""
+    answers = model.answer(examples.x, batch_size=batch_size)
+    ids = [q["id"] for article in examples.dataset for p in article["paragraphs"] for q in p["qas"]]
+    texts = {key: answer["text"] for key, answer in zip(ids, answers, strict=True)}
+    odds = {key: answer["null_odds"] for key, answer in zip(ids, answers, strict=True)}
+    options = {} if None not in examples.y else dict(null_odds=odds, null_threshold=0.0)
+    scores = metrics.squad(examples.dataset, texts, **options)
+    answers = [{"answer": answer.pop("text"), **answer} for answer in map(dict, answers)]
+    return {name: float(value) for name, value in scores.items() if name != "total"}, answers
+
+
+def choice_scores(model, examples: Examples, batch_size: int) -> tuple[dict, list]:
+    """Evaluates a MultipleChoice. Returns its accuracy, and its answers with the probabilities of all choices."""
+    found = model.choose(examples.x, batch_size=batch_size)
+    answers = [{"answer": answer["choice"], "score": answer["score"], "scores": answer["scores"]} for answer in found]
+    return {"accuracy": metrics.accuracy(examples.y, [answer["choice"] for answer in found])}, answers
+
+
+def sequence_scores(model, examples: Examples, batch_size: int, **options) -> tuple[dict, list]:
+    """Evaluates a Seq2SeqLM. Returns BLEU and ROUGE, and the answers. `options` are passed to `generate`."""
+    answers = model.generate(examples.x, batch_size=batch_size, **options)
+    scores = {"bleu": metrics.bleu(examples.y, answers), **metrics.rouge(examples.y, answers)}
+    return scores, answers
+
+
+def language_model_scores(token_loss: float, entropy: float) -> dict[str, float]:
+    """Returns a loss in nats per token together with the unigram entropy, the loss of a model of token frequencies."""
+    return {
+        "token_loss": token_loss,
+        "perplexity": math.exp(token_loss),
+        "unigram_entropy": entropy,
+        "below_unigram": entropy - token_loss,
+    }

@@ -1,0 +1,5 @@
+"""Runs `python -m pipelines.serve`."""
+
+from . import main
+
+main()

@@ -1,0 +1,5 @@
+"""The command `show`: pictures of corrupted text, attention, masks, curves, predictions and neighbours of words."""
+
+from .command import main
+
+__all__ = ["main"]

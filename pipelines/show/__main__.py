@@ -1,0 +1,5 @@
+"""Runs `python -m pipelines.show`."""
+
+from . import main
+
+main()

@@ -1,0 +1,166 @@
+"""Model cards: metadata that the hub reads, usage that runs, scores, and no private paths."""
+
+import re
+
+import pytest
+from huggingface_hub import ModelCard
+
+from kerasbert.checkpoints.model_card import describe
+from kerasbert.data import Tokenizer
+from kerasbert.metrics import by_class
+from kerasbert.models import Bert, BertConfig, Electra, ElectraConfig, WordVectors, WordVectorsConfig
+from kerasbert.objectives import MaskedLM, ReplacedTokenDetection, SkipGram
+from kerasbert.tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TokenClassifier
+from pipelines.runs.model_card import Measured, write_card
+
+pytestmark = pytest.mark.one_backend
+
+SIZES = dict(num_layers=1, hidden_dim=8, num_heads=2, feed_forward_dim=12, max_length=16)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train("wordpiece", ["A first text. The cat sat on the mat. Its pair."] * 3, 59)
+
+
+@pytest.fixture
+def bert(tokenizer):
+    return Bert(BertConfig(vocabulary_size=59, **SIZES))
+
+
+def written(folder, trained, measured=(), pairs=False, **recipe):
+    write_card(
+        folder,
+        "A model",
+        {"source": "/home/me/secret/train.csv"},
+        recipe,
+        {"seeds": 1},
+        describe(trained, pairs),
+        measured,
+    )
+    return (folder / "README.md").read_text()
+
+
+def test_a_classifier(bert, tokenizer, tmp_path):
+    labels = ["bad", "good", "a|b"]
+    model = TextClassifier(bert, labels=labels, tokenizer=tokenizer)
+    expected, answers = ["bad", "bad", "good", "a|b"], ["bad", "good", "good", "good"]
+    measured = [Measured("/home/me/secret/test.csv", {"accuracy": 0.5, "matthews": None}, 4, expected, answers)]
+    text = written(tmp_path, model, measured, model="/home/me/secret/bert_mini", epochs=3)
+    assert "secret" not in text and "/home" not in text
+    assert "| model | bert_mini |" in text and "| source | train.csv |" in text
+    assert "`bad`, `good`, `a|b`" in text and "A Bert with 1,263 parameters that assigns one of" in text
+    assert "### test.csv, 4 examples" in text and "| accuracy | 0.5 |" in text
+    assert "| bad | 1 | 0.5 | 0.6667 | 2 |" in text and "| a\\|b | 0 | 0 | 0 | 1 |" in text
+    matrix = text[text.index("Rows are the right classes") :].split("\n")[2:7]
+    rows = ["| bad | 1 | 1 | 0 |", "| good | 0 | 1 | 0 |", "| a\\|b | 0 | 1 | 0 |"]
+    assert matrix == ["| | bad | good | a\\|b |", "|---|---|---|---|", *rows]
+    data = ModelCard.load(tmp_path / "README.md").data
+    assert (data.library_name, data.pipeline_tag, data.base_model) == ("kerasbert", "text-classification", None)
+    (result,) = data.eval_results
+    assert (result.dataset_name, result.metric_type, result.metric_value) == ("test.csv", "accuracy", 0.5)
+
+
+def test_a_model_of_the_hub_is_named_as_the_base(bert, tmp_path):
+    text = written(tmp_path, TextClassifier(bert, labels=["a", "b"]), model="hf://google/bert_tiny")
+    data = ModelCard.load(tmp_path / "README.md").data
+    assert data.base_model == "google/bert_tiny" and data.eval_results is None
+    assert "| model | hf://google/bert_tiny |" in text
+
+
+def test_many_classes_show_their_confusions(bert, tmp_path):
+    labels = [f"class {number}" for number in range(25)]
+    expected = [*labels, "class 3", "class 3"]
+    answers = [*labels[:-1], "class 0", "class 4", "class 4"]
+    text = written(tmp_path, TextClassifier(bert, labels=labels), [Measured("x", {}, 27, expected, answers)])
+    assert "| class 3 | class 4 | 2 |\n| class 24 | class 0 | 1 |" in text and "Rows are" not in text
+
+
+def test_labels_and_tags(bert, tmp_path):
+    model = TextClassifier(bert, labels=["a", "b"], problem="labels")
+    text = written(tmp_path, model, [Measured("x", {}, 2, [["a", "b"], []], [["a"], ["b"]])])
+    assert "| a | 1 | 1 | 1 | 1 |" in text and "| b | 0 | 0 | 0 | 1 |" in text
+    model = TokenClassifier(bert, labels=["O", "B-PER", "I-PER"])
+    tags = [["O", "B-PER", "I-PER"], ["B-PER", "O"]]
+    text = written(tmp_path, model, [Measured("x", {}, 2, tags, [tags[0], ["O", "O"]])])
+    assert "| entity | precision" in text and "| PER | 1 | 0.5 | 0.6667 | 2 |" in text
+
+
+def test_a_score_has_no_labels(bert, tmp_path):
+    model = TextClassifier(bert, problem="score")
+    text = written(tmp_path, model, [Measured("x", {"pearson": 0.5}, 2, ["1", "2"], [1.0, 2.0])])
+    assert "## Labels" not in text and "| pearson | 0.5 |" in text and "F1" not in text
+
+
+def test_the_usage_runs(bert, tokenizer, tmp_path, monkeypatch):
+    """The code of the card, beside the folder."""
+    monkeypatch.chdir(tmp_path)
+    electra = [Electra(ElectraConfig(vocabulary_size=59, embedding_dim=8, **SIZES)) for _ in range(2)]
+    for number, (model, pairs) in enumerate(
+        (
+            (TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer), False),
+            (TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer), True),
+            (TokenClassifier(bert, labels=["O", "B-X"], tokenizer=tokenizer), False),
+            (QuestionAnswerer(bert, tokenizer=tokenizer), False),
+            (MultipleChoice(bert, tokenizer=tokenizer), False),
+            (MaskedLM(Bert(BertConfig(vocabulary_size=59, **SIZES)), tokenizer=tokenizer), False),
+            (ReplacedTokenDetection(*electra, tokenizer=tokenizer), False),
+        )
+    ):
+        folder = tmp_path / f"model_{number}"
+        model.save_to_preset(folder)
+        codes = re.findall(r"```python\n(.*?)```", written(folder, model, pairs=pairs), flags=re.S)
+        code, *others = [code for code in codes if "transformers" not in code]
+        names = {}
+        exec(code.rpartition("\n")[0].replace("model.", "answer = model.", 1), names)
+        assert names["answer"], code
+        assert len(others) == isinstance(model, ReplacedTokenDetection)
+        assert len(codes) == 2, "one for kerasbert, and one for transformers or for the generator"
+        for other in others:
+            assert f"{folder.name}/generator" in other
+            with pytest.warns(UserWarning, match="has no weights for classifier"):
+                exec(other, names)
+
+
+def test_scores_by_class():
+    found = by_class(["a", "b"], ["a", "a", "c"], ["a", "b", "b"])
+    assert found["a"] == {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3), "support": 2}
+    assert found["b"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    assert found["c"]["support"] == 1
+    assert by_class(["a", "b"], [["a"], ["a", "b"]], [["a", "b"], ["a"]])["b"]["precision"] == 0.0
+
+
+def test_objectives_of_other_kinds_have_a_card(bert, tmp_path):
+    model = SkipGram(WordVectors(WordVectorsConfig(vocabulary_size=31, hidden_dim=8)))
+    assert 'model = kerasbert.load("' + tmp_path.name in written(tmp_path, model)
+
+
+def test_settings_that_were_left_out_are_not_listed(bert, tmp_path):
+    recipe = dict(patience=None, keep_best=False, layer_decay=None, held_out=(), epochs=3, warmup_share=0.0)
+    text = written(tmp_path, TextClassifier(bert, labels=["a", "b"]), **recipe)
+    training = text[text.index("## Training") :]
+    assert "| epochs | 3 |" in training and "| warmup_share | 0 |" in training
+    assert not any(name in training for name in ("patience", "keep_best", "layer_decay", "held_out"))
+    assert "## Evaluation" not in text
+
+
+def test_curves_and_data_sets_of_the_hub(bert, tmp_path):
+    (tmp_path / "logs" / "seed_0").mkdir(parents=True)
+    (tmp_path / "logs" / "seed_0" / "curves.png").write_bytes(b"")
+    model = TextClassifier(bert, labels=["a", "b"])
+    write_card(tmp_path, "A model", {"source": "hf://glue:sst2#train"}, {"epochs": 1}, {}, describe(model))
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.datasets == ["glue"]
+    assert "![Loss and scores during training](logs/seed_0/curves.png)" in card.text
+
+
+def test_the_code_for_transformers_runs(bert, tokenizer, tmp_path, monkeypatch):
+    """The second code block of a classifier's card, beside the folder."""
+    monkeypatch.chdir(tmp_path)
+    model = TextClassifier(bert, labels=["a", "b"], tokenizer=tokenizer)
+    model.save_to_preset(tmp_path / "model")
+    text = written(tmp_path / "model", model)
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, flags=re.S) if "transformers" in code]
+    names = {}
+    exec(code, names)
+    assert tuple(names["outputs"].logits.shape) == (1, 2)
