@@ -28,8 +28,8 @@ from .reading.labelled import GUESSED, Columns
 from .reading.splits import named_sources
 from .reading.tables import Format, Reading, read_rows
 from .reading.tasks import TASKS, TaskSpec, task_of
-from .recipes.recipe import Recipe, read_recipe
-from .runs.building import evaluation_batches, named
+from .recipes.recipe import Evaluation, Recipe, read_recipe
+from .runs.building import evaluation_batches
 from .runs.outputs import check_outputs, write_results
 from .runs.scores import language_model_scores
 from .runs.text_to_text import Wording
@@ -125,7 +125,7 @@ def evaluate(
     corpora = [str(corpus)] if isinstance(corpus, (str, Path)) else [str(folder) for folder in corpus]
     spec = task_of(task)
     recipe = _recipe_of(model) if corpora else None
-    loaded = kerasbert.load(model, **(recipe.evaluation_config if recipe else {}))
+    loaded = kerasbert.load(model, **(recipe.evaluation.config if recipe else {}))
     kind = loaded.problem if isinstance(loaded, TextClassifier) else KINDS.get(type(loaded))
     if task is not None and kind not in (spec.kind, "sequences"):
         raise ValueError(
@@ -251,14 +251,9 @@ def _batches_of_recipe(
     recipe = _recipe_of(folder)
     if recipe is None:
         return None
-    changes = {"batch_size": batch_size, "length": length}
-    held_out = {
-        **recipe.held_out,
-        **recipe.evaluation_data,
-        **{name: value for name, value in changes.items() if value is not None},
-    }
+    changes = recipe.evaluation | Evaluation(batch_size, length)
     most = steps or json.loads(_recipe_path(folder).read_text(encoding="utf-8")).get("held_out_steps", 100)
-    return evaluation_batches(replace(recipe, held_out=held_out), named(texts), most)
+    return evaluation_batches(recipe, texts, most, changes)
 
 
 def _recipe_path(folder: str) -> Path | None:

@@ -119,11 +119,13 @@ class MaskedLMData(Data):
     static_masks: int = 0
 
     def __post_init__(self):
-        find_rows(self.rows)
+        layout = find_rows(self.rows)
+        if isinstance(layout, SegmentPairs):  # also by name, so that its fields can be set
+            object.__setattr__(self, "rows", layout)
 
     @property
     def labelled(self) -> bool:
-        return isinstance(find_rows(self.rows), SegmentPairs)
+        return isinstance(self.rows, SegmentPairs)
 
     def objective(self) -> dict:
         return {"sentence_pair": True} if self.labelled else {}
@@ -312,8 +314,11 @@ class Languages(Data):
         return self.pairs.part(name, corpus, languages=numbers, **shape)
 
     def rates(self, corpora: dict[str, Corpus], parts: dict[str, Batches]) -> dict[str, float]:
-        kinds = [{name: text for name, text in corpora.items() if self._is_pair(name) == pair} for pair in (0, 1)]
-        return {name: rate for kind in kinds if kind for name, rate in super().rates(kind, parts).items()}
+        found = {}
+        for pairs in (False, True):
+            group = {name: text for name, text in corpora.items() if self._is_pair(name) == pairs}
+            found |= super().rates(group, parts) if group else {}
+        return found
 
     def _is_pair(self, name: str) -> bool:
         ends = name.split("-")

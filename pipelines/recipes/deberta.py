@@ -83,6 +83,4 @@ def v3_tiny() -> Recipe:
     generator = Size("deberta_v3_small_generator", dict(TINY, num_layers=1, mask_decoder=True))
     objective = ReplacedTokenDetection(generator, **_REPLACED, alternating=True)
     data = ReplacedTokenData(noise=Tokens(0.15, shares=(1.0, 0.0)))
-    return Recipe(
-        "deberta.v3_tiny", Pretraining("deberta_v3_small", TINY, objective), data, tiny_phase(), tiny_adam()
-    )
+    return Recipe("deberta.v3_tiny", Pretraining("deberta_v3_small", TINY, objective), data, tiny_phase(), tiny_adam())

@@ -14,13 +14,17 @@ def _noise(rate: float = 0.15) -> Tokens:
     return Tokens(rate, shares=(0.85, 1 - 0.85))
 
 
-def _paper(name: str, size: str, phase: Phase, peak: float = 2e-4, rate: float = 0.15, **objective) -> Recipe:
-    objective = ReplacedTokenDetection(Size(f"{size}_generator"), discriminator_weight=50.0, **objective)
+def _paper(name: str, size: str, phase: Phase, peak: float = 2e-4, rate: float = 0.15, objective: str = "") -> Recipe:
+    generator = Size(f"{size}_generator")
+    if objective:  # for the discriminator, of section 3.4
+        detection = ReplacedTokenDetection(generator, objective=objective)
+    else:
+        detection = ReplacedTokenDetection(generator, discriminator_weight=50.0)
     # As in the code, Adam has no bias correction, and the learning rate also decays during the warm-up.
     schedule = WarmupDecay(peak, warmup=10_000, decay_from="throughout")
     return Recipe(
         name,
-        Pretraining(size, objective=objective),
+        Pretraining(size, objective=detection),
         ReplacedTokenData("segments", _noise(rate)),
         (phase,),
         AdamW(schedule, weight_decay=0.01, epsilon=1e-6, bias_correction=False, global_clipnorm=1.0),

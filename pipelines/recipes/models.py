@@ -30,7 +30,8 @@ class Size:
         for name in self.config:
             if name not in known:
                 raise ValueError(
-                    f"The config of {self.size} has {closest(name, known)}. Received: {name}.{did_you_mean(name, known)}"
+                    f"The config of {self.size} has {closest(name, known)}. Received: {name}."
+                    f"{did_you_mean(name, known)}"
                 )
 
     @staticmethod
@@ -173,7 +174,8 @@ class ReplacedTokenDetection(Objective):
         if self.alternating and self.embedding_sharing == "shared":
             raise ValueError(
                 '`alternating` needs `embedding_sharing` "disentangled" or "none". Received: '
-                f"embedding_sharing={self.embedding_sharing!r}. Set model.objective.alternating=false for one optimizer."
+                f"embedding_sharing={self.embedding_sharing!r}. Set model.objective.alternating=false for one "
+                "optimizer."
             )
 
     def make(self, size: Size, new: Callable, start: Callable | None, **options: Any) -> objectives.Objective:

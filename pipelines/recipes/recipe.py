@@ -18,7 +18,16 @@ from .data import Data, Phase
 from .models import Pretraining
 from .optimizers import Optimizer
 
-PARTS = ("data", "models", "optimizers", "pairs", "phases", "recipe", "tiny", "tree")  # the modules of this folder that are not families
+PARTS = (
+    "data",
+    "models",
+    "optimizers",
+    "pairs",
+    "phases",
+    "recipe",
+    "tiny",
+    "tree",
+)  # the modules of this folder that are not families
 OLDER = "it is of an earlier version of kerasbert, which described recipes in another way."
 
 
@@ -40,8 +49,9 @@ class Evaluation:
 
     def __or__(self, other: "Evaluation") -> "Evaluation":
         """Returns this evaluation with what differs in another one."""
-        shape = {name: getattr(other, name) or getattr(self, name) for name in ("batch_size", "length")}
-        return Evaluation(**shape, data={**self.data, **other.data}, config={**self.config, **other.config})
+        given = {name: value for name, value in vars(other).items() if value is not None}
+        changes = {"data": {**self.data, **other.data}, "config": {**self.config, **other.config}}
+        return dataclasses.replace(self, **{**given, **changes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +102,9 @@ class Recipe:
         objective, given = self.model.objective, {*self.data.objective()}
         if not {*objective.needs} <= given <= {*objective.takes}:
             raise ValueError(
-                f"The objective {type(objective).__name__} takes {', '.join(objective.takes) or 'nothing'} from the data. "
-                f"Received: data that determine {', '.join(given) or 'nothing'}. Use other `data.rows`, or another "
-                "objective."
+                f"The objective {type(objective).__name__} takes {', '.join(objective.takes) or 'no arguments'} from "
+                f"the data. Received: data that determine {', '.join(given) or 'none'}. Change `data` or "
+                "`model.objective`."
             )
         for name in self.optimizer.needs:
             if not hasattr(self.model.objective, name):

@@ -12,6 +12,7 @@ from .tiny import LOCAL_START, TINY, tiny_adam, tiny_phase
 # is rounded at random.
 RULE = dict(mask_special=True, count="drawn", random_from=4)
 DATA = MaskedLMData("full_sentences", Tokens(0.15, **RULE))
+PHASE = Phase(500_000, batch_size=8_192, length=512)
 
 
 def _paper(
@@ -20,7 +21,7 @@ def _paper(
     peak: float = 6e-4,
     warmup: int = 24_000,
     data: MaskedLMData = DATA,
-    phase: Phase = Phase(500_000, batch_size=8_192, length=512),
+    phase: Phase = PHASE,
 ) -> Recipe:
     # Weight decay applies to all variables, including biases and norms. Gradients are not clipped.
     optimizer = AdamW(WarmupDecay(peak, warmup), weight_decay=0.01, beta_2=0.98, epsilon=1e-6, no_decay=())

@@ -8,10 +8,11 @@ from .optimizers import AdamW, WarmupDecay
 from .recipe import Recipe
 from .tiny import LOCAL_START, TINY, tiny_adam, tiny_phase
 
+OBJECTIVE = SpanBoundary(boundary_weight=1.0)
 DATA = SpanMaskData(noise=Spans(0.15, geometric=0.2, longest=10), max_targets=15)
 
 
-def _paper(name: str, size: str, objective: Objective = SpanBoundary(1.0), data: SpanMaskData = DATA) -> Recipe:
+def _paper(name: str, size: str, objective: Objective = OBJECTIVE, data: SpanMaskData = DATA) -> Recipe:
     schedule = WarmupDecay(1e-4, warmup=10_000, decay_from="start")
     return Recipe(
         name,
@@ -55,5 +56,5 @@ def spans() -> Recipe:
 
 def tiny() -> Recipe:
     """A small version of base for two CPU cores."""
-    model = Pretraining("bert_base_cased", TINY, SpanBoundary(1.0), LOCAL_START)
+    model = Pretraining("bert_base_cased", TINY, OBJECTIVE, LOCAL_START)
     return Recipe("spanbert.tiny", model, DATA, tiny_phase(), tiny_adam(1e-3))

@@ -20,10 +20,13 @@ def _denoising(objective: str = "random_spans", layout: str = "encoder_decoder",
     return DenoisingData(Denoising(objective, rate=0.15, mean_span=3.0), DenoisingLayout(layout, **rows))
 
 
+_SPANS = _denoising()
+
+
 def _paper(
     name: str,
     size: str = "t5_base",
-    data: DenoisingData | TextAndTasks = _denoising(),
+    data: DenoisingData | TextAndTasks = _SPANS,
     phase: Phase = _BASELINE,
     objective: Objective = _OBJECTIVE,
     **config,
@@ -169,7 +172,7 @@ def mt5_base() -> Recipe:
 
 def _tiny(
     name: str,
-    data: DenoisingData | TextAndTasks = _denoising(),
+    data: DenoisingData | TextAndTasks = _SPANS,
     steps: int = 2_000,
     objective: Objective = _OBJECTIVE,
     **config,

@@ -18,7 +18,9 @@ from kerasbert.data.text.json_files import closest
 def written(value: typing.Any) -> typing.Any:
     """Converts a tree to JSON values. A record becomes a dict of its fields and the name of its class, "class"."""
     if dataclasses.is_dataclass(value):
-        return {"class": type(value).__name__} | {name: written(getattr(value, name)) for name in fields_of(type(value))}
+        return {"class": type(value).__name__} | {
+            name: written(getattr(value, name)) for name in fields_of(type(value))
+        }
     if isinstance(value, dict):
         return {name: written(inner) for name, inner in value.items()}
     return [written(inner) for inner in value] if isinstance(value, tuple | list) else value
@@ -44,7 +46,9 @@ def read(kind: typing.Any, stored: typing.Any, path: str = "") -> typing.Any:
         _check_names(inner, kinds, path)
         missing = [name for name in _required(cls) if name not in inner]
         if missing:
-            raise ValueError(f"`{path or 'recipe'}` is a {cls.__name__}, which needs {' and '.join(missing)}. Set them, too.")
+            raise ValueError(
+                f"`{path or 'recipe'}` is a {cls.__name__}, which needs {' and '.join(missing)}. Set them, too."
+            )
         return cls(**{name: read(kinds[name], value, _joined(path, name)) for name, value in inner.items()})
     if isinstance(stored, list):
         return tuple(read(_item(kind), value, _joined(path, number)) for number, value in enumerate(stored))
@@ -97,6 +101,18 @@ def flat(stored: typing.Any, path: str = "") -> dict[str, typing.Any]:
     return found
 
 
+def shown(value: typing.Any) -> str:
+    """Writes a tree as Python does, without the fields that have their defaults: Tokens(rate=0.3)."""
+    if not dataclasses.is_dataclass(value):
+        return f"({', '.join(map(shown, value))})" if isinstance(value, tuple) else repr(value)
+    defaults, fields = _defaults(type(value)), {}
+    for name in fields_of(type(value)):
+        if name not in defaults or written(getattr(value, name)) != defaults[name]:
+            fields[name] = shown(getattr(value, name))
+    inside = ", ".join(f"{name}={text}" for name, text in fields.items())
+    return f"{type(value).__name__}({inside})" if fields else type(value).__name__
+
+
 def fields_of(cls: type, stored: dict | None = None) -> dict[str, typing.Any]:
     """Returns {field: type} of a record, and of the config of a written `Size`, whose fields are set like its own."""
     kinds = typing.get_type_hints(cls)
@@ -133,9 +149,16 @@ def checked(kind: typing.Any, value: typing.Any, path: str, received: typing.Any
     literals = [text for option in options if typing.get_origin(option) is typing.Literal for text in option.__args__]
     if typing.Any in kinds or value in literals or type(value) in kinds or isinstance(value, _records(kind)):
         return value
-    names = [*map(repr, literals), *_classes(kind)]
-    names += ["None" if one is type(None) else one.__name__ for one in kinds if isinstance(one, type) and one not in _records(kind)]
-    raise ValueError(f"`{path}` must be {'' if literals or _records(kind) else 'of type '}{' or '.join(names)}. Received: {value if received is None else received!r}.")
+    classes = _classes(kind)
+    names = [*map(repr, literals), *classes]
+    plain = [
+        one for one in kinds if isinstance(one, type) and one.__name__ not in classes and one not in _records(kind)
+    ]
+    names += ["None" if one is type(None) else one.__name__ for one in plain]
+    of = "" if literals or classes else "of type "
+    raise ValueError(
+        f"`{path}` must be {of}{' or '.join(names)}. Received: {value if received is None else received!r}."
+    )
 
 
 def _required(cls: type) -> list[str]:

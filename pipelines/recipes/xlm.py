@@ -15,6 +15,7 @@ _XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr",
 _NOISE = Tokens(0.15, mask_special=True, count="independent", skip_first=True)
 _MASKED = MaskedLMData("stream", _NOISE)
 _MIXING = Mixing(exponent=0.5, by="batches")
+_OBJECTIVE = MaskedLM()
 _PHASES = (Phase(1_000_000, batch_size=64, length=256),)
 
 
@@ -22,10 +23,8 @@ def _languages(names: tuple[str, ...], text: Data = _MASKED, pairs: Data | None 
     return Languages(names, text, pairs, mixing=_MIXING)
 
 
-def _paper(name: str, data: Data, objective: Objective = MaskedLM(), **config) -> Recipe:
-    optimizer = AdamW(
-        RootDecay(1e-4, warmup=4_000), weight_decay=0.0, beta_2=0.98, epsilon=1e-8, global_clipnorm=5.0
-    )
+def _paper(name: str, data: Data, objective: Objective = _OBJECTIVE, **config) -> Recipe:
+    optimizer = AdamW(RootDecay(1e-4, warmup=4_000), weight_decay=0.0, beta_2=0.98, epsilon=1e-8, global_clipnorm=5.0)
     return Recipe(name, Pretraining("xlm_mlm_xnli15_1024", config, objective), data, _PHASES, optimizer)
 
 
@@ -47,9 +46,7 @@ def clm() -> Recipe:
 
 def english() -> Recipe:
     """XLM-en, 665M parameters, one language: GLUE 82.8."""
-    optimizer = AdamW(
-        RootDecay(1e-4, warmup=30_000), weight_decay=0.01, epsilon=1e-6, global_clipnorm=5.0, no_decay=()
-    )
+    optimizer = AdamW(RootDecay(1e-4, warmup=30_000), weight_decay=0.01, epsilon=1e-6, global_clipnorm=5.0, no_decay=())
     return Recipe("xlm.english", Pretraining("xlm_mlm_en_2048"), replace(_MASKED, mixing=_MIXING), _PHASES, optimizer)
 
 

@@ -80,12 +80,12 @@ class BelowUnigrams(keras.callbacks.Callback):
         logs["below_unigram"] = self.entropy - math.log(logs.get("val_perplexity", logs.get("perplexity")))
 
 
-def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_from: str | Path = ""):
+def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path | MaskedLM = "", init_from: str | Path = ""):
     """Creates the objective for the vocabulary of a corpus, with random weights or the weights in `init_from`.
 
     Args:
         corpus: the corpus. Its tokenizer becomes the tokenizer of the model.
-        teacher: folder of the teacher, a MaskedLM.
+        teacher: the teacher, a MaskedLM, or its folder.
         init_from: folder of the model whose training continues.
     """
     tokenizer, objective = corpus.tokenizer(), recipe.model.objective
@@ -95,21 +95,21 @@ def make_model(recipe: Recipe, corpus: Corpus, teacher: str | Path = "", init_fr
     if init_from:
         corpus.check_tokenizer(_tokenizer_of(init_from))
     if objective.distils:
-        options["teacher"] = MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
-        if options["teacher"].tokenizer is not None:
+        is_open = isinstance(teacher, MaskedLM)
+        options["teacher"] = teacher if is_open else MaskedLM.from_preset(teacher or recipe.teacher, dtype=recipe.policy)
+        if not is_open and options["teacher"].tokenizer is not None:
             corpus.check_tokenizer(options["teacher"].tokenizer)
     new = functools.partial(_new_model, recipe, tokenizer, init_from)
     return objective.make(recipe.model, new, None if init_from else recipe.model.started, **options)
 
 
-def _new_model(recipe: Recipe, tokenizer: Tokenizer, init_from: str | Path, cls: type, size: Size, **arguments):
+def _new_model(recipe: Recipe, tokenizer: Tokenizer, init_from: str | Path, cls: type, size: Size, /, **arguments):
     """Creates a model of a class, with random weights or those in `init_from`."""
-    fields = recipe.data.config()
-    if not init_from:
-        return cls.from_preset(
-            size.size, load_weights=False, **{"dtype": recipe.policy, **arguments}, **size.known(_ids(tokenizer) | fields)
-        )
-    return cls.from_preset(init_from, **{"dtype": recipe.policy, **arguments}, **size.known(fields))
+    arguments = {"dtype": recipe.policy, **arguments}
+    if init_from:
+        return cls.from_preset(init_from, **size.known(recipe.data.config()), **arguments)
+    fields = size.known(_ids(tokenizer) | recipe.data.config())
+    return cls.from_preset(size.size, load_weights=False, **fields, **arguments)
 
 
 def _ids(tokenizer: Tokenizer) -> dict[str, int]:

@@ -36,7 +36,7 @@ def model():
 
 
 def batches_of(corpus, **options):
-    return PermutationLMBatches.from_settings(corpus, 4, LENGTH, **{"steps": 6, "bidirectional_data": True, **options})
+    return batches_of(PermutationLMBatches, corpus, 4, LENGTH, **{"steps": 6, "bidirectional_data": True, **options})
 
 
 def stateless(x):
