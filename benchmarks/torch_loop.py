@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import numpy as np  # noqa: E402
 from harness import append, machine  # noqa: E402
 
-SETTINGS = ("batch_size=8", "length=64", "schedule.final=0.0", "config.max_length=64")
+SETTINGS = ("batch_size=8", "length=64", "optimizer.schedule.final=0.0", "model.max_length=64")
 HELD_OUT = 400  # batches
 CONTENDERS = ("kerasbert", "torch loop")
 

@@ -42,7 +42,7 @@ class Phase:
     seed: int | None = None
 
     def __post_init__(self):
-        if (self.steps or 1) < 1 or min(self.batch_size, self.length) < 1:
+        if min(1 if self.steps is None else self.steps, self.batch_size, self.length) < 1:
             raise ValueError(
                 "`steps`, `batch_size` and `length` of a phase must be at least 1. Received: "
                 f"{self.steps}, {self.batch_size}, {self.length}."
@@ -69,6 +69,7 @@ class Data:
 
     _: dataclasses.KW_ONLY
     mixing: Mixing = Mixing()
+    is_base = True  # not a class that a recipe may name
     labelled: ClassVar[bool] = False  # whether rows are pairs of segments with a label
 
     def __call__(self, corpus: Corpus | Mapping[str, Corpus], phase: Phase, accumulation: int = 1) -> Batches:

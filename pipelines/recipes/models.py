@@ -72,6 +72,7 @@ class LocalStart:
 class Objective:
     """Base class of objectives. A subclass has the class attribute `cls`, and fields for arguments of this class."""
 
+    is_base = True  # not a class that a recipe may name
     cls: ClassVar[type[objectives.Objective]]
     own: ClassVar[tuple[str, ...]] = ()  # the fields that are not arguments of `cls`
     distils: ClassVar[bool] = False  # whether there is a teacher
@@ -196,6 +197,7 @@ class Distilled(Objective):
     """
 
     _: dataclasses.KW_ONLY
+    is_base = True
     layers: tuple[int, ...] | None = None
     transform: bool = False
     own = ("layers", "transform")

@@ -80,6 +80,7 @@ class Optimizer:
     use_ema: bool = False
     ema_momentum: float = 0.99
     ema_overwrite_frequency: int | None = None
+    is_base = True  # not a class that a recipe may name
     cls: ClassVar[type[keras.optimizers.Optimizer]]
     needs: ClassVar[tuple[str, ...]] = ()  # arguments that are fields of the objective
 
@@ -102,6 +103,7 @@ class TransformerOptimizer(Optimizer):
     """Base class of optimizers that derive from `kerasbert.training.optimizers.LayerRates`."""
 
     _: dataclasses.KW_ONLY
+    is_base = True
     no_decay: tuple[str, ...] = NO_DECAY
     layer_decay: float | None = None
 

@@ -28,6 +28,7 @@ PARTS = (
     "tiny",
     "tree",
 )  # the modules of this folder that are not families
+SHORT = ("steps", "batch_size", "length", "warmup", "learning_rate")  # see `Recipe.with_settings`
 OLDER = "it is of an earlier version of kerasbert, which described recipes in another way."
 
 
@@ -133,9 +134,10 @@ class Recipe:
         """Returns the recipe with `path=value` overrides.
 
         A path leads to a value of the tree: phases.0.steps=1000, data.noise.rate=0.3, model.num_layers=4. Where a
-        record may be of several classes, the name of a class replaces it: data.noise=WholeWords. There are four short
+        record may be of several classes, the name of a class replaces it: data.noise=WholeWords. There are five short
         forms: `batch_size` and `length` of all phases; `steps` of the whole run, which keeps the shares of the phases;
-        and `learning_rate`, the highest rate, with which the other rates of the schedule scale.
+        `warmup` of the schedule; and `learning_rate`, its highest rate, with which its other rates scale. New phases
+        are tuples of their fields: phases=[(900,16,64),(100,16,128)].
         """
         stored, rate = tree.written(self), None
         for setting in settings:
@@ -148,8 +150,15 @@ class Recipe:
                 stored["phases"] = _shared(stored["phases"], tree.parsed(int, text, path))
             elif path in ("batch_size", "length"):
                 stored["phases"] = [{**phase, path: tree.parsed(int, text, path)} for phase in stored["phases"]]
-            else:
+            elif path == "warmup":
+                stored = tree.changed(stored, Recipe, "optimizer.schedule.warmup", text, tree.parsed)
+            elif (name := path.partition(".")[0]) in tree.fields_of(Recipe):
                 stored = tree.changed(stored, Recipe, path, text, tree.parsed)
+            else:
+                known = [*SHORT, *tree.fields_of(Recipe)]
+                raise ValueError(
+                    f"A recipe has {closest(name, known, 20)}. Received: {setting!r}.{did_you_mean(name, known)}"
+                )
         if rate is None:
             return tree.read(Recipe, stored)
         if not rate > 0:

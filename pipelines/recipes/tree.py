@@ -71,21 +71,27 @@ def changed(stored: typing.Any, kind: typing.Any, path: str, value: typing.Any, 
     here = _joined(done, name)
     if isinstance(stored, list):
         if name not in map(str, range(len(stored))):
-            raise ValueError(f"`{done}` has {len(stored)} entries, counted from 0. Received: {here}.")
+            raise ValueError(f"`{done}` has the entries 0 to {len(stored) - 1}. Received: {here}.")
         inner, kind, group, key = stored[int(name)], _item(kind), list(stored), int(name)
     elif not isinstance(stored, dict):
         raise ValueError(f"`{done}` is {stored!r}, which has no fields. Received: {here}.")
     elif "class" not in stored:  # a dict, whose keys may be paths
         return {**stored, path: convert(typing.Any, value, _joined(done, path))}
     else:
-        kinds = fields_of(_class_named(stored["class"], kind, done), stored)
+        cls = _class_named(stored["class"], kind, done)
+        kinds = fields_of(cls, stored)
         _check_names([name], kinds, done)
         group, key, kind = dict(stored if name in stored else stored["config"]), name, kinds[name]
         inner = group.get(name)
     if rest:
         group[key] = changed(inner, kind, rest, value, convert, here)
+    elif isinstance(value, str) and value in _classes(kind):
+        group[key] = _with_class(inner, kind, value, here)
     else:
-        group[key] = _with_class(inner, kind, value, here) if _is_class(kind, value) else convert(kind, value, here)
+        group[key] = _as_records(kind, convert(kind, value, here))
+    if isinstance(group, dict) and name == "size":  # perhaps of another family, whose config has other fields
+        known = fields_of(cls, group)
+        group["config"] = {field: inner for field, inner in group["config"].items() if field in known}
     return group if isinstance(stored, list) or name in stored else {**stored, "config": group}
 
 
@@ -184,8 +190,13 @@ def _with_class(before: typing.Any, kind: typing.Any, name: str, path: str) -> d
     return {"class": name, **_defaults(cls), **{field: shared[field] for field in names}}
 
 
-def _is_class(kind: typing.Any, value: typing.Any) -> bool:
-    return isinstance(value, str) and value in _classes(kind)
+def _as_records(kind: typing.Any, value: typing.Any) -> typing.Any:
+    """Converts tuples of the fields of records, such as ((900, 16, 64), (100, 16, 128)) for phases."""
+    classes = [cls for cls in _records(_item(kind)) if dataclasses.is_dataclass(cls)]
+    if not classes or not isinstance(value, tuple) or not all(isinstance(fields, tuple | list) for fields in value):
+        return value
+    cls = classes[0]
+    return [{"class": cls.__name__, **dict(zip(fields_of(cls), fields, strict=False))} for fields in value]
 
 
 def _class_named(name: str, kind: typing.Any, path: str) -> type:
@@ -204,7 +215,7 @@ def _classes(kind: typing.Any) -> dict[str, type]:
     while waiting:
         cls = waiting.pop(0)
         waiting += cls.__subclasses__()
-        if dataclasses.is_dataclass(cls):
+        if dataclasses.is_dataclass(cls) and not vars(cls).get("is_base"):
             found[cls.__name__] = cls
     return found
 

@@ -83,7 +83,7 @@ def test_a_recipe(capsys):
     assert run["operations"] > 6 * 85_054_464 * run["tokens"] * 0.9
     printed = capsys.readouterr().out
     assert "42.6 Gtokens" in printed or "42.6 G" in printed
-    changed = info("bert.tiny", set=("steps=10", "batch_size=4", "schedule.warmup=1"), dtypes=FLOAT32)
+    changed = info("bert.tiny", set=("steps=10", "batch_size=4", "warmup=1"), dtypes=FLOAT32)
     assert changed["run"]["tokens"] == 10 * 4 * 64
 
 
