@@ -36,9 +36,9 @@ from benchmarks.divided_corpus import divided  # noqa: E402
 from benchmarks.plateau_arms import ARCHITECTURES, ARMS, arms_of, joined, recipe_of  # noqa: E402
 from benchmarks.plateau_report import WIDTHS, above, by_cell, report, winners  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.core.feeding import real_tokens  # noqa: E402
 from kerasbert.data import Batches, Corpus  # noqa: E402
 from kerasbert.layers import sinusoidal_table  # noqa: E402
+from kerasbert.training.feed import real_tokens  # noqa: E402
 from pipelines.runs.building import evaluation_batches, make_batches, make_model, make_optimizer  # noqa: E402
 
 RESULTS = Path(__file__).with_name("plateau.jsonl")

@@ -30,8 +30,8 @@ import tyro  # noqa: E402
 from benchmarks.divided_corpus import divided  # noqa: E402
 from benchmarks.plateau_report import table  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.core.feeding import real_tokens  # noqa: E402
 from kerasbert.data import Corpus  # noqa: E402
+from kerasbert.training.feed import real_tokens  # noqa: E402
 from pipelines.recipes.recipe import find_recipe  # noqa: E402
 from pipelines.runs.building import make_batches, make_model, make_optimizer  # noqa: E402
 

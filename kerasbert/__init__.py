@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .core.registration import register_with_keras
+from .core.registration import ENGINES, Deferred, register_with_keras
 
 __version__ = "0.2.0"
 
@@ -73,6 +73,7 @@ def _pick_backend():
 
 _pick_backend()
 register_with_keras()
+ENGINES["onnx"] = Deferred("kerasbert.exporting.onnx_engine", "OnnxEngine")
 
 
 if TYPE_CHECKING:  # type checkers and editors cannot follow `__getattr__`

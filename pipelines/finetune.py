@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kerasbert.backend import seed_everything
-from kerasbert.checkpoints.fields import read_saved
+from kerasbert.checkpoints.folder import read_saved
 from kerasbert.checkpoints.model_card import describe
 from kerasbert.checkpoints.saves import replaced_model
 from kerasbert.data.text.files import digest_of

@@ -26,18 +26,21 @@ report() {
 }
 
 # PyTorch, which needs no compilation, runs all tests. JAX and TensorFlow run those that depend on the backend, in
-# parallel with one worker each. JAX repeats some with default compiler options, as conftest.py disables optimizations.
+# parallel with one worker each. JAX repeats some with default compiler options, as conftest.py disables optimizations,
+# beside its other tests, which take as long as these and those of TensorFlow together.
 mkdir "$logs/lines"
 LINE_COVERAGE="$logs/lines" run_tests torch torch "$WORKERS"
 report torch
 run_tests jax jax 1 -m "not one_backend and not optimized" -p no:cacheprovider &
-run_tests tensorflow tensorflow 1 -m "not one_backend" -p no:cacheprovider
+(
+  run_tests tensorflow tensorflow 1 -m "not one_backend" -p no:cacheprovider
+  JAX_DISABLE_MOST_OPTIMIZATIONS=0 JAX_COMPILATION_CACHE_DIR=.pytest_cache/jax_optimized \
+    run_tests jax-optimized jax 1 -m optimized -p no:cacheprovider
+) &
 wait
-report jax
-report tensorflow
-JAX_DISABLE_MOST_OPTIMIZATIONS=0 JAX_COMPILATION_CACHE_DIR=.pytest_cache/jax_optimized \
-  run_tests jax-optimized jax "$WORKERS" -m optimized
-report jax-optimized
+for name in jax tensorflow jax-optimized; do
+  report $name
+done
 
 echo "== summary"
 for name in torch jax tensorflow jax-optimized; do

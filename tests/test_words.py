@@ -35,10 +35,8 @@ BANNED = {
     r"\bseeds' first run\b": "say which run",
 }
 # The same for names of classes, functions, arguments, attributes and files of the package. "correct" is an ordinary
-# adjective; it was banned as the name of an output only. "facts" are the two deprecated properties.
+# adjective; it was banned as the name of an output only.
 BANNED_NAMES = {"sight", "sights", "scene", "scenes", "blind", "elsewhere", "ranking_quality", "room", "rooms", "facts"}
-DEPRECATED_NAMES = {("kerasbert/data/corpus/corpus.py", "facts"), ("kerasbert/data/tokenizers/tokenizer.py", "facts")}
-MOST_LINES_WITH_OWN = 100
 
 
 def sources():
@@ -99,15 +97,4 @@ def test_no_banned_names(tmp_path):
         for name in names_of(path)
         if name in BANNED_NAMES
     ]
-    assert set(found) == DEPRECATED_NAMES
-
-
-def test_own_is_rare():
-    """It used to stand for "separate", "of the user" and "this model's" alike."""
-    lines = [
-        f"{path.relative_to(REPOSITORY)}:{number}"
-        for path in sources()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if re.search(r"\bown\b", line)
-    ]
-    assert len(lines) < MOST_LINES_WITH_OWN, f"{len(lines)} lines:\n" + "\n".join(lines)
+    assert not found

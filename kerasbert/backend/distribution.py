@@ -2,8 +2,8 @@
 
 import keras
 
-from ..core.keras_adapter import lay_out
 from .hosts import is_first_process, num_processes
+from .keras_adapter import lay_out
 
 
 def num_replicas():

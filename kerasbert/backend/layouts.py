@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from ..core.keras_adapter import layout_of
 from .devices import device, jax_devices
+from .keras_adapter import layout_of
 
 LAYOUTS = ("data", "fsdp", "tensor")
 ROWS, PARTS = "batch", "model"  # names of the axes of a device mesh: rows of a batch, parts of a layer

@@ -5,7 +5,7 @@ import math
 import keras
 import numpy as np
 
-from ..core.keras_adapter import has_fixed_seed
+from .keras_adapter import has_fixed_seed
 
 
 def dropped(x, rate, noise_shape, seed_generator):

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.keras_adapter import all_layers, is_training
 from .devices import target
+from .keras_adapter import all_layers, is_training
 
 STRIDE = 9_973  # difference between the seeds of a generator that is used more than once in a call
 

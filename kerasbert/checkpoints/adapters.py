@@ -11,12 +11,12 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from ..core.keras_adapter import base_kernel
+from ..backend.keras_adapter import base_kernel
+from ..core.lora import Product, add_products, freeze
 from ..core.quantization import layers_by_path
 from ..core.variables import parts_of
 from ..core.weight_names import Heads, Part, Tensor
 from ..data.text.folders import read_together, replaced_together
-from ..training.lora import Product, add_products, freeze
 from .adapter_config import CONFIG, read_adapter_config, scale_of
 from .huggingface import export_weights, is_head, named_variables, to_ours, written_as
 from .tensor_files import open_tensors, write_json, write_safetensors

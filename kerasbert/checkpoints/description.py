@@ -6,7 +6,7 @@ from ..core.family import FAMILIES
 from ..core.quantization import has_integers
 from ..core.variables import parts_of
 from . import quantized
-from .fields import OWN_QUANTIZATION
+from .config_checks import OWN_QUANTIZATION
 from .huggingface_config import write_config
 
 NOT_SAVED = ("config", "name", "dtype", "quantization")  # items of a backbone's `get_config` that are no arguments

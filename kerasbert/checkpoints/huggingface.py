@@ -7,9 +7,9 @@ import warnings
 import keras
 import numpy as np
 
+from ..core.lora import merged_kernels
 from ..core.variables import parts_of, paths_of_variables
 from ..core.weight_names import Heads, Part, Tensor
-from ..training.lora import merged_kernels
 from .weight_checks import check_not_quantised, unfit_numbers
 
 log = logging.getLogger("kerasbert")
@@ -215,21 +215,9 @@ def load_weights(model, stored, allow_nan=False):
             (new if is_head(family, path) else missing).append((path, name, variable))
             continue
         taken.add(name)
-        array = stored.read(name)
-        problem = unfit_numbers(array, variable, allow_nan)
+        problem = _fill(variable, path.rpartition("/")[2], entry, stored.read(name), allow_nan)
         if problem is not None:
-            unfit.append(f"{name} ({path}): {problem}")
-            continue
-        shape = tuple(array.shape)
-        try:
-            array = to_ours(entry, array, path.rpartition("/")[2])
-            shape = tuple(array.shape)
-        except (ValueError, IndexError, TypeError):  # too few axes, or a size that is not divisible into parts
-            array = None
-        if array is None or shape != tuple(variable.shape):
-            wrong.append(f"{name} ({path}): expected {tuple(variable.shape)}, found {shape}")
-            continue
-        variable.assign(array)
+            (wrong if problem.startswith("expected") else unfit).append(f"{name} ({path}): {problem}")
     implied = implied_by(parts_of(model))
     left = [name for name in stored.names if name not in taken and name not in implied]
     unused = family.huggingface.unused
@@ -253,6 +241,23 @@ def load_weights(model, stored, allow_nan=False):
     if len(left) > len(unknown):
         names = [stored.names[name] for name in left]
         log.info("%s contains weights that %s does not use: %s", stored.files.folder, type(model).__name__, names)
+
+
+def _fill(variable, leaf, entry, array, allow_nan):
+    """Assigns a stored array to a variable. Returns None, or a description of what is wrong with the array."""
+    problem = unfit_numbers(array, variable, allow_nan)
+    if problem is not None:
+        return problem
+    shape = tuple(array.shape)
+    try:
+        array = to_ours(entry, array, leaf)
+        shape = tuple(array.shape)
+    except (ValueError, IndexError, TypeError):  # too few axes, or a size that is not divisible into parts
+        array = None
+    if array is None or shape != tuple(variable.shape):
+        return f"expected {tuple(variable.shape)}, found {shape}"
+    variable.assign(array)
+    return None
 
 
 def _not_implied(stored, implied):

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.family import FAMILIES
 from ..data.text.json_files import check_types
 from . import huggingface, huggingface_config
-from .fields import checked_config
+from .config_checks import checked_config
 
 WEIGHTS = "model.weights.h5"
 

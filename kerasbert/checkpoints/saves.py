@@ -17,10 +17,10 @@ from ..data.text.folders import read_together, replaced_together
 from ..data.tokenizers.export import TOKENIZER_FILES
 from . import huggingface, quantized
 from .description import description
-from .fields import read_record
-from .tensor_files import MAX_SHARD_SIZE, save_ids, write_json, write_tensors
+from .folder import RECORD, ModelFolder
+from .folders import find_folder
+from .tensor_files import MAX_SHARD_SIZE, write_json, write_tensors
 
-RECORD = "kerasbert.json"
 PARTS = ("generator", "discriminator")  # models in subfolders
 # Files that a model may have, and that loading it here, in `evaluate` or in transformers reads. What a save does not
 # write of them describes the model before.
@@ -117,13 +117,13 @@ def one_save(folder, allow_mixed=False):
     If another program has changed files, one line says so: users edit labels, and transformers writes models.
 
     Args:
-        folder: folder of the model.
+        folder: a `ModelFolder`.
         allow_mixed: whether files of several saves are accepted.
     """
     if allow_mixed:
         yield
         return
-    with read_together(folder, is_read):
+    with read_together(folder.path, is_read):
         changed = _changed_files(folder)
         if changed:
             logger.warning(
@@ -134,6 +134,28 @@ def one_save(folder, allow_mixed=False):
         yield
 
 
+@contextlib.contextmanager
+def opened_model(path, revision=None, token=None, allow_mixed=False, reads_discriminators=True):
+    """Context manager that yields the `ModelFolder` of a model, inside which its files are opened; see `one_save`.
+
+    Args:
+        path: a `ModelFolder`, or what `find_folder` takes, with `revision` and `token`. If the folder holds a generator
+            and a discriminator, the discriminator is opened.
+        allow_mixed: whether files of several saves are accepted.
+        reads_discriminators: whether any discriminator can be opened, or only one that predicts tokens.
+    """
+    folder = path if isinstance(path, ModelFolder) else ModelFolder(find_folder(path, revision, token))
+    with contextlib.nullcontext() if allow_mixed else read_together(folder.path, is_read):
+        model = folder.part("discriminator") if folder.class_name == "ReplacedTokenDetection" else folder
+        if model is not folder and not reads_discriminators and model.saved.get("class") != "MaskedLM":
+            raise ValueError(
+                f"A MaskedLM needs a folder that predicts tokens. Received: {path}, which holds a generator and a "
+                f"discriminator. Use {path}/generator, or {path}/discriminator for its weights with a new head."
+            )
+        with one_save(model, allow_mixed):
+            yield model
+
+
 def is_read(name):
     """Whether a file in a model's folder, given by its name, is replaced by saves, or has weights of other programs."""
     return is_replaced(name) or name.startswith(("pytorch_model", "model."))
@@ -141,13 +163,12 @@ def is_read(name):
 
 def _changed_files(folder):
     """Returns the names of files that another program has changed. Raises a ValueError for files of another save."""
-    record = read_record(folder).get("save") or {}
-    ids = save_ids(folder)
-    _check_ids(folder, record.get("id"), ids)
-    changed = [name for name, save_id in ids.items() if record and save_id is None]
+    record = folder.record.get("save") or {}
+    _check_ids(folder, record.get("id"), folder.save_ids)
+    changed = [name for name, save_id in folder.save_ids.items() if record and save_id is None]
     for name, digest in (record.get("files") or {}).items():
-        path = folder / name
-        if _has_digest(name) and path.is_file() and digest_of(path) != digest:
+        path = folder.path / name
+        if _has_digest(name) and path.is_file() and folder.digest(name) != digest:
             if name in _RECORDS_OF_PARTS:
                 raise ValueError(_mixed(folder, f"{path.parent.name}/ is of another one"))
             changed.append(name)

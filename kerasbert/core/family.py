@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from ..layers.registered import Config  # noqa: F401  (imported from here by the families)
+from .registered import Config  # noqa: F401  (imported from here by the families)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@ import contextvars
 import math
 
 import keras
+import numpy as np
 
 from ..backend.compilation import concrete_array
-from ..layers.positions import sinusoidal_table
 
 _BUDGET = contextvars.ContextVar("budget", default=None)
 # Allowance for poolers and other layers that may be missing from a file: slightly more than one matrix of the widest
@@ -208,6 +208,18 @@ class ZeroRow(keras.initializers.Initializer):
 
     def get_config(self):
         return {"initializer": keras.initializers.serialize(self.initializer), "row": self.row}
+
+
+def sinusoidal_table(length, dim):
+    """Returns sinusoidal position encodings, with wavelengths from 2 pi to 10,000 * 2 pi.
+
+    Even columns hold sines, and odd columns cosines (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
+
+    Returns: numpy float32 (length, dim).
+    """
+    columns = np.arange(dim)
+    angles = np.arange(length)[:, None] / 10_000 ** (2 * (columns // 2) / dim)
+    return np.where(columns % 2 == 0, np.sin(angles), np.cos(angles)).astype("float32")
 
 
 @keras.saving.register_keras_serializable("kerasbert")

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from .keras_adapter import all_layers
+from ..backend.keras_adapter import all_layers
 from .variables import parts_of, paths_of_variables
 
 SMALLEST_SHARE = 0.95  # the share of a model's kernels that dense layers must have

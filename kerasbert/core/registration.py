@@ -7,31 +7,16 @@ A stand-in is registered for each class and imports the class on first use. So, 
 import importlib
 import importlib.abc
 import importlib.util
-import re
 import sys
-from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent
-DECORATOR = '@keras.saving.register_keras_serializable("kerasbert")'
-CLASS = re.compile(rf"^({re.escape(DECORATOR)}\n)?class (\w+)\(([^)]*)\):", re.MULTILINE)
+from .registered_classes import REGISTERED
 
+# {name of a class: its module}
+CLASSES = {name: f"kerasbert.{module}" for module, names in REGISTERED.items() for name in names.split()}
 
-def registered_classes():
-    """Returns {class name: module} for every class of this package that is registered as "kerasbert>NAME".
-
-    The source files are searched as text. A class is registered if it has Keras's decorator or if it is derived from
-    `layers.registered.Registered`.
-    """
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for decorator, name, bases in CLASS.findall(path.read_text(encoding="utf-8")):
-            found.append((name, module, decorator, set(re.findall(r"[\w.]+", bases))))
-    derived, before = {"Registered"}, None
-    while derived != before:
-        before = derived
-        derived = before | {name for name, _, _, bases in found if bases & before}
-    return {name: module for name, module, decorator, bases in found if decorator or bases & derived}
+# What computes the outputs of a model in place of its layers, by the `engine` of `from_preset`: each a class, or the
+# `Deferred` stand-in for one. Filled by the package itself, because exports are loaded by folders below it.
+ENGINES = {}
 
 
 class Deferred:
@@ -80,7 +65,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 def register(keras):
     """Registers a stand-in with the module `keras` for each class that is not registered yet."""
     known = keras.saving.get_custom_objects()
-    for name, module in registered_classes().items():
+    for name, module in CLASSES.items():
         known.setdefault(f"kerasbert>{name}", Deferred(module, name))
 
 

@@ -5,8 +5,8 @@ import contextlib
 import keras
 import numpy as np
 
+from ..backend.keras_adapter import all_layers
 from .inputs import checked_inputs
-from .keras_adapter import all_layers
 
 NAMES = ("output_shape", "_build_shapes_dict")  # attributes in which Keras's summary looks for them
 

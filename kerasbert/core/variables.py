@@ -16,7 +16,7 @@ def paths_of_variables(model):
     known = {id(variable) for variable in variables}
     variables += [variable for variable in model.weights if id(variable) not in known]
     named = {variable.path.split("/", 1)[1]: variable for variable in variables if id(variable) in known}
-    prefix = getattr(model, "HEADS_UNDER", None)  # set by models with several heads, whose paths keep their first part
+    prefix = getattr(model, "HEADS_UNDER", None)  # set where there are several heads, whose paths keep their first part
     for variable in variables[len(known) :]:
         named[f"{prefix}/{variable.path}" if prefix else variable.path.split("/", 1)[1]] = variable
     return named

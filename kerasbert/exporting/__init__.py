@@ -1,6 +1,6 @@
 """Exports models to formats that run without kerasbert: ONNX, OpenVINO, TensorFlow's SavedModel and LiteRT."""
 
-from ..checkpoints.exports import FORMATS
 from .folders import export
+from .writing import FORMATS
 
 __all__ = ["FORMATS", "export"]

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.exports import FORMATS, write_export
 from ..checkpoints.folders import find_folder
 from ..core.quantization import has_integers
 from ..data.text.json_files import read_json
 from .signatures import kind_of
+from .writing import FORMATS, write_export
 
 ONNX_OPSETS = range(18, 24)
 

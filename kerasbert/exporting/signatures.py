@@ -8,9 +8,9 @@ from keras import ops
 
 from ..checkpoints.description import description
 from ..core.inputs import checked_inputs
-from ..core.onnx_engine import OUR_NAMES
 from ..objectives import CausalLM, Discriminator, MaskedLM, Seq2SeqLM
 from ..tasks import MultipleChoice, QuestionAnswerer, TextClassifier, TextEmbedder, TokenClassifier
+from .inputs import OUR_NAMES
 
 # Class -> (what the program does, {output: its axes}), for the classes that can be exported. Subclasses come first.
 KINDS = {

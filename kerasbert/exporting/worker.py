@@ -14,18 +14,18 @@ import numpy as np
 from .. import models  # noqa: F401  registers the families
 from ..backend import exporting as exporters
 from ..checkpoints.description import description
-from ..checkpoints.exports import FORMATS
 from ..checkpoints.presets import load
 from ..checkpoints.saves import new_id, write_record
 from ..checkpoints.tensor_files import write_json
-from ..core.onnx_engine import OUR_NAMES
 from ..data.processes import end_with_parent
 from ..data.text.folders import LOCK
 from ..objectives.next_token import NextToken
 from .folders import check_model
 from .generation import generation_programs
+from .inputs import OUR_NAMES
 from .runners import runner
 from .signatures import default_names, kind_of, renamed, whole_program
+from .writing import FORMATS
 
 TOLERANCE = 1e-4  # of the difference to `predict`, relative to the largest output if that is above 1
 CHECKED_SHAPES = ((1, 7), (3, 20))  # (rows, columns) with which an artefact is compared with `predict`

@@ -16,7 +16,6 @@ from keras import ops
 from ..backend.compilation import compiled, recorded
 from ..core.inputs import checked_inputs
 from .cache import repeat_rows
-from .exported import greedy
 from .search import NUMBERS, BeamSearch, Sampling
 
 BUCKET = (
@@ -149,7 +148,7 @@ def _rows_of(context, numbers):
 def _program(model, options, length):
     """Returns the compiled `decode`, which is stored in the model, or for an export, a loop that calls its programs."""
     if getattr(model, "engine", None) is not None:
-        return greedy(model.engine, options, length)
+        return model.engine.decoder(options, length)
     programs = model.__dict__.setdefault("_decoding_programs", {})
     if (options, length) not in programs:
         while len(programs) >= MOST_PROGRAMS:

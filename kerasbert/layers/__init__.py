@@ -1,5 +1,6 @@
 """Layers that do not depend on a model family; families outside this package can be built from them as well."""
 
+from ..core.initializers import sinusoidal_table
 from .attention import MultiHeadAttention, attend
 from .cache import advanced, caches_of, causal_inputs, empty_cache
 from .composite import Composite, Layer
@@ -18,7 +19,7 @@ from .heads import (
     TokenHead,
 )
 from .masks import AttentionMask
-from .positions import Rotation, sinusoidal_table, token_positions
+from .positions import Rotation, token_positions
 
 __all__ = [
     "AttentionMask",

@@ -8,8 +8,8 @@ import dataclasses
 import keras
 from keras import ops
 
+from ..core.registered import Config
 from .composite import Layer
-from .registered import Config
 
 # Losses are computed in blocks of tokens. These are the minimum block size, and the maximum number of blocks, which
 # limits the size of the compiled program.

@@ -5,8 +5,8 @@ import inspect
 
 import keras
 
-from ..core.keras_adapter import all_layers
-from .registered import Registered
+from ..backend.keras_adapter import all_layers
+from ..core.registered import Registered
 
 
 class Layer(Registered, keras.layers.Layer):
@@ -50,8 +50,7 @@ class Layer(Registered, keras.layers.Layer):
         super().build_from_config(config)
         inside = all_layers(self, include_self=False, recursive=False)
         with keras.name_scope(self.name):
-            # Files of version 0.1 contain no shapes of sublayers. In this case, the first call builds the sublayers.
-            for layer, shapes in zip(inside, config.get("sublayers", ()), strict=False):
+            for layer, shapes in zip(inside, config["sublayers"], strict=True):
                 if shapes and not layer.built:
                     layer.build_from_config(shapes)
 

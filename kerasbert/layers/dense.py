@@ -5,8 +5,8 @@ from keras import ops
 
 from ..backend.devices import target
 from ..backend.gradients import add_bias, matrix_product
-from ..core.keras_adapter import base_kernel
-from .registered import Registered
+from ..backend.keras_adapter import base_kernel
+from ..core.registered import Registered
 
 
 class Dense(Registered, keras.layers.Dense):

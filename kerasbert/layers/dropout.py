@@ -3,7 +3,7 @@
 import keras
 
 from ..backend.random_masks import dropped
-from .registered import Registered
+from ..core.registered import Registered
 
 
 class Dropout(Registered, keras.layers.Dropout):

@@ -41,18 +41,6 @@ def token_positions(inputs, prefix="", counted=False):
     return columns
 
 
-def sinusoidal_table(length, dim):
-    """Returns sinusoidal position encodings, with wavelengths from 2 pi to 10,000 * 2 pi.
-
-    Even columns hold sines, and odd columns cosines (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
-
-    Returns: numpy float32 (length, dim).
-    """
-    columns = np.arange(dim)
-    angles = np.arange(length)[:, None] / 10_000 ** (2 * (columns // 2) / dim)
-    return np.where(columns % 2 == 0, np.sin(angles), np.cos(angles)).astype("float32")
-
-
 @dataclasses.dataclass(frozen=True)
 class Rotation:
     """Rotary positions: rotates queries and keys by angles that depend on their positions.

@@ -1,18 +1,18 @@
 """Backbones. Each family has a file or a folder, which is meant to be read alongside its paper."""
 
-from ..core.backbone import Backbone
 from ..core.blocks import BlockOutputs, run_blocks
-from ..core.encoder_decoder import EncoderDecoderBackbone
 from ..core.family import FAMILIES, Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
 from ..core.weight_names import Field, Heads, Part, Tensor
 from .albert import Albert, AlbertConfig
+from .backbone import Backbone
 from .bert import Bert, BertConfig
 from .deberta.deberta import Deberta, DebertaConfig
 from .deberta.deberta_v2 import DebertaV2, DebertaV2Config
 from .distilbert import DistilBert, DistilBertConfig
 from .electra import Electra, ElectraConfig
 from .elmo import Elmo, ElmoConfig
+from .encoder_decoder import EncoderDecoderBackbone
 from .gpt import GPT, GPTConfig
 from .gpt2 import GPT2, GPT2Config
 from .mobilebert import MobileBert, MobileBertConfig

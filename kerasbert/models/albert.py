@@ -11,7 +11,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..core.backbone import Backbone
 from ..core.blocks import BlockOutputs, present
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
@@ -26,6 +25,7 @@ from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
+from .backbone import Backbone
 
 # === Config ===
 

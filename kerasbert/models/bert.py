@@ -11,7 +11,6 @@ from typing import Any
 
 import keras
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal
@@ -24,6 +23,7 @@ from ..layers.feed_forward import FeedForward
 from ..layers.heads import MaskedLMHead, PooledClassifier, SpanBoundaryHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
+from .backbone import Backbone
 
 # === Config ===
 

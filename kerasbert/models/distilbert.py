@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import SinusoidalTable, normal
@@ -22,6 +21,7 @@ from ..layers.feed_forward import FeedForward
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, TokenHead
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
+from .backbone import Backbone
 
 # === Config ===
 
@@ -125,6 +125,7 @@ class DistilBert(Backbone):
         `first_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
+    takes_segments = False
     has_output_positions = True
 
     def __init__(self, config: DistilBertConfig, **kwargs: Any):

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import glorot_uniform, normal, uniform
 from ..core.weight_names import Tensor
@@ -21,6 +20,7 @@ from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
 from ..layers.recurrence import scan_tokens
+from .backbone import Backbone
 from .word_vectors import MeanHead, all_real
 
 # === Config ===
@@ -177,6 +177,7 @@ class Elmo(Backbone):
         `real_tokens`, bool (b, s), False at padding.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: ElmoConfig, **kwargs: Any):

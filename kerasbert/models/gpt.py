@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
@@ -19,6 +18,7 @@ from ..layers.cache import advanced, caches_of, causal_inputs, empty_cache
 from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.heads import LastTokenHead, TokenTableHead
+from .backbone import Backbone
 from .bert import BertBlock
 
 # === Config ===

@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
@@ -22,6 +21,7 @@ from ..layers.dropout import Dropout
 from ..layers.embeddings import last_tokens
 from ..layers.feed_forward import FeedForward
 from ..layers.heads import LastTokenHead, TokenHead, TokenTableHead
+from .backbone import Backbone
 
 # === Config ===
 

@@ -12,7 +12,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import truncated_normal, with_zero_row
@@ -27,6 +26,7 @@ from ..layers.feed_forward import FeedForward, activation_function
 from ..layers.masks import AttentionMask
 from ..layers.positions import token_positions
 from . import bert
+from .backbone import Backbone
 
 # === Config ===
 

@@ -13,7 +13,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ..core.initializers import normal, with_zero_row
@@ -24,6 +23,7 @@ from ..layers.embeddings import needed_positions, needed_tokens
 from ..layers.heads import FirstTokenClassifier, MaskedLMHead, PooledClassifier, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
+from .backbone import Backbone
 from .bert import BertBlock
 
 # === Config ===

@@ -14,7 +14,6 @@ import numpy as np
 from keras import ops
 
 from ..core.blocks import run_blocks
-from ..core.encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import glorot_uniform, normal
 from ..layers.attention import MultiHeadAttention
@@ -25,6 +24,7 @@ from ..layers.feed_forward import FeedForward
 from ..layers.heads import TokenTableHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
+from .encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
 
 # === Config ===
 
@@ -224,6 +224,7 @@ class Transformer(EncoderDecoderBackbone):
         each). With a cache, there are no outputs of the encoder, but the `cache` for the next call.
     """
 
+    takes_segments = False
     AFTER_BLOCKS = ("encoder_norm", "decoder_norm")
     learned_positions = False
 

@@ -13,7 +13,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal
@@ -28,6 +27,7 @@ from ..layers.masks import AttentionMask, real_tokens
 from ..layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ..layers.relative_attention import relative_sinusoids
 from ..layers.segment_attention import SegmentAttention, attention_biases
+from .backbone import Backbone
 
 # === Config ===
 
@@ -207,6 +207,7 @@ class TransformerXL(Backbone):
         `memory_mask`, without gradients; with a cache, the `cache` for the next call.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: TransformerXLConfig, **kwargs: Any):

@@ -15,7 +15,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import normal, uniform
 from ..data.text.files import written_whole
@@ -24,6 +23,7 @@ from ..layers.dense import Dense
 from ..layers.dropout import Dropout
 from ..layers.heads import TokenHead
 from ..layers.masks import real_tokens
+from .backbone import Backbone
 
 # === Config ===
 
@@ -64,6 +64,7 @@ class WordVectors(Backbone):
     Returns: a dict of `sequence_output`, float (b, s, m), and `real_tokens`, bool (b, s), False at padding.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: WordVectorsConfig, **kwargs: Any):

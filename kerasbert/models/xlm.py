@@ -12,7 +12,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..core.blocks import present, run_blocks
 from ..core.family import Config, Family, HuggingFaceLayout, register_family
 from ..core.initializers import SinusoidalTable, normal, uniform_by_inputs, with_zero_row
@@ -25,6 +24,7 @@ from ..layers.feed_forward import activation_function
 from ..layers.heads import TiedLMHead, TokenHead
 from ..layers.masks import AttentionMask, real_tokens
 from ..layers.positions import token_positions
+from .backbone import Backbone
 from .bert import BertBlock
 
 # === Config ===

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 
 from ..backend.distribution import num_replicas
+from ..backend.keras_adapter import track_loss
 from ..backend.training_steps import run_step, update
 from ..core.inputs import checked_inputs, inputs_are_checked
-from ..core.keras_adapter import track_loss
 from ..training.alternating import AlternatingOptimizers
 from .objective import PairObjective
 from .shared_embeddings import trained_by_both

@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
-from ..core.backbone import Backbone
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
 from .objective import Objective, Perplexity, check_labels, cross_entropy, token_weights
 
 

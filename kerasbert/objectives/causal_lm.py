@@ -7,12 +7,12 @@ from typing import Any, overload
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data import CausalLMBatches, StreamBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
 from .memory import StreamMemory, prepare_memory, run_backbone, start_memory
 from .next_token import NextToken
 from .scoring import causal_scores

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.tasks.examples import encode_texts
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.convert import read_texts
 from .objective import Objective, WeightedMean, cross_entropy, token_weights
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from keras import ops
 
 from ..backend.gradients import no_gradients
-from ..core.backbone import Backbone
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
+from ..models.backbone import Backbone
 from .masked_lm import MaskedLM, masked_batches
 from .objective import (
     PairObjective,
@@ -227,6 +227,8 @@ class Distillation(FromTeacher):
         `teacher_hidden` (b, s, m), their last hidden states. The targets y are the masked tokens, int32 (b, p).
     """
 
+    SAVES = ("temperature", "soft_weight", "mlm_weight", "cosine_weight", "slots_only")
+
     default_learning_rate = 5e-4
 
     def __init__(
@@ -292,7 +294,3 @@ class Distillation(FromTeacher):
             + self.mlm_weight * self.mean_loss(x, mlm, slots, "tokens")
             + self.cosine_weight * self.mean_loss(x, cosine, tokens, "hidden")
         )
-
-    def arguments(self):
-        names = ("temperature", "soft_weight", "mlm_weight", "cosine_weight", "slots_only")
-        return {name: getattr(self, name) for name in names}

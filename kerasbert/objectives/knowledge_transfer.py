@@ -6,9 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
+from ..models.backbone import Backbone
 from .distillation import FromTeacher, soft_cross_entropy
 from .masked_lm import MaskedLM
 from .objective import WeightedMean, cross_entropy, predicted_correctly, slot_weights, token_weights
@@ -67,6 +67,11 @@ class KnowledgeTransfer(FromTeacher):
         lists with the attention probabilities (b, h, s, s) of each layer, and if there is a sentence-pair head,
         `sentence_pair` (b, 2). The targets y are the same as for the student's `MaskedLM`.
     """
+
+    SAVES = (
+        *("strategy", "transfer_steps", "feature_weight", "mean_weight", "variance_weight", "attention_weight"),
+        "hard_share",
+    )
 
     def __init__(
         self,
@@ -189,7 +194,3 @@ class KnowledgeTransfer(FromTeacher):
             )
             losses.append(self.mean_loss(x, token_losses, weights, "layers"))
         return losses
-
-    def arguments(self):
-        weights = ("feature_weight", "mean_weight", "variance_weight", "attention_weight")
-        return {name: getattr(self, name) for name in ("strategy", "transfer_steps", *weights, "hard_share")}

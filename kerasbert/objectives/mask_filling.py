@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..core.feeding import read_texts
 from ..data.tasks.examples import encode_texts
+from ..training.convert import read_texts
 
 
 def fill_mask(model, texts, top_k=5, further_inputs=lambda x: {}):

@@ -6,10 +6,10 @@ from typing import Any, overload
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data import MaskedLMBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
 from .mask_filling import fill_mask
 from .objective import (
     Objective,
@@ -61,6 +61,8 @@ class MaskedLM(Objective):
     Returns: logits, float (b, p, v). With `sentence_pair`, a dict of the logits `tokens` (b, p, v) and `sentence_pair`
         (b, 2).
     """
+
+    reads_discriminators = False
 
     hub_task = "fill-mask"
     example_call = 'model.fill_mask("The cat {mask} on the mat.")'

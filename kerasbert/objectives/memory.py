@@ -10,7 +10,7 @@ from keras import ops
 from keras.backend import standardize_dtype
 
 from ..backend.distribution import divide_rows, host_share, num_replicas
-from ..core.sources import first_batch
+from ..training.sources import first_batch
 
 
 class StreamMemory(keras.layers.Layer):

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..generation.decoding import generate
 from ..generation.search import Options
+from ..models.backbone import Backbone
+from ..training.convert import read_texts
 from .objective import Objective, Perplexity, WeightedMean, cross_entropy, predicted_correctly, slot_shape
 
 
@@ -128,28 +128,21 @@ class NextToken(Objective):
         """
         ids, is_text, is_one = self._prompt_ids(prompts)
         starts, context = self.decoder_prompts(ids)
-        options = Options(
-            num_beams=num_beams,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-            sample=sample,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            num_sequences=num_sequences,
-            stop_ids=self.default_stop_ids() if stop_ids is None else self._checked_stop_ids(stop_ids),
-        )
+        stop_ids = self.default_stop_ids() if stop_ids is None else self._checked_stop_ids(stop_ids)
+        search = num_beams, length_penalty, early_stopping
+        options = Options(*search, sample, temperature, top_k, top_p, num_sequences, stop_ids)
         limit = self.backbone.position_limit
         found = generate(self, starts, options, max_new_tokens, min_new_tokens, seed, batch_size, context, limit)
-
-        def answer(prompt, new, score):
-            whole = np.concatenate([prompt, new]) if self.continues else new
-            named = {"text": self.tokenizer.decode(whole)} if is_text else {"token_ids": whole}
-            return {**named, "score": score} if scores else next(iter(named.values()))
-
-        answers = [[answer(prompt, *one) for one in many] for prompt, many in zip(ids, found, strict=True)]
+        pairs = zip(ids, found, strict=True)
+        answers = [[self._answer(prompt, *one, is_text, scores) for one in many] for prompt, many in pairs]
         answers = answers if num_sequences > 1 else [many[0] for many in answers]
         return answers[0] if is_one else answers
+
+    def _answer(self, prompt, new, score, is_text, scores):
+        """Returns the result of `generate` for the new tokens after a prompt."""
+        whole = np.concatenate([prompt, new]) if self.continues else new
+        named = {"text": self.tokenizer.decode(whole)} if is_text else {"token_ids": whole}
+        return {**named, "score": score} if scores else next(iter(named.values()))
 
     def _prompt_ids(self, prompts):
         """Returns (list with an int32 array per prompt, whether prompts are text, whether there is a single prompt)."""

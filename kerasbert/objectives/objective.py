@@ -9,9 +9,9 @@ from keras import ops
 
 from ..backend.distribution import num_replicas
 from ..backend.gradients import cross_entropy  # noqa: F401  (imported from here by the objectives)
-from ..core.backbone import Backbone
-from ..core.trainable import Trainable
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
+from ..training.trainable import Trainable
 
 
 def predicted_correctly(logits, labels):

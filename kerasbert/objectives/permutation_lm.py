@@ -7,11 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data import PermutationLMBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.memory import without_last
+from ..models.backbone import Backbone
 from .mask_filling import fill_mask
 from .memory import StreamMemory, prepare_memory, run_backbone, start_memory
 from .next_token import NextToken

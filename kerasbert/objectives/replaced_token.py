@@ -10,15 +10,15 @@ import keras
 from keras import ops
 
 from ..backend.distribution import gather_weights
-from ..checkpoints import fields
+from ..checkpoints.folder import RECORD, ModelFolder
 from ..checkpoints.folders import find_folder
 from ..checkpoints.saves import new_id, one_save, replaced_model, write_record
 from ..checkpoints.tensor_files import WEIGHTS, TensorFiles, write_json
-from ..core.backbone import Backbone
 from ..data import ReplacedTokenBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import scatter_positions
+from ..models.backbone import Backbone
 from .alternating_steps import AlternatingSteps
 from .discriminator import (
     AUC,
@@ -42,7 +42,6 @@ from .shared_embeddings import copy_value, share_embeddings, with_embeddings
 
 # {training objective of the discriminator: default weight of its mean loss}
 OBJECTIVES = {"replaced_tokens": 50.0, "replaced_slots": 50.0, "replace_mlm": 1.0, "all_tokens_mlm": 1.0}
-ARGUMENTS = ("discriminator_weight", "embedding_sharing", "objective", "temperature", "seed")
 
 
 @keras.saving.register_keras_serializable("kerasbert")
@@ -82,6 +81,8 @@ class ReplacedTokenDetection(AlternatingSteps):
         `originals` (b, p, v) or (b, s, v), the discriminator's logits of the original tokens. The targets y are the
         original tokens at the masked positions, int32 (b, p).
     """
+
+    SAVES = ("discriminator_weight", "embedding_sharing", "objective", "temperature", "seed")
 
     example_call = 'model.discriminator.score_tokens("The cat sat on the mat.")'
     default_learning_rate = 5e-4
@@ -227,9 +228,6 @@ class ReplacedTokenDetection(AlternatingSteps):
             )
         check_labels(y["tokens"] if isinstance(y, dict) else y, self.backbone.config.vocabulary_size)
 
-    def arguments(self):
-        return {name: getattr(self, name) for name in ARGUMENTS}
-
     @classmethod
     def from_preset(
         cls,
@@ -251,14 +249,15 @@ class ReplacedTokenDetection(AlternatingSteps):
             raise ValueError(
                 f"`engine` runs a single model. Received: {path}, which has two. Use {path}/discriminator."
             )
-        settings = {name: overrides.pop(name) for name in (*ARGUMENTS, "tokenizer") if name in overrides}
+        settings = {name: overrides.pop(name) for name in (*cls.SAVES, "tokenizer") if name in overrides}
         if Path(path).is_dir() or str(path).startswith("hf://"):
-            folder = find_folder(path, overrides.pop("revision", None), overrides.pop("token", None))
-            saved = fields.read_saved(folder).get("arguments") or {}
-            fields.check_arguments(cls, saved, folder / "kerasbert.json")
+            if not isinstance(path, ModelFolder):
+                path = ModelFolder(find_folder(path, overrides.pop("revision", None), overrides.pop("token", None)))
+            saved = path.saved.get("arguments") or {}
+            cls.check_saved(saved, path.path / RECORD)
             settings = {**saved, **settings}
-            generator, discriminator = folder / "generator", folder / "discriminator"
-            checked = one_save(folder, overrides.get("allow_mixed", False))
+            generator, discriminator = path.part("generator"), path.part("discriminator")
+            checked = one_save(path, overrides.get("allow_mixed", False))
         else:
             generator, discriminator, checked = f"{path}_generator", path, contextlib.nullcontext()
         options = dict(load_weights=load_weights, dtype=dtype, **overrides)

@@ -11,10 +11,10 @@ import math
 import numpy as np
 
 from ..backend.compilation import compiled
-from ..core.feeding import read_texts
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import bucket_width
 from ..data.columns import values_of
+from ..training.convert import read_texts
 from .objective import check_labels, cross_entropy
 
 LOGITS = 1 << 25  # maximum number of logits per batch, which take 128 MiB

@@ -7,11 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
+from ..checkpoints.arguments import Saved
 from ..data import Seq2SeqBatches, Seq2SeqLayout
 from ..data.batches.seq2seq import source_ids
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
 from .next_token import NextToken
 from .scoring import answer_scores
 
@@ -35,6 +36,9 @@ class Seq2SeqLM(NextToken):
 
     Returns: logits, float (b, t, v).
     """
+
+    SAVES = ("label_smoothing", "z_loss")
+    SAVED_AS = {"label_smoothing": Saved(float, 0, 1)}
 
     hub_task = "text2text-generation"
     example_call = 'model.generate(["A first text.", "A second text."], max_new_tokens=64)'
@@ -170,6 +174,3 @@ class Seq2SeqLM(NextToken):
                 "works without them."
             )
         super().check_batch(x, y, sample_weight)
-
-    def arguments(self):
-        return {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}

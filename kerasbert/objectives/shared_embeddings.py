@@ -7,8 +7,8 @@ their norms, or None for layers that the config does not use), and a constructor
 import keras
 
 from ..backend.compilation import concrete_array
+from ..backend.keras_adapter import all_layers
 from ..core.initializers import zero_weights
-from ..core.keras_adapter import all_layers
 from ..core.quantization import has_integers
 from ..layers.embeddings import DisentangledEmbedding
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
 from .objective import Objective, WeightedMean
 
 

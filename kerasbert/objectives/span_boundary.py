@@ -6,11 +6,12 @@ import keras
 from keras import ops
 
 from ..backend.compilation import concrete_array
-from ..core.backbone import Backbone
+from ..checkpoints.arguments import Saved
 from ..data import SpanMaskBatches
 from ..data.corpus.corpus import Corpus
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.embeddings import gather_positions
+from ..models.backbone import Backbone
 from .objective import (
     Objective,
     Perplexity,
@@ -44,6 +45,9 @@ class SpanBoundary(Objective):
     Returns: a dict of the logits `tokens` and `boundary`, float (b, p, v). The targets y are int32 (b, p), or a dict
         with such an array under each of these names.
     """
+
+    SAVES = ("max_targets", "boundary_weight")
+    SAVED_AS = {"max_targets": Saved(int, 1, 10_000)}
 
     def __init__(
         self,
@@ -126,6 +130,3 @@ class SpanBoundary(Objective):
                 )
         for labels in y.values() if isinstance(y, dict) else [y]:
             check_labels(labels, self.backbone.config.vocabulary_size)
-
-    def arguments(self):
-        return {"max_targets": self.max_targets, "boundary_weight": self.boundary_weight}

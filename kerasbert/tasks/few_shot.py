@@ -5,9 +5,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from ..core.feeding import read_texts
-from ..core.trainable import Trainable
 from ..data.tasks.labels import names_of
+from ..training.convert import read_texts
+from ..training.trainable import Trainable
 from .task import zipped_columns
 
 

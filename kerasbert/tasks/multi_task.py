@@ -6,12 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.trainable import Trainable
+from ..checkpoints.arguments import Saved
 from ..data.batches.batches import Batches
 from ..data.batches.mixtures import mixing_rates
 from ..data.batches.tasks import TaskBatches
+from ..data.text.json_files import shortened
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.trainable import Trainable
 from .multiple_choice import MultipleChoice
 from .question_answerer import QuestionAnswerer
 from .standard_losses import loss_on_logits
@@ -44,6 +46,8 @@ class MultiTask(Trainable):
 
     Returns: {name: outputs of that task's model}; tasks whose batch has no rows are omitted.
     """
+
+    SAVED_AS = {"tasks": Saved(dict[str, dict])}
 
     HEADS_UNDER = "tasks"  # prefix of the heads' weights in a saved folder
 
@@ -194,8 +198,8 @@ class MultiTask(Trainable):
         self._check_names(data)
         parts = {}
         for name, (x, y, *weights) in data.items():
-            weights = weights[0] if weights else None
-            parts[name] = self.tasks[name]._batches(x, y, weights, batch_size, 1, seed, shuffle)
+            given = self.tasks[name].data_of(x, y, weights[0] if weights else None)
+            parts[name] = self.tasks[name]._batches(*given, batch_size, 1, seed, shuffle)
         sizes = {name: len(part) for name, part in parts.items()}
         rates = dict(zip(parts, mixing_rates(list(sizes.values()), exponent, limit), strict=True))
         return TaskBatches(parts, rates, batch_size, sum(sizes.values()) * epochs, seed)
@@ -218,6 +222,14 @@ class MultiTask(Trainable):
 
     def variant(self):
         return "Backbone"
+
+    @classmethod
+    def check_saved(cls, arguments, path):
+        super().check_saved(arguments, path)
+        for name, spec in (arguments.get("tasks") or {}).items():
+            task = CLASSES.get(str(spec.get("task", "TextClassifier")))
+            if task is not None:
+                task.check_saved(spec, f"{path}, task {shortened(name)}")
 
     @classmethod
     def needs_pooler(cls, family, settings):

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
 from ..data.columns import values_of
 from ..data.tasks.choices import encode_choices
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
+from ..training.convert import read_texts
 from .task import Task, as_rows, check_texts_together, is_of_choices, stored_labels, zipped_columns
 
 NOT_THERE = -3e4  # logit of padding choices; representable in float16
@@ -35,6 +35,8 @@ class MultipleChoice(Task):
 
     Returns: logits, float (b, c).
     """
+
+    SAVES = ("max_length",)
 
     hub_task = "multiple-choice"
     example_call = 'model.choose([("The cat", ["sat.", "barked."])])'
@@ -148,9 +150,6 @@ class MultipleChoice(Task):
             raise ValueError(
                 f"A target must be the index of a choice, from 0 to {counts[row] - 1}. Received: {y[row]}."
             )
-
-    def arguments(self):
-        return {"max_length": self.max_length}
 
     @classmethod
     def needs_pooler(cls, family, settings):

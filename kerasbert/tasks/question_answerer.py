@@ -7,11 +7,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
+from ..checkpoints.arguments import Saved
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.questions import QuestionRows
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.convert import read_texts
 from .task import Task, zipped_columns
 
 
@@ -36,6 +37,9 @@ class QuestionAnswerer(Task):
 
     Returns: {"start": logits, "end": logits}, each float (b, s).
     """
+
+    SAVES = ("max_length", "stride", "max_question_length", "max_answer_length")
+    SAVED_AS = {"stride": Saved(int, 1)}
 
     hub_task = "question-answering"
     example_call = 'model.answer([("Who sat?", "The cat sat on the mat.")])'
@@ -150,7 +154,3 @@ class QuestionAnswerer(Task):
         return answers
 
     # === Checks and configuration ===
-
-    def arguments(self):
-        names = ("max_length", "stride", "max_question_length", "max_answer_length")
-        return {name: getattr(self, name) for name in names}

@@ -15,7 +15,6 @@ OBJECTIVES = {
     "triplet": (3, 3, {"margin": 1.0}),
     "ranking": (2, None, {"scale": 20.0}),
 }
-OPTIONS = ("labels", "margin", "scale")
 
 
 def objective_options(objective):
@@ -39,21 +38,6 @@ def objective_options(objective):
     if "labels" in options:
         options["labels"] = names_of(options["labels"])
     return options
-
-
-def with_grouped_options(arguments):
-    """Moves `labels`, `margin` and `scale`, which were separate arguments in version 0.1, into `objective`."""
-    given = {name: arguments[name] for name in OPTIONS if name in arguments}
-    if not given:
-        return arguments
-    rest = {name: value for name, value in arguments.items() if name not in OPTIONS}
-    objective = rest.get("objective")
-    if isinstance(objective, dict):
-        raise ValueError(f"{', '.join(given)} must be options of `objective`. Received: {objective} without them.")
-    if isinstance(objective, str) and objective in OBJECTIVES:
-        options = {name: given[name] for name in OBJECTIVES[objective][2] if name in given}
-        rest["objective"] = {"name": objective, **options}
-    return rest
 
 
 def cosine(one, other):

@@ -8,11 +8,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..core.feeding import is_text
+from ..checkpoints.arguments import Saved
 from ..core.inputs import check_keys
-from ..core.trainable import Trainable
 from ..data.columns import values_of
 from ..data.tasks.labels import names_of
+from ..training.sources import is_text
+from ..training.trainable import Trainable
 from .standard_losses import loss_on_logits, mapped, metric_on_logits
 
 
@@ -22,6 +23,12 @@ class Task(Trainable):
     `fit` without `compile` uses the loss of the task, and AdamW with linear decay after a warm-up of 10% of the steps.
     A subclass implements `default_loss()` and, if it has metrics, `default_metrics()`.
     """
+
+    SAVED_AS = {
+        "labels": Saved(int | list[str | int | float | bool], 1, 10_000),
+        "max_length": Saved(int | None, 1),
+        "features": Saved(str | dict[str, str | int | None] | None, highest=10_000),
+    }
 
     def compile(
         self,

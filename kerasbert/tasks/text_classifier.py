@@ -6,13 +6,14 @@ from typing import Any, overload
 import keras
 import numpy as np
 
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
+from ..checkpoints.arguments import Saved
 from ..data.columns import table_names
 from ..data.tasks.examples import encode_texts
 from ..data.tasks.labels import names_of
 from ..data.tasks.targets import encoded_classes, encoded_scores, encoded_sets, rows_of_table
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.convert import read_texts
 from .answer_network import AnswerNetwork
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_names, with_stored_labels, zipped_columns
@@ -49,6 +50,9 @@ class TextClassifier(Task):
 
     Returns: logits, float (b, number of labels), or the score, float (b, 1).
     """
+
+    SAVES = ("labels", "problem", "max_length", "answer_steps", "classifier_dropout", "features")
+    SAVED_AS = {"answer_steps": Saved(int | None, 0, 10_000), "classifier_dropout": Saved(float | None, 0, 1)}
 
     hub_task = "text-classification"
     example_call = 'model.classify(["A first text.", "A second text."])'
@@ -229,10 +233,6 @@ class TextClassifier(Task):
         return answers
 
     # === Checks and configuration ===
-
-    def arguments(self):
-        names = ("labels", "problem", "max_length", "answer_steps", "classifier_dropout", "features")
-        return {name: getattr(self, name) for name in names}
 
     def variant(self):
         return "Backbone" if self.answer_steps or self.features else super().variant()

@@ -1,10 +1,8 @@
 """Text embeddings: pooled hidden states of an encoder. Reads and writes sentence-transformers folders."""
 
 import math
-import warnings
 from collections.abc import Sequence
-from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,8 +10,7 @@ from keras import ops
 
 from ..backend.compilation import compiled, compiles_shapes
 from ..backend.distribution import num_replicas
-from ..core.backbone import Backbone
-from ..core.feeding import read_texts
+from ..checkpoints.arguments import Saved
 from ..core.inputs import checked_inputs
 from ..data.batches.bucketing import batches_by_length, resized, row_lengths
 from ..data.tasks.examples import encode_texts
@@ -21,18 +18,18 @@ from ..data.tasks.labels import indices_of
 from ..data.text.json_files import inside, shortened
 from ..data.tokenizers.tokenizer import Tokenizer
 from ..layers.masks import real_tokens
+from ..models.backbone import Backbone
+from ..training.convert import read_texts
 from .poolings import POOLINGS
 from .sentence_files import read_modules, read_pooling, read_settings, write_embedder
 from .sentence_objectives import (
     OBJECTIVES,
-    OPTIONS,
     cosine_losses,
     objective_options,
     pair_features,
     ranking_losses,
     triplet_losses,
     unit,
-    with_grouped_options,
 )
 from .task import Task, as_rows, check_texts_together, zipped_columns
 
@@ -79,6 +76,13 @@ class TextEmbedder(Task):
         size times the number of poolings.
     """
 
+    SAVES = ("normalize", "max_length", "lowercase", "prompts", "default_prompt", "truncate_dim")
+    SAVED_AS = {
+        "pooling": Saved(str | list[str]),
+        "truncate_dim": Saved(int | None, 1),
+        "objective": Saved(str | dict[str, str | float | list[str | int | float | bool]] | None, highest=10_000),
+    }
+
     hub_task = "sentence-similarity"
     example_call = 'model.embed(["A first text.", "A second text."])'
     TRAINING_ONLY = ("pair_classifier",)
@@ -98,10 +102,6 @@ class TextEmbedder(Task):
         tokenizer: Tokenizer | None = None,
         **kwargs: Any,
     ):
-        old = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
-        if old:
-            _warn_of_options(old)
-            objective = with_grouped_options({"objective": objective, **old})["objective"]
         super().__init__(backbone, tokenizer, **kwargs)
         names = [pooling] if isinstance(pooling, str) else list(pooling)
         if not names or not set(names) <= set(POOLINGS):
@@ -315,31 +315,8 @@ class TextEmbedder(Task):
     # === Folders ===
 
     def arguments(self):
-        names = ("normalize", "max_length", "lowercase", "prompts", "default_prompt", "truncate_dim")
         objective = None if self.objective is None else self.objective_options
-        return {"pooling": self.poolings, **{name: getattr(self, name) for name in names}, "objective": objective}
-
-    @classmethod
-    def current_arguments(cls, saved):
-        return with_grouped_options(saved)
-
-    @classmethod
-    def from_preset(
-        cls,
-        path: str | PathLike,
-        load_weights: bool = True,
-        dtype: str | keras.DTypePolicy | None = None,
-        **overrides: Any,
-    ) -> Self:
-        old = [name for name in OPTIONS if name in overrides]
-        if old:
-            _warn_of_options(old)
-            if overrides.get("objective") is None:
-                raise ValueError(
-                    f"{', '.join(old)} must be passed together with the `objective`. Received: no objective. Use "
-                    'objective={"name": ..., ...}.'
-                )
-        return super().from_preset(path, load_weights, dtype, **with_grouped_options(overrides))
+        return {"pooling": self.poolings, **super().arguments(), "objective": objective}
 
     @classmethod
     def open_folder(cls, folder, constructor_arguments):
@@ -382,12 +359,3 @@ def _stored_pooling(path):
         raise ValueError(f"Pooling must include the prompts (`include_prompt`: true). Received: false in {path}.")
     names = config.get("pooling_mode") or [name for name, (_, flag) in POOLINGS.items() if config.get(flag)]
     return names or "mean"
-
-
-def _warn_of_options(names):
-    warnings.warn(
-        f"{', '.join(names)}: from version 0.3 on, these are options of `objective`, such as "
-        'objective={"name": "triplet", "margin": 1.0}.',
-        DeprecationWarning,
-        stacklevel=3,
-    )

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..core.backbone import Backbone
-from ..core.feeding import class_numbers, read_texts
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tasks.labels import indices_of, names_of
 from ..data.tasks.tagging import TaggedRows, entities, tags_within
 from ..data.tokenizers.tokenizer import Tokenizer
+from ..models.backbone import Backbone
+from ..training.convert import class_numbers, read_texts
 from .features import FeatureHead, feature_options, hidden_states
 from .task import Task, label_names, with_stored_labels
 
@@ -53,6 +53,8 @@ class TokenClassifier(Task):
 
     Returns: logits, float (b, s, number of labels).
     """
+
+    SAVES = ("labels", "max_length", "features")
 
     hub_task = "token-classification"
     example_call = 'model.tag(["A first text.", "A second text."])'
@@ -226,9 +228,6 @@ class TokenClassifier(Task):
             raise ValueError(
                 f"Labels must be between 0 and {len(self.labels) - 1}, or have weight 0. Received: {wrong}."
             )
-
-    def arguments(self):
-        return {"labels": self.labels, "max_length": self.max_length, "features": self.features}
 
     def variant(self):
         return "Backbone" if self.features else super().variant()

@@ -1,11 +1,11 @@
 """Training with `model.fit`: optimizers, schedules, exact resuming, reports, and layouts of devices."""
 
 from ..backend import connect, parallel
+from ..core.lora import add_lora
 from .alternating import AlternatingOptimizers
 from .checkpointing import Checkpoints
 from .counting import RunCallback, TrainingDiverged
 from .local_start import start_with_local_attention
-from .lora import add_lora
 from .optimizers import NO_DECAY, LossScale, TransformerAdamW, adamw
 from .progressive import ProgressiveAdamW, ProgressiveLamb
 from .reporting import Progress, RunLog, StopOnNaN, TensorBoardLog, plot_curves, read_log

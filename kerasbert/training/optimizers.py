@@ -50,21 +50,10 @@ def adamw(
     Returns:
         A `TransformerAdamW`.
     """
-    scheduled = _is_schedule(learning_rate)
-    if not scheduled and not (0 < learning_rate < math.inf or (learning_rate == 0 and steps is None)):
-        raise ValueError(f"`learning_rate` must be a finite number above 0. Received: {learning_rate}.")
-    if scheduled and (warmup or steps is not None):
-        raise ValueError(
-            "`warmup` and `steps` cannot be combined with a schedule. "
-            f"Received: learning_rate={learning_rate!r}, warmup={warmup}, steps={steps}. Use one or the other."
-        )
-    if warmup and steps is None:
-        raise ValueError(
-            f"`warmup` needs `steps`, the number of updates of the run. Received: warmup={warmup}, steps=None. For a "
-            "rate that stays constant after the warm-up use learning_rate=WarmupDecay(peak, warmup, steps, final=peak)."
-        )
+    _check_rate(learning_rate, warmup, steps)
     if accumulation < 1:
         raise ValueError(f"`accumulation` must be at least 1 micro-batch per update. Received: {accumulation}.")
+    scheduled = _is_schedule(learning_rate)
     if steps is not None:
         learning_rate = WarmupDecay(learning_rate, warmup, steps)
     return TransformerAdamW(
@@ -82,6 +71,23 @@ def adamw(
         rate_factors=rate_factors,
         **options,
     )
+
+
+def _check_rate(learning_rate, warmup, steps):
+    """Raises a ValueError for a rate, a warm-up and a number of updates that do not fit; see `adamw`."""
+    scheduled = _is_schedule(learning_rate)
+    if not scheduled and not (0 < learning_rate < math.inf or (learning_rate == 0 and steps is None)):
+        raise ValueError(f"`learning_rate` must be a finite number above 0. Received: {learning_rate}.")
+    if scheduled and (warmup or steps is not None):
+        raise ValueError(
+            "`warmup` and `steps` cannot be combined with a schedule. "
+            f"Received: learning_rate={learning_rate!r}, warmup={warmup}, steps={steps}. Use one or the other."
+        )
+    if warmup and steps is None:
+        raise ValueError(
+            f"`warmup` needs `steps`, the number of updates of the run. Received: warmup={warmup}, steps=None. For a "
+            "rate that stays constant after the warm-up use learning_rate=WarmupDecay(peak, warmup, steps, final=peak)."
+        )
 
 
 @keras.saving.register_keras_serializable("kerasbert")

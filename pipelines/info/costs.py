@@ -7,10 +7,10 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from kerasbert.backend.keras_adapter import all_layers
 from kerasbert.core.batch import BATCH_KEYS
 from kerasbert.core.initializers import zero_weights
 from kerasbert.core.inputs import checked_inputs
-from kerasbert.core.keras_adapter import all_layers
 from kerasbert.models import Backbone
 from kerasbert.objectives import Distillation, KnowledgeTransfer, MaskedLM, PermutationLM, SpanBoundary
 from kerasbert.tasks import MultipleChoice

@@ -15,8 +15,8 @@ import keras
 import numpy as np
 
 from kerasbert.backend import kernels
+from kerasbert.backend.keras_adapter import all_layers, forgetting_failed_variables
 from kerasbert.core.inputs import checked_inputs
-from kerasbert.core.keras_adapter import all_layers, forgetting_failed_variables
 
 # === Traces ===
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.checkpoints.fields import check_arguments
+from kerasbert.checkpoints.arguments import check_arguments
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
 from kerasbert.core import initializers as construction
 from kerasbert.data.text.json_files import check_types

@@ -10,6 +10,7 @@ import pytest
 import kerasbert
 from kerasbert.checkpoints.tensor_files import TensorFiles, write_tensors
 from kerasbert.data import Tokenizer
+from kerasbert.data.text import files, json_files
 from kerasbert.models import Albert, Backbone, Bert, BertConfig, Roberta
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
@@ -255,3 +256,22 @@ def test_a_tokenizer_larger_than_the_model(tmp_path):
     model.save_to_preset(tmp_path / "again")
     with pytest.warns(UserWarning, match="a tokenizer with 41 tokens"):
         TextClassifier.from_preset(tmp_path / "again", labels=["a", "b"])
+
+
+@pytest.mark.one_backend
+def test_a_folder_is_opened_once(pretrained, monkeypatch):
+    """Everything that loading does is a function of one record of the files."""
+    _, folder = pretrained
+    opened = []
+
+    def noting(function):
+        return lambda path, *args, **kwargs: (opened.append(path), function(path, *args, **kwargs))[1]
+
+    monkeypatch.setattr(files, "open", noting(open), raising=False)
+    monkeypatch.setattr(json_files.Path, "read_text", noting(json_files.Path.read_text))
+    for load in (kerasbert.load, MaskedLM.from_preset, Backbone.from_preset):
+        opened.clear()
+        load(folder)
+        names = [str(path).rpartition("/")[2] for path in opened]
+        assert names.count("kerasbert.json") == 1
+        assert names.count("config.json") == 2  # its content, and its digest

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from kerasbert.checkpoints import exports
 from kerasbert.data.processes import PIPE, start_python
 from kerasbert.data.workers import in_order
+from kerasbert.exporting import writing
 from tests.test_architecture import SOURCES, name_of, parsed
 
 pytestmark = pytest.mark.one_backend
@@ -52,7 +52,7 @@ def test_exporters(downloaded):
     """The folder of the model is the current one."""
     order = {"folder": str(downloaded), "output": str(downloaded / "out" / "new"), "format": "onnx"}
     with pytest.raises(ValueError, match=r"A model folder must contain config.json"):
-        exports.run_exporter(order)
+        writing.run_exporter(order)
     assert not (downloaded / "executed").exists()
 
 

@@ -10,7 +10,7 @@ import kerasbert
 from benchmarks.export_models import build
 from kerasbert.backend import exporting
 from kerasbert.backend.exporting import exporter_errors
-from kerasbert.checkpoints import exports
+from kerasbert.exporting import writing
 from kerasbert.exporting.worker import export_folder
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import SpanBoundary
@@ -35,7 +35,7 @@ def fails(monkeypatch):
             file.write("half of a program")
         raise ValueError("the exporter failed")
 
-    monkeypatch.setattr(exports, "run_exporter", fail)
+    monkeypatch.setattr(writing, "run_exporter", fail)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_quantised_models_name_the_way_that_works(model, tmp_path):
 @pytest.fixture
 def here(monkeypatch):
     """Exports in this process, which takes less time."""
-    monkeypatch.setattr(exports, "run_exporter", lambda order: export_folder(**order))
+    monkeypatch.setattr(writing, "run_exporter", lambda order: export_folder(**order))
 
 
 def test_an_opset_without_an_operator_is_refused(model, tmp_path, monkeypatch, here):
@@ -148,7 +148,7 @@ def test_an_opset_without_an_operator_is_refused(model, tmp_path, monkeypatch, h
 def test_classes_that_another_process_cannot_import(tmp_path):
     script = type("Mine", (TextClassifier,), {"__module__": "__main__"})
     with pytest.raises(ValueError, match="a Mine, which is defined in the script or notebook itself. Move it to"):
-        exports.write_export(tmp_path / "export", tmp_path, "onnx", script)
+        writing.write_export(tmp_path / "export", tmp_path, "onnx", script)
     with pytest.raises(ValueError, match="the module 'nobodys_module', and No module named .* PYTHONPATH"):
         export_folder(tmp_path, tmp_path / "export", modules=["nobodys_module"], format="onnx")
     assert not list(tmp_path.iterdir())

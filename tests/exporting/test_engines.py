@@ -7,8 +7,9 @@ import pytest
 
 import kerasbert
 from benchmarks.export_models import build
-from kerasbert.checkpoints import exports
 from kerasbert.data import Tokenizer
+from kerasbert.exporting import cache as stored
+from kerasbert.exporting import writing
 from kerasbert.exporting.worker import export_folder
 from kerasbert.objectives import Discriminator, ReplacedTokenDetection
 from kerasbert.tasks import TextEmbedder
@@ -33,7 +34,7 @@ def here(monkeypatch):
         orders.append(order)
         export_folder(**json.loads(json.dumps(order)))
 
-    monkeypatch.setattr(exports, "run_exporter", export)
+    monkeypatch.setattr(writing, "run_exporter", export)
     return orders
 
 
@@ -48,11 +49,11 @@ def test_models_are_exported_once(tmp_path, cache, here):
         np.testing.assert_allclose(loaded.embed(TEXTS), expected, atol=1e-6)
     assert len(here) == len(list(cache.iterdir())) == 1
 
-    before = exports.digest(folder, "{}")
-    assert exports.digest(folder, '{"normalize": true}') != before  # other arguments
+    before = stored.digest(folder, "{}")
+    assert stored.digest(folder, '{"normalize": true}') != before  # other arguments
     model.backbone.weights[0].assign(2 * model.backbone.weights[0])
     model.save_to_preset(folder)
-    assert exports.digest(folder, "{}") != before  # another model
+    assert stored.digest(folder, "{}") != before  # another model
 
     export = next(cache.iterdir())
     with pytest.raises(ValueError, match=r"The program of an export is fixed. Received: .* with {'pooling': 'cls'}"):

@@ -12,7 +12,7 @@ import kerasbert
 import pipelines.export
 from benchmarks.export_models import FAMILIES as BACKBONES
 from benchmarks.export_models import build, cells
-from kerasbert.core.onnx_engine import OUR_NAMES
+from kerasbert.exporting.inputs import OUR_NAMES
 from kerasbert.exporting.signatures import default_names
 from kerasbert.exporting.worker import write
 from kerasbert.models import FAMILIES

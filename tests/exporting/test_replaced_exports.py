@@ -13,7 +13,7 @@ import pytest
 
 import kerasbert
 from benchmarks.export_models import build
-from kerasbert.checkpoints import exports
+from kerasbert.exporting import cache, writing
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.one_backend
@@ -40,7 +40,7 @@ def writes(monkeypatch):
                 with open(os.path.join(order["output"], file), "w") as opened:
                     json.dump(value, opened)
 
-        monkeypatch.setattr(exports, "run_exporter", run)
+        monkeypatch.setattr(writing, "run_exporter", run)
 
     return write_files
 
@@ -170,14 +170,14 @@ def test_exports_of_killed_processes_are_removed_from_the_cache(model, tmp_path,
     writes("program")
     folder = tmp_path / "model"
     model.save_to_preset(folder)
-    path = exports.cached_export(folder, type(model), {})
+    path = cache.cached_export(folder, type(model), {})
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     process.wait()
-    monkeypatch.setattr(exports.os, "getpid", lambda: process.pid)
-    left = exports.own_name(path, "export")
+    monkeypatch.setattr(cache.os, "getpid", lambda: process.pid)
+    left = cache.own_name(path, "export")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     writes("program")
     left.mkdir()
     shutil.rmtree(path)
-    assert exports.cached_export(folder, type(model), {}) == path and os.listdir(path.parent) == [path.name]
+    assert cache.cached_export(folder, type(model), {}) == path and os.listdir(path.parent) == [path.name]

@@ -170,10 +170,12 @@ def _make_config(model_type):
 
 def read_config(folder):
     from kerasbert.checkpoints import presets
+    from kerasbert.checkpoints.classes import family_class
+    from kerasbert.checkpoints.folder import ModelFolder
 
-    stored, _ = presets._opened(folder)
-    family = presets._family_class(None, stored, folder)
-    return family, presets._config(family, stored, {}, None, folder)
+    opened = ModelFolder(folder)
+    family = family_class(None, opened.config, opened)
+    return family, presets._config(family, opened.config, {}, None, opened)
 
 
 def check_config(folder, found, valid):
@@ -195,12 +197,13 @@ def _make_saved(folder):
 
 
 def read_saved_model(folder):
-    from kerasbert.checkpoints import presets
-    from kerasbert.checkpoints.fields import check_arguments, read_saved
+    from kerasbert.checkpoints.arguments import check_arguments
+    from kerasbert.checkpoints.classes import class_named
+    from kerasbert.checkpoints.folder import read_saved
 
     saved = read_saved(folder)
     if saved.get("class") not in (None, "Backbone"):
-        cls = presets._class_named(saved["class"], folder)
+        cls = class_named(saved["class"], folder)
         check_arguments(cls, saved.get("arguments") or {}, folder / "kerasbert.json")
     return saved
 

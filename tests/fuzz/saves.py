@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 
 import kerasbert  # noqa: E402
-from kerasbert.checkpoints import exports  # noqa: E402
 from kerasbert.data import Tokenizer  # noqa: E402
 from kerasbert.data.text.files import digest_of  # noqa: E402
+from kerasbert.exporting import writing  # noqa: E402
 from kerasbert.exporting.worker import export_folder  # noqa: E402
 from kerasbert.models import Bert, BertConfig  # noqa: E402
 from kerasbert.tasks import TextClassifier  # noqa: E402
@@ -108,12 +108,12 @@ class Exports(Saves):
 
     def __init__(self, work, models):
         self.work, self.models, self.whole, self.made = work, models, {}, work / "made"
-        exports.run_exporter = lambda order: export_folder(**json.loads(json.dumps(order)))
+        writing.run_exporter = lambda order: export_folder(**json.loads(json.dumps(order)))
         for name in models:
             kerasbert.export(models[name], work / name)
             self.whole[name] = facts(work / name)
         shutil.copytree(work / "new", self.made)
-        exports.run_exporter = lambda order: shutil.copytree(self.made, order["output"], dirs_exist_ok=True)
+        writing.run_exporter = lambda order: shutil.copytree(self.made, order["output"], dirs_exist_ok=True)
 
     def write(self, folder):
         kerasbert.export(self.models["new"], folder)

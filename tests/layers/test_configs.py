@@ -10,8 +10,8 @@ import pytest
 
 from kerasbert import models, objectives, tasks  # noqa: F401  (all layers are known once these are imported)
 from kerasbert.backend.compilation import concrete_array
+from kerasbert.backend.keras_adapter import all_layers
 from kerasbert.core.initializers import zero_weights
-from kerasbert.core.keras_adapter import all_layers
 from kerasbert.layers import Composite, Dense, Dropout, FeedForward, GatedFeedForward, Layer
 from kerasbert.layers.embeddings import DisentangledEmbedding
 from kerasbert.models import Bert, BertConfig

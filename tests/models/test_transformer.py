@@ -6,7 +6,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import kerasbert
-from kerasbert.layers.positions import sinusoidal_table
+from kerasbert.layers import sinusoidal_table
 from kerasbert.models import Backbone, Transformer, TransformerConfig
 from kerasbert.models.transformer import SIZES, sinusoids
 from tests.models.reference import to_numpy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kerasbert
-from kerasbert.layers.positions import sinusoidal_table
+from kerasbert.layers import sinusoidal_table
 from kerasbert.models import XLM, Backbone, XLMConfig
 from kerasbert.models.xlm import SIZES
 from kerasbert.objectives import CausalLM, MaskedLM

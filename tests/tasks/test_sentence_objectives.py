@@ -1,7 +1,5 @@
 """The objectives of sentence vectors: the worked examples, and that they teach."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -133,35 +131,6 @@ def test_options_of_objectives(tiny_backbone):
         TextEmbedder(tiny_backbone(), objective={"name": "triplet", "scale": 2.0})
     with pytest.raises(ValueError, match="'cosine' has no options"):
         TextEmbedder(tiny_backbone(), objective={"name": "cosine", "scale": 2.0})
-
-
-@pytest.mark.one_backend
-def test_options_as_separate_arguments_of_version_0_1(tiny_backbone, tokenizer, tmp_path):
-    """They work with a warning in calls, and without one in files."""
-    with pytest.warns(
-        DeprecationWarning, match="labels, margin: from version 0.3 on, these are options of `objective`"
-    ):
-        old = TextEmbedder(tiny_backbone(), objective="classes", labels=["no", "yes"], margin=2.0)
-    old.tokenizer = tokenizer
-    assert old.objective_options == {"name": "classes", "labels": ["no", "yes"]}
-    old.save_to_preset(tmp_path / "preset")
-    path = tmp_path / "preset" / "kerasbert.json"
-    saved = json.loads(path.read_text())
-    saved["arguments"] |= {"objective": "classes", "labels": ["no", "yes"], "margin": 1.0, "scale": 20.0}
-    path.write_text(json.dumps(saved))
-    again = kerasbert.load(tmp_path / "preset")
-    assert again.objective_options == old.objective_options and again.pair_classifier.units == 2
-    config = {**old.get_config(), "objective": "triplet", "labels": ["a"], "margin": 2.0, "scale": 20.0}
-    assert TextEmbedder.from_config(config).objective_options == {"name": "triplet", "margin": 2.0}
-    config["objective"] = None
-    assert TextEmbedder.from_config(config).objective is None
-    with pytest.warns(DeprecationWarning):
-        ranked = TextEmbedder.from_preset(tmp_path / "preset", objective="ranking", scale=10.0)
-    assert ranked.objective_options == {"name": "ranking", "scale": 10.0}
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="scale must be passed together with"):
-        TextEmbedder.from_preset(tmp_path / "preset", scale=10.0)
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="scale must be options of `objective`"):
-        TextEmbedder(tiny_backbone(), objective={"name": "ranking"}, scale=10.0)
 
 
 @pytest.mark.one_backend

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kerasbert.core.feeding import Feed, real_tokens
 from kerasbert.data.batches.batches import ExampleBatches
 from kerasbert.training import Progress, RunCallback, counting, reporting
+from kerasbert.training.feed import Feed, real_tokens
 
 pytestmark = pytest.mark.one_backend
 

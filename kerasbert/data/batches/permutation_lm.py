@@ -66,20 +66,7 @@ class PermutationLMBatches(Batches):
         noise = noise or SpanTargets()
         info = tokenizer_info_of(corpus, "cls", "sep")
         reuse = length // 2 if reuse_length is None else reuse_length
-        if reuse < 0 or length - reuse < 5:
-            raise ValueError(
-                "`length` must leave space for two segments and three special tokens after `reuse_length`, which must "
-                "not "
-                f"be negative. Received: length={length}, reuse_length={reuse}. Use a length of at least "
-                f"{max(reuse, 0) + 5}."
-            )
-        if permutation_size is not None and (
-            permutation_size < 1 or reuse % permutation_size or length % permutation_size
-        ):
-            raise ValueError(
-                "`permutation_size` must divide the number of tokens in both parts of a row. Received: "
-                f"{permutation_size} for {reuse} and {length - reuse} tokens."
-            )
+        _check_parts(length, reuse, permutation_size)
         if bidirectional_data and batch_size % 2:
             raise ValueError(f"`batch_size` must be even with bidirectional_data. Received: {batch_size}.")
         if accumulation > 1 and reuse:
@@ -247,3 +234,18 @@ def _sentence_bounds(corpus: Corpus, stream: TokenStream) -> np.ndarray:
 def _below(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Converts random integers to the range [0, limit). The result is 0 where the limit is 0."""
     return (draws.astype(np.int64) * np.asarray(limits, dtype=np.int64)) >> 32
+
+
+def _check_parts(length: int, reuse: int, permutation_size: int | None) -> None:
+    if reuse < 0 or length - reuse < 5:
+        raise ValueError(
+            "`length` must leave space for two segments and three special tokens after `reuse_length`, which must not "
+            f"be negative. Received: length={length}, reuse_length={reuse}. Use a length of at least "
+            f"{max(reuse, 0) + 5}."
+        )
+    size = permutation_size
+    if size is not None and (size < 1 or reuse % size or length % size):
+        raise ValueError(
+            "`permutation_size` must divide the number of tokens in both parts of a row. Received: "
+            f"{size} for {reuse} and {length - reuse} tokens."
+        )

@@ -11,7 +11,6 @@ tokenizer.json and the other files of the tokenizer
 import hashlib
 import json
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -141,12 +140,6 @@ class Corpus:
         return corpus
 
     # === Access ===
-
-    @property
-    def facts(self) -> dict | None:
-        """Deprecated name of `tokenizer_info`."""
-        warnings.warn("Corpus.facts is now Corpus.tokenizer_info.", DeprecationWarning, stacklevel=2)
-        return self.tokenizer_info
 
     @property
     def tokenizer_hash(self) -> str | None:

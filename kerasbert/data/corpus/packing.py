@@ -169,12 +169,7 @@ def _untruncated_pairs(
         coin = draw(len(lanes)) < 0.5
         random = (size == 1) if kind == "order" else (size == 1) | coin
 
-        other = draw.below(np.full(len(lanes), num_documents))
-        for _ in range(9):  # draw again, up to ten draws in total, until B is from another document
-            same = np.flatnonzero(random & (other == document))
-            if not len(same):
-                break
-            other[same] = draw.below(np.full(len(same), num_documents))
+        other = _other_documents(document, random, num_documents, draw)
         start_b = documents[other] + draw.below(documents[other + 1] - documents[other])
         missing = np.maximum(1, target - (sentences[middle] - sentences[here]))
         stop_b = start_b + 1 if kind == "sentences" else np.searchsorted(sentences, sentences[start_b] + missing)
@@ -190,9 +185,7 @@ def _untruncated_pairs(
             lines[:, 4] |= swapped
             lines = lines[~random] if lone == "skip" else lines
         found.append(lines)
-        here = np.where(
-            random, middle, stop
-        )  # the next chunk begins with the sentences in place of which a random B was used
+        here = np.where(random, middle, stop)  # a random B leaves the sentences in its place to the next chunk
         going = here < end
         if not going.all():
             lanes, document, here, end, target = (v[going] for v in (lanes, document, here, end, target))
@@ -200,6 +193,17 @@ def _untruncated_pairs(
     plan = plan[np.argsort(plan[:, 5], kind="stable")]
     plan[:, 5] //= num_documents
     return plan
+
+
+def _other_documents(document: np.ndarray, random: np.ndarray, num_documents: int, draw: Uniform) -> np.ndarray:
+    """Draws a document for each pair. Where `random`, it is drawn up to ten times, until it is not `document`."""
+    other = draw.below(np.full(len(document), num_documents))
+    for _ in range(9):
+        same = np.flatnonzero(random & (other == document))
+        if not len(same):
+            break
+        other[same] = draw.below(np.full(len(same), num_documents))
+    return other
 
 
 def _truncated(plan: np.ndarray, max_tokens: int, draw: Uniform) -> np.ndarray:

@@ -57,18 +57,27 @@ def joined_segments(
         turn += 1
         lanes = lanes[first[lanes] + turn < stop[lanes]]
 
-    max_tokens = length - special[0] + np.zeros(len(first), dtype=np.int64)
+    max_tokens = np.full(len(first), length - special[0])
     capacities = np.stack([max_tokens, np.maximum(0, length - special[1] - np.minimum(filled[0], max_tokens))])
     kept = np.clip(capacities[in_second.astype(np.int64), numbers] - before, 0, sizes)
-    group = 2 * numbers + in_second
+    return _spans(2 * numbers + in_second, sentences[:-1], kept, len(first))
+
+
+def _spans(group: np.ndarray, starts: np.ndarray, kept: np.ndarray, examples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Joins sentences that are adjacent both in the text and in a segment; see the results of `joined_segments`.
+
+    Args:
+        group: int64 (sentences,), twice the index of each sentence's example, plus 1 in the second segment.
+        starts, kept: int64 (sentences,), the first token of each sentence, and its number of tokens.
+        examples: number of examples.
+    """
     order = np.argsort(group, kind="stable")
     order = order[kept[order] > 0]
-    group, starts, kept = group[order], sentences[:-1][order], kept[order]
-    # Sentences that are adjacent both in the text and in a segment form one span.
+    group, starts, kept = group[order], starts[order], kept[order]
     begins = np.ones(len(order), dtype=bool)
     begins[1:] = (group[1:] != group[:-1]) | (starts[1:] != starts[:-1] + kept[:-1])
     spans = np.stack([starts[begins], np.add.reduceat(kept, np.flatnonzero(begins))], axis=1)
-    counts = np.bincount(group[begins], minlength=2 * len(first)).reshape(-1, 2)
+    counts = np.bincount(group[begins], minlength=2 * examples).reshape(-1, 2)
     totals = counts.sum(axis=1)
     return spans, np.column_stack([np.cumsum(totals) - totals, counts])
 

@@ -41,9 +41,6 @@ def verify(folder: Path, files: Pairs, record: dict, info: dict | None, tokenize
         return
     counts = count_tokens(files.token_blocks())
     known, unknown = tokenizer().info, info.get("unk_id")
-    untyped, numbered = ([["A", 0], ["B", segment]] for segment in (0, 1))
-    if known["pair"] == (("A", 0), ("B", 0)) and info["pair"] == numbered:
-        info = {**info, "pair": untyped}  # earlier versions wrote segment 1 for B even without a template
     found = {
         "unknown_tokens": int(counts[unknown]) if unknown is not None and unknown < len(counts) else 0,
         "unigram_entropy": entropy(counts),

@@ -180,13 +180,25 @@ def choose_in_windows(
         shuffled = _shuffled_words(words, length, draws)[np.arange(length) < words.counts[:, None]]
         ranks[shuffled] = np.arange(len(shuffled))
         order = order[np.argsort(ranks[order])]
-    # A word is taken if the words before it have fewer tokens than the count.
-    before = np.cumsum(words.sizes[order]) - words.sizes[order]
-    first = np.searchsorted(rows[order], np.arange(len(candidates)))
-    before -= np.append(before, 0)[first][rows[order]]
-    taken = np.zeros(len(words.sizes), dtype=bool)
-    taken[order[(before < counts[rows[order]]) & (before + words.sizes[order] <= slots)]] = True
+    taken = _first_words(words, order, rows[order], counts, slots)
     return _positions_of(words, taken, candidates.shape, slots)
+
+
+def _first_words(words, order: np.ndarray, rows: np.ndarray, counts: np.ndarray, slots: int) -> np.ndarray:
+    """Whether each word is taken, bool: if the words of its row before it in `order` have fewer tokens than `counts`.
+
+    Args:
+        words: the `_Words`.
+        order: indices of the candidates, row by row.
+        rows: the row of each of them.
+        counts, slots: as in `choose_words`.
+    """
+    before = np.cumsum(words.sizes[order]) - words.sizes[order]
+    first = np.searchsorted(rows, np.arange(len(counts)))
+    before -= np.append(before, 0)[first][rows]
+    taken = np.zeros(len(words.sizes), dtype=bool)
+    taken[order[(before < counts[rows]) & (before + words.sizes[order] <= slots)]] = True
+    return taken
 
 
 class _Words(NamedTuple):

@@ -42,7 +42,7 @@ def names_of(labels: Any) -> list:
     if None in kinds or len(kinds) != 1:
         raise ValueError(
             "The names of labels must all be str, all be numbers or all be bools. Received: "
-            f"{', '.join(map(repr, names[:9]))}. {FIX}"
+            f"{', '.join(map(repr, names[:9])) or 'no names'}. {FIX}"
         )
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])

@@ -72,8 +72,7 @@ def read_documents(
     if clean not in (None, "c4"):
         raise ValueError(f'`clean` must be "c4" or None. Received: {clean!r}.')
     sources = _sources(source)
-    if documents == "auto":
-        documents = document_boundary(sources, encoding=encoding)[0]
+    documents = document_boundary(sources, encoding=encoding)[0] if documents == "auto" else documents
     if documents not in BOUNDARIES:
         raise ValueError(f"`documents` must be one of {', '.join(BOUNDARIES)}. Received: {documents!r}.")
     readers: list[Callable[[], Iterator[str]]] = []

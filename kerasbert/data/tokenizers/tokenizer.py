@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
@@ -369,12 +368,6 @@ class Tokenizer:
         BERT, pair=True -> ((101, 0), ("A", 0), (102, 0), ("B", 1), (102, 1))
         """
         return row_template(self.backend, self.tokens, pair)
-
-    @property
-    def facts(self) -> dict:
-        """Deprecated name of `info`."""
-        warnings.warn("Tokenizer.facts is now Tokenizer.info.", DeprecationWarning, stacklevel=2)
-        return self.info
 
     @property
     def info(self) -> dict:

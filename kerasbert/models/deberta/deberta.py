@@ -12,7 +12,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from ...core.backbone import Backbone
 from ...core.blocks import BlockOutputs, present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
@@ -26,6 +25,7 @@ from ...layers.extras import Extras
 from ...layers.feed_forward import FeedForward
 from ...layers.masks import AttentionMask
 from ...layers.positions import token_positions
+from ..backbone import Backbone
 from . import disentangled
 
 # === Config ===

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from ...core.backbone import Backbone
 from ...core.blocks import BlockOutputs, present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ...core.initializers import normal, uniform_by_inputs
@@ -28,6 +27,7 @@ from ...layers.extras import Extras
 from ...layers.feed_forward import activation_function
 from ...layers.masks import AttentionMask
 from ...layers.positions import token_positions
+from ..backbone import Backbone
 from . import disentangled
 from .deberta import DebertaBlock
 

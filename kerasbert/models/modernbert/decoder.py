@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import keras
 
-from ...core.backbone import Backbone
 from ...core.blocks import present, run_blocks
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...layers.cache import advanced, caches_of, causal_inputs, empty_cache
 from ...layers.dropout import Dropout
 from ...layers.embeddings import last_tokens
 from ...layers.positions import Rotation
+from ..backbone import Backbone
 from . import modernbert
 from .modernbert import ModernBertBlock, ModernBertConfig, ettin_sizes, label_head, vocabulary_head
 
@@ -102,6 +102,7 @@ class ModernBertDecoder(Backbone):
         `last_output` is (b, n, m), or missing if the batch has no `first_positions`.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: ModernBertDecoderConfig, **kwargs: Any):

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import keras
 
-from ...core.backbone import Backbone
 from ...core.blocks import present, run_blocks
 from ...core.family import Config, Family, HuggingFaceLayout, register_family, transformers_classes
 from ...core.initializers import truncated_normal
@@ -23,6 +22,7 @@ from ...layers.feed_forward import GatedFeedForward
 from ...layers.heads import HeadTransform, TransformedHead, TransformedTableHead
 from ...layers.masks import AttentionMask
 from ...layers.positions import Rotation, token_positions
+from ..backbone import Backbone
 from .huggingface import global_layers, layer_types, rope_parameters, rope_theta
 
 # === Config ===
@@ -200,6 +200,7 @@ class ModernBert(Backbone):
         left. For packed rows, both are (b, n, m), or missing if the batch has no `first_positions`.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: ModernBertConfig, **kwargs: Any):

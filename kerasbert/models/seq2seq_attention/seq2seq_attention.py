@@ -13,13 +13,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...core.encoder_decoder import EncoderDecoderBackbone
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Tensor
 from ...layers.composite import Composite
 from ...layers.dropout import Dropout
 from ...layers.masks import real_tokens
+from ..encoder_decoder import EncoderDecoderBackbone
 from .recurrent_decoders import DECODERS, LUONG, Reader, dense
 
 # === Config ===
@@ -99,6 +99,7 @@ class Seq2SeqAttention(EncoderDecoderBackbone):
         the `cache` for the next call.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: Seq2SeqAttentionConfig, **kwargs: Any):

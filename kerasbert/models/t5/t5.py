@@ -15,15 +15,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from ...core.backbone import Backbone
 from ...core.blocks import present
-from ...core.encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
 from ...core.weight_names import Field
 from ...layers.cache import advanced, causal_inputs, empty_cache
 from ...layers.heads import TokenHead
 from ...layers.masks import AttentionMask, real_tokens
+from ..backbone import Backbone
+from ..encoder_decoder import EncoderDecoderBackbone, cross_mask, decoder_inputs
 from .blocks import EndTokenClassifier, T5LanguageModelHead, T5Stack, end_tokens, shifted_right, side_by_side
 from .huggingface import (
     half_names,
@@ -159,6 +159,7 @@ class T5(EncoderDecoderBackbone):
         `end_output`, the decoder's output at the end token (see `end_tokens`); with a cache, the next `cache`.
     """
 
+    takes_segments = False
     learned_positions = False
 
     def __init__(self, config: T5Config, **kwargs: Any):

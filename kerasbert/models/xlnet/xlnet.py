@@ -12,7 +12,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...core.backbone import Backbone
 from ...core.blocks import BlockOutputs, present
 from ...core.family import Config, Family, HuggingFaceLayout, register_family
 from ...core.initializers import normal
@@ -26,6 +25,7 @@ from ...layers.masks import real_tokens
 from ...layers.memory import check_memory, empty_memory, memory_of, next_memory
 from ...layers.relative_attention import relative_sinusoids
 from ...layers.two_streams import RelativeQueries, SharedInputs, TwoStreamAttention, check_permutation, stream_views
+from ..backbone import Backbone
 from .huggingface import QUERIES, huggingface_fields, huggingface_implied, load_causal, load_length
 
 # === Config ===

@@ -250,16 +250,6 @@ def test_bad_use(wordpiece, tmp_path):
         Tokenizer.load(tmp_path)
 
 
-def test_facts_is_the_deprecated_name_of_info(wordpiece, corpus):
-    with pytest.warns(DeprecationWarning, match="Tokenizer.info"):
-        assert wordpiece.facts == wordpiece.info
-    with pytest.warns(DeprecationWarning, match="Corpus.tokenizer_info"):
-        assert corpus.facts == corpus.tokenizer_info
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
-@pytest.mark.parametrize("lowercase", [True, False])
-@pytest.mark.parametrize("accents", [None, "keep", "strip"])
 def test_accents_have_their_own_option(kind, lowercase, accents, documents, tmp_path):
     """They are kept by default: "canapé" and "canape" are two words."""
     size = {"wordpiece": 230, "byte_bpe": 400, "unigram": 150}[kind]

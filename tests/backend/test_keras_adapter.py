@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.core import keras_adapter
+from kerasbert.backend import keras_adapter
 
 VERSION = f"Keras {keras.__version__}"
 

@@ -2,7 +2,7 @@
 
 from os import PathLike
 
-from ..checkpoints import adapters, hub, model_card
+from . import adapters, hub, model_card
 
 
 class Shared:

@@ -1,4 +1,4 @@
-"""Wrappers of the private Keras functions that this package uses, checked by `tests/core/test_keras_adapter.py`.
+"""Wrappers of the private Keras functions that this package uses, checked by `tests/backend/test_keras_adapter.py`.
 
 The optimizers of this package also override protected methods of Keras's optimizers (`_clip_gradients`,
 `_apply_weight_decay`, `_backend_update_step`, `_get_current_learning_rate`), which the same test checks.

@@ -9,21 +9,14 @@ import numpy as np
 from ..data.batches.batches import Batches
 from ..data.batches.bucketing import BucketedBatches
 from ..data.text.json_files import check_types, inside, shortened
-from .feeding import joined, num_rows
+from ..training.convert import num_rows
+from ..training.prediction import joined
+from .cache import cached_export
+from .greedy import greedy
+from .inputs import OUR_NAMES, as_inputs
 
 # What `kerasbert.json` says about each program, by type.
 DESCRIPTION = {"file": str, "sha256": str, "inputs": dict[str, dict], "outputs": dict[str, list]}
-
-# Names in transformers of the inputs and outputs of a program -> names in this package.
-OUR_NAMES = {
-    "input_ids": "token_ids",
-    "attention_mask": "padding_mask",
-    "token_type_ids": "segment_ids",
-    "decoder_input_ids": "decoder_token_ids",
-    "decoder_attention_mask": "decoder_padding_mask",
-    "start_logits": "start",
-    "end_logits": "end",
-}
 
 
 class OnnxEngine:
@@ -62,6 +55,15 @@ class OnnxEngine:
                 f"{shortened(saved.get('class'))}, for a {name}. Use kerasbert.load, or export a {name}."
             )
         return cls(folder, saved["export"])
+
+    @staticmethod
+    def exported(folder, model_class, overrides):
+        """Returns the folder of an export of a model; see `cached_export`."""
+        return cached_export(folder, model_class, overrides)
+
+    def decoder(self, options, length):
+        """Returns a function that generates tokens; see `greedy`."""
+        return greedy(self, options, length)
 
     def __call__(self, x):
         """Returns the outputs for a batch: an array, or a dict of several.
@@ -169,19 +171,3 @@ def session(file):
 def number_of_cores():
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def as_inputs(x):
-    """Returns a batch as an exported program reads it: int32 arrays, with a `padding_mask` instead of `lengths`."""
-    found = {}
-    for name, array in x.items():
-        if name.endswith("lengths"):
-            columns = np.arange(x[name.replace("lengths", "token_ids")].shape[-1])
-            name, array = name.replace("lengths", "padding_mask"), columns < np.asarray(array)[..., None]
-        found[name] = np.ascontiguousarray(array, "int32")
-    for prefix in ("", "decoder_"):
-        if f"{prefix}token_ids" in found:
-            found.setdefault(f"{prefix}padding_mask", np.ones_like(found[f"{prefix}token_ids"]))
-    if "segment_ids" not in found:
-        found["segment_ids"] = np.zeros_like(found["token_ids"])
-    return found

@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.core.sources import first_batch
 from kerasbert.data import ExampleBatches
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from kerasbert.training import Checkpoints
+from kerasbert.training.sources import first_batch
 
 SIZES = dict(vocabulary_size=31, num_layers=1, num_heads=2, hidden_dim=8, feed_forward_dim=12, max_length=16)
 RNG = np.random.default_rng(0)
@@ -132,7 +132,7 @@ def test_a_checkpoint_restores_what_was_prepared(tmp_path):
 
 @pytest.mark.one_backend
 def test_only_tensorflow_decides_on_xla_by_the_size_of_the_model(monkeypatch):
-    monkeypatch.setattr("kerasbert.core.programs.JIT_FROM", 1)
+    monkeypatch.setattr("kerasbert.training.programs.JIT_FROM", 1)
     model = MaskedLM(Bert(BertConfig(**SIZES)))
     model.compile("sgd")
     assert model.jit_compile == (keras.backend.backend() != "torch")

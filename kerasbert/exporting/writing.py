@@ -1,23 +1,17 @@
-"""Has another process write exports of model folders, and keeps those that `from_preset(engine="onnx")` runs."""
+"""Has another process write exports of model folders."""
 
-import hashlib
-import importlib.metadata
 import importlib.util
 import json
-import os
-import shutil
 from pathlib import Path
 
 import keras
 
-from ..core.family import FAMILIES, find_size
+from ..checkpoints.folder import read_saved
+from ..checkpoints.saves import is_replaced
+from ..core.family import FAMILIES
 from ..data.processes import DEVNULL, PIPE, start_python
-from ..data.text.files import own_name, remove_leftovers
 from ..data.text.folders import replaced_together
-from ..data.text.json_files import read_json, shortened
-from .fields import read_saved
-from .hub import needed_files
-from .saves import is_replaced
+from ..data.text.json_files import read_json
 
 # Format -> (Keras backend of the exporter, packages that it needs, file or folder of the artefact).
 FORMATS = {
@@ -30,12 +24,8 @@ FORMATS = {
 # Package -> extra of kerasbert that installs it, or None.
 EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "openvino": None}
 EXTRAS |= dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")
-ENGINE_FORMAT = "onnxruntime"  # of the exports that `from_preset(engine="onnx")` runs
 LONGEST_MESSAGE = 1_500
 ENDINGS = (".onnx", ".data", ".xml", ".bin", ".tflite")  # of the files of a program
-
-
-# === Another process writes ===
 
 
 def check_packages(format):
@@ -129,69 +119,3 @@ def classes_in(folder):
     found = [keras.saving.get_registered_object(name) for name in names if name and ">" in name]
     found.append(FAMILIES.get(read_json(config).get("model_type")) if config.is_file() else None)
     return [cls for cls in found if cls is not None]
-
-
-# === Models that run exports ===
-
-
-def check_engine(engine, path, load_weights, dtype):
-    """Raises a ValueError unless `from_preset` can load a model with an engine."""
-    if engine != "onnx":
-        raise ValueError(f'`engine` must be "onnx" or None. Received: {engine!r}.')
-    if find_size(str(path)) is not None or not load_weights:
-        raise ValueError(f"`engine` needs the folder of a model, with its weights. Received: {path!r} without weights.")
-    if dtype not in (None, "float32"):
-        raise ValueError(f'engine="onnx" computes in float32. Received: dtype={dtype!r}. Omit it.')
-
-
-def check_fixed(folder, arguments, overrides):
-    """Raises a ValueError for arguments that differ from those of the model that was exported."""
-    changed = {n: v for n, v in overrides.items() if n not in ("name", "tokenizer") and arguments.get(n) != v}
-    if changed:
-        raise ValueError(
-            f"The program of an export is fixed. Received: {folder}, which is an export, with {shortened(changed)}. "
-            "Load the folder of the model that was exported with these arguments, and export it again."
-        )
-
-
-def cached_export(folder, model_class, overrides):
-    """Returns the folder of a model's export for ONNX Runtime, which is written if the cache does not contain it.
-
-    Args:
-        folder: folder of the model.
-        model_class: the class on which `from_preset` was called.
-        overrides: the other arguments of `from_preset`.
-    """
-    try:
-        described = json.dumps([model_class.__module__, model_class.__qualname__, overrides], sort_keys=True)
-    except TypeError:
-        raise ValueError(
-            'With engine="onnx", another process exports the model, so that arguments must be values that JSON can '
-            f"represent. Received: {shortened(sorted(overrides))}. Use kerasbert.export, and load the export."
-        ) from None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kerasbert" / "exports"
-    path = cache / digest(folder, described)
-    if not path.is_dir():
-        remove_leftovers(path, "export")
-        written = own_name(path, "export")
-        write_export(written, folder, ENGINE_FORMAT, model_class, overrides=overrides)
-        try:
-            os.replace(written, path)
-        except OSError:  # another process has written the same export in the meantime, and may already read it
-            shutil.rmtree(written)
-            if not path.is_dir():
-                raise
-    return path
-
-
-def digest(folder, text):
-    """Returns a hash of a text, of the files of a model, and of the versions of the packages that export it."""
-    found = hashlib.sha256(text.encode())
-    for name in ("kerasbert", "keras", *FORMATS[ENGINE_FORMAT][1]):
-        if importlib.util.find_spec(name) is not None:
-            found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
-    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    for name in needed_files(files):
-        with open(folder / name, "rb") as file:
-            found.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return found.hexdigest()[:32]

@@ -14,8 +14,8 @@ from ..backend.compilation import (
     slots_of_a_program,
 )
 from ..backend.distribution import num_replicas
-from ..training.alternating import with_loss_scale
-from .keras_adapter import TrainingMode, all_layers
+from ..backend.keras_adapter import TrainingMode, all_layers
+from .alternating import with_loss_scale
 
 log = logging.getLogger("kerasbert")
 JIT_FROM = 1_000_000  # models with this many parameters are trained with XLA on TensorFlow, if runs are long

@@ -13,10 +13,9 @@ from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.rematerialization import rematerialized
 from ..checkpoints import presets, saves
-from ..layers.embeddings import float_table, gather_positions
-from .batch import BATCH_KEYS
-from .family import Family
-from .inputs import (
+from ..checkpoints.sharing import Shared
+from ..core.family import Family
+from ..core.inputs import (
     check_arrays,
     check_keys,
     checked_inputs,
@@ -24,9 +23,9 @@ from .inputs import (
     longest_sequence,
     warn_of_padding,
 )
-from .quantization import Quantizable, as_config, quantize_layers
-from .sharing import Shared
-from .summaries import known_shapes
+from ..core.quantization import Quantizable, as_config, quantize_layers
+from ..core.summaries import known_shapes
+from ..layers.embeddings import float_table, gather_positions
 
 
 def _note_depth(variables, depth):
@@ -54,6 +53,7 @@ class Backbone(Shared, Quantizable, keras.Model):
     prediction_arguments = {}  # extra arguments of `call` when a masked LM head reads the `sequence_output`
     pair_rows = "segment_pairs"  # value of `MaskedLMBatches(rows=...)` for models with a sentence pair head
     extra_inputs = ()  # batch keys that `call` reads in addition to `BATCH_KEYS`
+    takes_segments = True  # whether `call` reads `segment_ids`; if so, a `num_segments` of the config may still be 1
     has_weights = True  # False in a model that was loaded from an export, whose engine has the weights
     has_output_positions = False  # whether `call` takes `output_positions`, to which it can restrict the last block
 
@@ -191,14 +191,8 @@ class Backbone(Shared, Quantizable, keras.Model):
 
     @property
     def reads_segments(self) -> bool:
-        """Whether `segment_ids` can change the outputs.
-
-        A family of another package is assumed to read them, unless `num_segments` in its config is less than 2.
-        """
-        if getattr(self.config, "num_segments", 2) < 2:
-            return False
-        families = {cls.__name__ for cls in type(self).__mro__ if cls.__module__.startswith("kerasbert.models.")}
-        return not families or not families.isdisjoint(BATCH_KEYS["segment_ids"].backbones.split(", "))
+        """Whether `segment_ids` can change the outputs."""
+        return self.takes_segments and getattr(self.config, "num_segments", 2) > 1
 
     # === Parts that objectives and tasks use ===
 

@@ -4,12 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from kerasbert.core import programs
 from kerasbert.data.batches.batches import ExampleBatches
 from kerasbert.models import Bert, BertConfig
 from kerasbert.objectives import MaskedLM
 from kerasbert.tasks import TextClassifier
-from kerasbert.training import Checkpoints, WarmupDecay, adamw
+from kerasbert.training import Checkpoints, WarmupDecay, adamw, programs
 
 RNG = np.random.default_rng(0)
 X = {"token_ids": RNG.integers(3, 61, (8, 5)).astype("int32")}
@@ -236,7 +235,7 @@ def test_a_checkpoint_does_not_bring_back_the_schedule_of_a_shorter_run(tmp_path
 @pytest.mark.backends("jax", "tensorflow")
 def test_short_and_long_runs_have_programs_of_their_own(monkeypatch):
     """A short run compiles fast. Many short runs count as a long one, except for runs that can be resumed."""
-    monkeypatch.setattr("kerasbert.core.programs.JIT_FROM", 1)
+    monkeypatch.setattr("kerasbert.training.programs.JIT_FROM", 1)
     model = make_model()
     model.compile(adamw(1e-4))
     factor = programs.XLA_TOKENS if keras.backend.backend() == "tensorflow" else programs.OPTIMIZED_TOKENS

@@ -13,18 +13,18 @@ from ..backend.devices import chosen_policy
 from ..backend.distribution import gather_weights
 from ..backend.layouts import gathered_for_use
 from ..checkpoints import presets, saves
+from ..checkpoints.with_heads import WithHeads
+from ..core.inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
+from ..core.quantization import Quantizable, as_config, quantize_layers
+from ..core.summaries import known_shapes
 from ..data.batches.bucketing import BucketedBatches
 from ..data.tokenizers.tokenizer import Tokenizer
-from .backbone import Backbone
+from ..models.backbone import Backbone
 from .fitting import Fitting
-from .inputs import check_numbers, check_tokenizer_size, checked_inputs, inputs_are_checked
 from .programs import training_program_tokens
-from .quantization import Quantizable, as_config, quantize_layers
-from .sharing import Shared
-from .summaries import known_shapes
 
 
-class Trainable(Shared, Quantizable, Fitting):
+class Trainable(WithHeads, Quantizable, Fitting):
     """Base class of objectives and tasks.
 
     Several models may share a backbone, and none of them changes it. Variables of the backbone that a model does not
@@ -155,68 +155,6 @@ class Trainable(Shared, Quantizable, Fitting):
 
     # === Overridden by subclasses ===
 
-    def arguments(self):
-        """A dict of the constructor arguments other than backbone and tokenizer, which JSON can represent."""
-        return {}
-
-    def variant(self):
-        """The key of the family's `HuggingFaceLayout.classes` under which this model is saved."""
-        return type(self).__name__
-
-    def config_extras(self):
-        """A dict of the fields that this model adds to the config.json of its backbone."""
-        return {}
-
-    @classmethod
-    def arguments_from_config(cls, stored, settings):
-        """Completes constructor arguments from a config.json.
-
-        Args:
-            stored: the content of config.json.
-            settings: the constructor arguments that the caller gave.
-
-        Returns: a dict of constructor arguments.
-        """
-        return settings
-
-    @classmethod
-    def current_arguments(cls, saved):
-        """Converts constructor arguments saved by an earlier version of this class to the arguments of this version."""
-        return saved
-
-    @classmethod
-    def head_to_renew(cls, stored, settings):
-        """Returns the kind of head whose stored weights must be discarded, or None if all heads can be loaded.
-
-        The head of a classifier, for example, is initialised randomly if the stored labels differ from the new ones.
-
-        Args:
-            stored: the content of config.json.
-            settings: the constructor arguments.
-        """
-        return None
-
-    @classmethod
-    def open_folder(cls, folder, settings):
-        """Returns (folder of the backbone, constructor arguments).
-
-        Overridden by models whose backbone may be in a subfolder of `folder`.
-        """
-        return folder, settings
-
-    def write_extras(self, folder):
-        """Writes files that this model needs in addition to weights, config and tokenizer."""
-
-    @classmethod
-    def needs_pooler(cls, family, settings):
-        """Whether this model reads the `pooled_output`, so that the backbone must have a pooler.
-
-        Args:
-            family: the `Family` of the backbone.
-            settings: the constructor arguments.
-        """
-        return False
-
     def text_batches(self, x, y, sample_weight, batch_size, epochs, seed, shuffle):
         """Returns the `Batches` for texts `x`. Overridden by subclasses that accept text."""
         raise ValueError(f"{type(self).__name__} takes batches or arrays. Received: text.")
@@ -264,7 +202,7 @@ class Trainable(Shared, Quantizable, Fitting):
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
         schemes = config.pop("quantization", {})
-        model = cls(**cls.current_arguments(config))
+        model = cls(**config)
         quantize_layers(model, schemes)
         return model
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 
 from ..backend.datasets import reads_data, tensorflow_dataset
+from ..data.batches.batches import Batches
 from ..data.columns import values_of
-from .feeding import is_text
 
 KINDS = "Batches, a dict of arrays with `token_ids`, texts, or a PyDataset, DataLoader, tf.data.Dataset or generator"
 
@@ -250,3 +250,14 @@ def _texts(x, y):
             "columns. Use another batch size, or pass all pairs as a list."
         )
     return list(zip(*x, strict=True)) if is_columns else list(x)
+
+
+def is_text(x):
+    """Whether x is a sequence of texts, or of tuples or lists whose first item is a text."""
+    if not isinstance(x, (list, tuple)):
+        is_data = isinstance(x, (dict, str, bytes, Batches, keras.utils.PyDataset, np.ndarray))
+        if is_data or not hasattr(x, "__len__") or not hasattr(x, "__getitem__") or not len(x):
+            return False
+        x = [x[0]]
+    first = next((item for item in x if not isinstance(item, (list, tuple)) or len(item)), "")  # no words are a text
+    return isinstance(first, str) or (isinstance(first, (list, tuple)) and len(first) > 0 and isinstance(first[0], str))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
-from ..core.keras_adapter import all_layers, base_kernel
+from ..backend.keras_adapter import all_layers, base_kernel
 
 
 def add_lora(

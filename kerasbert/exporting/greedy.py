@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..core.onnx_engine import as_inputs
+from .inputs import as_inputs
 
 
 def greedy(engine, options, length):

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.inputs import checked_inputs, inputs_are_checked
 from ..layers.masks import AttentionMask
 from .backbone import Backbone
-from .inputs import checked_inputs, inputs_are_checked
 
 
 class EncoderDecoderBackbone(Backbone):

@@ -1,0 +1,283 @@
+"""Base class with `compile`, `fit`, `evaluate` and `predict` for batches, arrays and text."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from ..backend.compilation import reading_weights
+from ..backend.datasets import data_errors
+from ..backend.distribution import batch_shards
+from ..backend.keras_adapter import is_validation
+from ..backend.lost_hosts import ending_together
+from ..core.inputs import check_keys, checked_inputs
+from ..data.batches.batches import Batches
+from ..data.batches.bucketing import BucketedBatches
+from .alternating import plain_optimizers
+from .convert import UserData, class_numbers, num_rows, split_last
+from .feed import check_devices, feed_of, report_interval, tokens_of_validation
+from .optimizers import adamw
+from .prediction import predict_by_width, single
+from .programs import Programs, is_same_state, traced_state
+from .runs import BatchesRun, SourceRun
+from .schedules import RunDecay
+from .sources import check_source, is_text, readable
+
+
+class Fitting(UserData, Programs):
+    """A Keras model whose `fit`, `evaluate` and `predict` accept `Batches`, arrays and text.
+
+    Subclasses implement `text_batches` and `check_batch`.
+    """
+
+    default_learning_rate = 5e-5
+
+    def compile_from_config(self, config):
+        """Compiles a model that has been loaded from a `.keras` file.
+
+        Keras does not do this by itself for models that override `compile`.
+        """
+        config = keras.saving.deserialize_keras_object(config)
+        is_automatic = config.pop("automatic", False)
+        self.compile(**config)
+        self._is_automatic = is_automatic
+        self.optimizer.build(self.trainable_variables)
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        return {**config, "automatic": True} if config and self._is_automatic else config
+
+    def _compile_automatically(self, steps=1, accumulation=1):
+        """Compiles a model that the user has not compiled.
+
+        Args:
+            steps: number of batches of the run.
+            accumulation: number of batches per update of the weights.
+        """
+        self.compile(adamw(RunDecay(*self._numbers_of_run(steps, accumulation)), accumulation=accumulation))
+        self._is_automatic = True
+        self.__dict__["_traced_state"] = traced_state(self)
+
+    def _numbers_of_run(self, steps, accumulation):
+        """The arguments of the default schedule, for a run of `steps` batches: the peak, and numbers of updates."""
+        updates = max(1, steps // accumulation)
+        return self.default_learning_rate, updates // 10, updates
+
+    def _start_schedule(self, steps, accumulation=1):
+        """Starts the default optimizer for a run of `steps` batches, if the user has not passed one to `compile`.
+
+        If the user has set its learning rate since the last run, its state is kept, too. Otherwise, it starts as a new
+        one. It is a new one if the model has changed since it was compiled.
+        """
+        if not self.compiled:
+            self._compile_automatically(steps or 1, accumulation)
+        elif self._is_automatic and steps:
+            (given,) = plain_optimizers(self.optimizer)
+            if given.built and given.schedule is None and given.iterations > 0:
+                return  # the user has set `optimizer.learning_rate` since the last run
+            is_same = (given.gradient_accumulation_steps or 1) == accumulation and self.optimizer.built
+            if is_same and is_same_state(self.__dict__.get("_traced_state"), traced_state(self)):
+                self.optimizer.restart(*self._numbers_of_run(steps, accumulation))
+            else:
+                self._compile_automatically(steps, accumulation)
+        if not self.optimizer.built:  # TensorFlow would otherwise trace the training step twice
+            self.optimizer.build(self.trainable_variables)
+        schedules = tuple(getattr(optimizer, "schedule", None) for optimizer in plain_optimizers(self.optimizer))
+        if schedules != self.__dict__.get("_compiled_schedules", schedules):
+            self.forget_programs()  # the old ones were compiled for other schedules
+        self.__dict__["_compiled_schedules"] = schedules
+
+    def schedule_restored(self, steps, accumulation):
+        """Sets the numbers of a run in the default schedule, which a checkpoint may have replaced."""
+        if self._is_automatic and (schedule := plain_optimizers(self.optimizer)[0].schedule) is not None:
+            schedule.start(*self._numbers_of_run(steps, accumulation))
+
+    def _check_schedule(self, steps):
+        """Warns if a learning rate is 0 during all of the next `steps` updates."""
+        for optimizer in plain_optimizers(self.optimizer):
+            schedule = getattr(optimizer, "schedule", None)
+            first = int(keras.ops.convert_to_numpy(optimizer.iterations))
+            if schedule is None or not first or steps < 1:
+                continue
+            rates = [float(keras.ops.convert_to_numpy(schedule(update))) for update in (first, first + steps - 1)]
+            if not any(rates):
+                warnings.warn(
+                    "The learning rate must be above 0 for training: this run changes no weights. Received: a schedule "
+                    f"that has ended, with a rate of 0 from update {first} on. Compile the model with a new optimizer, "
+                    "or set model.optimizer.learning_rate = 1e-5.",
+                    stacklevel=3,
+                )
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Sequence[keras.callbacks.Callback] | None = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        class_weight: Mapping[int, float] | Mapping[str, float] | None = None,
+        sample_weight: Any = None,
+        steps_per_epoch: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """Trains on `Batches` (a whole run), on arrays, or on text.
+
+        Args:
+            x: a `Batches`; or texts; or a dict of arrays (a `kerasbert.core.Batch`); or a PyDataset, DataLoader,
+                tf.data.Dataset or generator of batches (x, y) or (x, y, sample_weight) of arrays or texts.
+            y, sample_weight, batch_size, epochs, validation_split, class_weight: the same as in Keras, for texts and
+                arrays only.
+            steps_per_epoch: with `Batches`, the number of steps between reports, validations and checkpoints. It must
+                divide the length of the run. Default: the largest divisor of the length up to 1,000.
+            callbacks: list of Keras callbacks. A `Checkpoints` resumes the run from its folder bit-exactly.
+            validation_data: a `Batches`, or a tuple (x, y) or (x, y, sample_weight) of arrays or texts.
+            shuffle: whether to shuffle texts and arrays in every epoch. The order of a `Batches` is fixed.
+            seed: seed of the shuffling.
+
+        Returns: the Keras `History`.
+        """
+        if epochs < 1:
+            raise ValueError(f"`epochs` must be at least 1. Received: {epochs}.")
+        x, y, sample_weight = self.data_of(x, y, sample_weight)
+        is_ours = self._is_ours(x)
+        check_devices(self, "fit", is_ours)
+        self._check_targets(x, y)
+        held_out = None if validation_data is None else self._validation(validation_data)
+        ours = dict(y=y, sample_weight=sample_weight, batch_size=batch_size, class_weight=class_weight)
+        if validation_split:
+            if not is_ours or isinstance(x, Batches):
+                raise ValueError("`validation_split` needs arrays or texts. Use validation_data instead.")
+            x, ours, held_out = split_last(x, ours, validation_split)
+        if is_ours:
+            first = kwargs.pop("initial_epoch", 0)
+            run = self._run_of_batches(x, epochs, first, steps_per_epoch, dict(ours, seed=seed, shuffle=shuffle))
+        else:
+            check_source(x)
+            if y is not None:
+                raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
+            kwargs["class_weight"] = class_weight and class_numbers(class_weight, getattr(self, "labels", []))
+            run = SourceRun(self, x, epochs, steps_per_epoch, shuffle)
+        return self._train(run, held_out, batch_size, verbose, list(callbacks or []), kwargs)
+
+    def _run_of_batches(self, x, epochs, start, steps_per_epoch, options):
+        """Returns the `BatchesRun` for a `Batches`, or for texts or arrays, whose `options` are those of `_batches`."""
+        if start and (isinstance(x, Batches) or not 0 < start < epochs):
+            raise ValueError(f"`initial_epoch` needs texts or arrays, and must be in [0, {epochs}). Received: {start}.")
+        if not isinstance(x, Batches):
+            batches = self._batches(x, epochs=epochs, **options)
+            return BatchesRun(batches, len(batches) // epochs, start)
+        if epochs != 1 or options["y"] is not None:
+            raise ValueError(
+                "A Batches contains all steps of the run, and the targets. Received: "
+                f"epochs={epochs}, y={type(options['y']).__name__}. Make the Batches longer, and omit `epochs` and `y`."
+            )
+        return BatchesRun(x, report_interval(len(x), steps_per_epoch))
+
+    def _train(self, run, held_out, batch_size, verbose, callbacks, options):
+        """Trains the model, part by part of a run.
+
+        Args:
+            run: a `BatchesRun` or `SourceRun`.
+            held_out: (x, y, sample_weight) for validation, or None. They are read only once the model is prepared for
+                the data of the run.
+            batch_size: number of examples per batch of `held_out`.
+            verbose, callbacks, options: arguments of Keras's `fit`.
+        """
+        self._start_schedule(run.steps, run.accumulation)
+        run.open(self)
+        held_out = held_out and self._feed(*held_out, batch_size)
+        self._check_schedule(run.begin(self, tokens_of_validation(held_out), callbacks))
+        for part in run.parts(self, callbacks, verbose):
+            with checked_inputs(), data_errors(), ending_together():
+                history = super().fit(run.dataset(), validation_data=held_out, **part, **options)
+        return history
+
+    def evaluate(self, x: Any = None, y: Any = None, batch_size: int = 32, sample_weight: Any = None, **kwargs: Any):
+        """Computes the loss and metrics, as Keras's `evaluate` does, on any data that `fit` accepts."""
+        if is_validation(kwargs):
+            return super().evaluate(x, **kwargs)
+        x, y, sample_weight = self.data_of(x, y, sample_weight)
+        self._check_targets(x, y)
+        check_devices(self, "evaluate", self._is_ours(x))
+        if not self.compiled:
+            self._compile_automatically()
+        source = self._feed(x, y, sample_weight, batch_size)
+        if self.test_function is None:
+            self.choose_programs(tokens_of_validation(source) / 3)
+        with checked_inputs(), data_errors(), ending_together():
+            return super().evaluate(source, **kwargs)
+
+    def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> Any:
+        """Returns the outputs for `Batches`, arrays or texts as numpy arrays, in the order of the inputs.
+
+        Texts are sorted into batches of a few fixed widths (numbers of tokens), so that texts of similar length are
+        predicted together. Outputs with one column per token are padded with zeros to the largest width. Several
+        threads may call `predict` at the same time. On JAX, their calls run one after the other.
+        """
+        x = self.examples_of(x)
+        check_devices(self, "predict", self._is_ours(x))
+        with reading_weights(), checked_inputs(), data_errors():
+            if not self._is_ours(x):
+                source = self.prepare(readable(x, self._converted_inputs), training=False)
+                return single(super().predict(source, **kwargs))
+            if isinstance(x, dict):
+                check_keys(self.inputs_of_backbone(x), self.backbone.extra_inputs)
+            rows = None if isinstance(x, Batches) else num_rows(x)
+            if rows == 0:
+                raise ValueError("`predict` needs at least one example. Received: none.")
+            if rows is not None:
+                smallest = 1 << (rows - 1).bit_length() if is_text(x) else batch_size
+                batch_size = -(-min(batch_size, smallest) // batch_shards()) * batch_shards()
+            if is_text(x):
+                x = self._batches(x, None, None, batch_size, epochs=1, seed=0, shuffle=False)
+            if isinstance(x, BucketedBatches):
+                predict = super().predict
+                return single(predict_by_width(self, x, lambda part: predict(self._feed(part), **kwargs)))
+            outputs = super().predict(self._feed(x, batch_size=batch_size), **kwargs)
+        return single(keras.tree.map_structure(lambda array: array[:rows], outputs))
+
+    def _feed(self, x, y=None, sample_weight=None, batch_size=None):
+        """Returns a dataset for Keras of data in the form of `data_of`, which is read once, in order."""
+        if self._is_ours(x) and not isinstance(x, Batches):
+            x = self._batches(x, y, sample_weight, batch_size, epochs=1, seed=0, shuffle=False)
+        elif y is not None:
+            raise ValueError(f"The batches of a {type(x).__name__} contain their targets. Received: y. Omit it.")
+        if not isinstance(x, Batches):
+            return self.prepare(readable(x, self._converted), training=False)
+        feed = feed_of(self, x, len(x))
+        self.prepare(feed, training=False)
+        return feed.for_keras()
+
+    def train_on_batch(self, x, *args, **kwargs):
+        self.prepare([(x,)], training=True)
+        return super().train_on_batch(x, *args, **kwargs)
+
+    def test_on_batch(self, x, *args, **kwargs):
+        self.prepare([(x,)], training=False)
+        return super().test_on_batch(x, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        self.prepare([(x,)], training=False)
+        return super().predict_on_batch(x)
+
+    def prepare(self, batches, training):
+        """Creates variables whose shapes depend on the data. Called before the data are read.
+
+        All methods that train, evaluate or predict call this method, and so do eager calls of the model. Compiled
+        programs cannot create variables, so variables whose shapes depend on the batch, such as a memory (see
+        `objectives.memory`), are created here. `fit` calls this method before it restores a checkpoint.
+
+        Args:
+            batches: an iterable of batches, which are tuples that begin with the inputs.
+            training: whether the model will be trained on the batches.
+
+        Returns: an iterable of the same batches. It is a new one if `batches` is an iterator from which this method
+            has read.
+        """
+        return batches
