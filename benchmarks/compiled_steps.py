@@ -46,8 +46,7 @@ class Model:
     causal: bool = False
 
     def overrides(self, layers: int, rows: int) -> list[str]:
-        sizes = [f"batch_size={rows}", f"length={self.length}", "steps=2", "long_steps=0", "long_length=0"]
-        sizes += ["small_steps=0", "small_batches=()", "dtype=mixed_bfloat16", f"model.num_layers={layers}"]
+        sizes = [f"phases=[(2,{rows},{self.length})]", "dtype=mixed_bfloat16", f"model.num_layers={layers}"]
         return [*sizes, f"model.vocabulary_size={self.vocabulary}", "warmup=1", *self.settings]
 
     def attended(self, layers: int) -> float:

@@ -30,11 +30,13 @@ import tyro  # noqa: E402
 from benchmarks.harness import append, machine  # noqa: E402
 from benchmarks.recipe_measures import compare  # noqa: E402
 from kerasbert.backend import seed_everything  # noqa: E402
-from kerasbert.data import Corpus  # noqa: E402
+from kerasbert.data import Corpus, Tokens  # noqa: E402
 from kerasbert.models import ModernBert  # noqa: E402
 from kerasbert.models.electra import ReplacedTokenHead  # noqa: E402
 from kerasbert.objectives import MaskedLM, ReplacedTokenDetection  # noqa: E402
+from pipelines.recipes.data import ReplacedTokenData  # noqa: E402
 from pipelines.recipes.recipe import Recipe, find_recipe  # noqa: E402
+from pipelines.recipes.tiny import tiny_adam, tiny_phase  # noqa: E402
 from pipelines.runs.building import make_batches, make_optimizer  # noqa: E402
 from pipelines.statistics import paired_t_test  # noqa: E402
 
@@ -57,8 +59,8 @@ class ModernElectra(ModernBert):
 
 def recipe_of(seed: int, steps: int) -> Recipe:
     """ELECTRA's objective on rows like those of the generator: single sentences, packed."""
-    data, schedule = dict(rows="packed", mask_rate=0.15, mask_share=1.0), dict(peak=5e-4, warmup=steps // 20)
-    run = dict(batch_size=16, length=64, steps=steps, seed=seed, data=data, schedule=schedule)
+    data, optimizer = ReplacedTokenData("packed", Tokens(0.15, shares=(1.0, 0.0))), tiny_adam(5e-4, steps // 20)
+    run = dict(phases=tiny_phase(steps), seed=seed, data=data, optimizer=optimizer)
     return dataclasses.replace(find_recipe("electra.tiny"), **run)
 
 

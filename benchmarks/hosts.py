@@ -23,15 +23,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ("batch_size=8", "length=16", "warmup=2", "model.hidden_dim=32", "model.num_heads=4")
 SMALL += ("model.feed_forward_dim=64", "model.num_layers=2", "model.dropout=0.1")
-ELECTRA = ("model.embedding_dim=16", "model.objective.generator.embedding_dim=16", "model.objective.generator.num_layers=1")
-ELECTRA += ("model.objective.generator.hidden_dim=16", "model.objective.generator.num_heads=2", "model.objective.generator.feed_forward_dim=32")
+ELECTRA = (
+    "model.embedding_dim=16",
+    "model.objective.generator.embedding_dim=16",
+    "model.objective.generator.num_layers=1",
+)
+ELECTRA += (
+    "model.objective.generator.hidden_dim=16",
+    "model.objective.generator.num_heads=2",
+    "model.objective.generator.feed_forward_dim=32",
+)
 FAMILIES = {
-    "bert": ("bert.tiny", "wordpiece", ("data.dupe_factor=2",)),
-    "bert_accumulated": ("bert.tiny", "wordpiece", ("data.dupe_factor=2", "batch_size=16", "accumulation=2")),
+    "bert": ("bert.tiny", "wordpiece", ("data.rows.passes=2", "data.static_masks=2")),
+    "bert_accumulated": (
+        "bert.tiny",
+        "wordpiece",
+        ("data.rows.passes=2", "data.static_masks=2", "batch_size=16", "accumulation=2"),
+    ),
     "bert_packed": (
         "bert.tiny",
         "wordpiece",
-        ("data.rows=packed", "data.sentence_pairs=False", "objective_options={}"),
+        ("data.rows=packed",),
     ),
     "t5": ("t5.tiny", "unigram", ("model.head_dim=8",)),
     "electra": ("electra.tiny", "wordpiece", ELECTRA),
@@ -43,7 +55,7 @@ FAMILIES = {
     "xlnet": (
         "xlnet.tiny",
         "wordpiece",
-        ("model.memory_length=8", "model.reuse_length=8", "data.reuse_length=8"),
+        ("model.memory_length=8", "data.reuse_length=8"),
     ),
 }
 

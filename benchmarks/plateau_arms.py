@@ -6,7 +6,7 @@ from pipelines.recipes.recipe import Recipe, find_recipe
 
 BASE = (
     *("steps=1000000", "batch_size=32", "length=128"),  # the time ends a cell, not the steps
-    *("model.objective.sentence_pair=false", "data.sentence_pairs=false", "data.static_masks=false"),
+    *("data.rows=chunks", "data.static_masks=0"),
     *("model.dropout=0.1", "model.attention_dropout=0.1", "model.initializer_range=0.02"),
     *("optimizer.schedule.peak=1e-3", "optimizer.schedule.final=1e-3", "warmup=50"),
 )
@@ -32,9 +32,9 @@ class Arm:
 
 
 ARCHITECTURE = "architecture"  # never among the winners: the question is what BERT needs
-SWITCHABLE = "backbone=switchable_bert_tiny"
+SWITCHABLE = "model.size=switchable_bert_tiny"
 MODERNBERT = (
-    "backbone=modernbert_base",
+    "model.size=modernbert_base",
     *("model.num_layers=2", "model.hidden_dim=128", "model.num_heads=2", "model.feed_forward_dim=352"),
     "model.attention_dropout=0.0",
 )
@@ -52,14 +52,14 @@ ARMS = {
     "warm-up of 200": Arm("warm-up", ("warmup=200",)),
     "30% masks": Arm("masks", ("data.noise.rate=0.3",)),
     "40% masks": Arm("masks", ("data.noise.rate=0.4",)),
-    "no visible targets": Arm("targets", ("data.shares=(0.9, 0.0)",)),  # a tenth is random, as in BabyBERTa
-    "all targets masked": Arm("targets", ("data.shares=(1.0, 0.0)",)),
+    "no visible targets": Arm("targets", ("data.noise.shares=(0.9, 0.0)",)),  # a tenth is random, as in BabyBERTa
+    "all targets masked": Arm("targets", ("data.noise.shares=(1.0, 0.0)",)),
     "initializer 0.04": Arm("initializer", ("model.initializer_range=0.04",)),
     "initializer 0.08": Arm("initializer", ("model.initializer_range=0.08",)),
     "sinusoids": Arm("start", sinusoids=("position_embedding",)),
     "sinusoids, also for tokens": Arm("start", sinusoids=("position_embedding", "token_embedding")),
     # Sinusoidal positions, and heads of both blocks that attend to the previous and to the next token.
-    "local attention": Arm("start", ("local_start.num_blocks=2",)),
+    "local attention": Arm("start", ("model.start.num_blocks=2",)),
     "no dropout": Arm("dropout", ("model.dropout=0.0", "model.attention_dropout=0.0")),
     "pre-norm": Arm(ARCHITECTURE, (SWITCHABLE, "model.norm_first=true")),
     "rotary positions": Arm(ARCHITECTURE, (SWITCHABLE, "model.rotary=true")),

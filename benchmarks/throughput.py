@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -48,8 +48,8 @@ WIDE = ("model.hidden_dim=256", "model.feed_forward_dim=1024")
 BERT = (
     *WIDE,
     *("model.num_heads=8", "model.max_length=128", "model.dropout=0.1", "model.attention_dropout=0.1"),
-    *("model.objective.sentence_pair=false", "data.sentence_pairs=false", "data.static_masks=false"),
-    "data.shares=(0.9, 0.0)",  # no visible targets, as in BabyBERTa
+    *("data.rows=chunks", "data.static_masks=0"),
+    "data.noise.shares=(0.9, 0.0)",  # no visible targets, as in BabyBERTa
 )
 PACKED = ("data.rows=packed", "length=128")
 MODERNBERT = (
@@ -151,7 +151,7 @@ def measure(name: str, corpus: Corpus) -> dict:
     tokens = statistics.mean(real_tokens(sample[step][0]) for step in range(SAMPLE))
     seconds, busy = [], []
     for part in range(PARTS + 1):
-        batches = make_batches(replace(recipe, steps=UPDATES, seed=part), text)
+        batches = make_batches(recipe.with_settings([f"steps={UPDATES}", f"seed={part}"]), text)
         begin, begin_busy = time.perf_counter(), time.process_time()
         model.fit(batches, verbose=0)
         seconds.append((time.perf_counter() - begin) / UPDATES)

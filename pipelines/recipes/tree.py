@@ -81,7 +81,8 @@ def changed(stored: typing.Any, kind: typing.Any, path: str, value: typing.Any, 
         cls = _class_named(stored["class"], kind, done)
         kinds = fields_of(cls, stored)
         _check_names([name], kinds, done)
-        group, key, kind = dict(stored if name in stored else stored["config"]), name, kinds[name]
+        is_own = name in fields_of(cls)
+        group, key, kind = dict(stored if is_own else stored["config"]), name, kinds[name]
         inner = group.get(name)
     if rest:
         group[key] = changed(inner, kind, rest, value, convert, here)
@@ -92,7 +93,7 @@ def changed(stored: typing.Any, kind: typing.Any, path: str, value: typing.Any, 
     if isinstance(group, dict) and name == "size":  # perhaps of another family, whose config has other fields
         known = fields_of(cls, group)
         group["config"] = {field: inner for field, inner in group["config"].items() if field in known}
-    return group if isinstance(stored, list) or name in stored else {**stored, "config": group}
+    return group if isinstance(stored, list) or is_own else {**stored, "config": group}
 
 
 def flat(stored: typing.Any, path: str = "") -> dict[str, typing.Any]:
