@@ -19,8 +19,8 @@ SMALLER = {
     "--vocabulary-size": ["60"],
     "--set": [
         "steps=4", "batch_size=4", "length=16", "warmup=1", "model.num_layers=1", "model.hidden_dim=16",
-        "model.num_heads=2", "model.feed_forward_dim=24", "model.max_length=128", "data.dupe_factor=2",
-        "data.whole_words=true",
+        "model.num_heads=2", "model.feed_forward_dim=24", "model.max_length=128", "data.rows.passes=2",
+        "data.noise=WholeWords",
     ],
     "--epochs": ["1"],
 }  # fmt: skip

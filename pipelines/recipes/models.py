@@ -26,6 +26,7 @@ class Size:
     config: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
+        object.__setattr__(self, "config", dict(self.config))  # recipes of a family share their defaults
         known = self.config_fields(self.size)
         for name in self.config:
             if name not in known:

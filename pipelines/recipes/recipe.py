@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,9 +188,16 @@ def all_recipes() -> dict[str, Callable[[], Recipe]]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Returns a recipe by name, such as "bert.base" (or "bert_base"), or the recipe in a file; see `read_recipe`."""
+    """Returns a recipe by name.
+
+    Args:
+        name: such as "bert.base" (or "bert_base"); a recipe.json, see `read_recipe`; or "recipes.py:mine", the result
+            of the function `mine` in a Python file, which is run.
+    """
     if name.endswith(".json"):
         return read_recipe(Path(name))
+    if ".py:" in name:
+        return _recipe_of_file(*name.rsplit(":", 1))
     runs = all_recipes()
     joined = {key.replace(".", "_"): key for key in runs}
     if joined.get(name, name) not in runs:
@@ -197,6 +205,14 @@ def find_recipe(name: str) -> Recipe:
             f"The recipes are {closest(name, sorted(runs))}. Received: {name!r}.{did_you_mean(name, runs)}"
         )
     return runs[joined.get(name, name)]()
+
+
+def _recipe_of_file(path: str, function: str) -> Recipe:
+    found = runpy.run_path(path).get(function)
+    recipe = found() if callable(found) else found
+    if not isinstance(recipe, Recipe):
+        raise ValueError(f"{path} must have a function {function} that returns a Recipe. Received: {recipe!r}.")
+    return recipe
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -31,7 +31,7 @@ RUN = ("steps=12", "batch_size=4", "length=16", "warmup=2", "model.num_layers=1"
 RUN += ("model.num_heads=2", "model.feed_forward_dim=24")
 DROPOUT = ("model.dropout=0.1",)
 FAMILIES = {
-    "bert": ("bert.tiny", "wordpiece", (*DROPOUT, "data.dupe_factor=2")),
+    "bert": ("bert.tiny", "wordpiece", (*DROPOUT, "data.rows.passes=2")),
     "electra": (
         "electra.tiny",
         "wordpiece",
@@ -60,7 +60,7 @@ FAMILIES = {
         "xlnet.tiny",
         "wordpiece",
         (
-            *(*DROPOUT, "model.memory_length=8", "model.reuse_length=8", "data.reuse_length=8"),
+            *(*DROPOUT, "model.memory_length=8", "data.reuse_length=8"),
             "held_out.batch_size=2",
         ),
     ),

@@ -27,7 +27,7 @@ from benchmarks.hosts import documents, start, wait  # noqa: E402
 from tests.fuzz.kills import rows  # noqa: E402
 
 RUN = ("batch_size=8", "length=16", "warmup=2", "model.num_layers=1", "model.hidden_dim=128")
-RUN += ("model.num_heads=4", "model.feed_forward_dim=256", "data.dupe_factor=2", "model.dropout=0.1")
+RUN += ("model.num_heads=4", "model.feed_forward_dim=256", "data.rows.passes=2", "model.dropout=0.1")
 STOP_AFTER = 20  # steps, of 60
 DEVICES = 2  # of a process
 COMPILED = "jit(train_step)"  # what JAX says when it compiles a training step
@@ -132,7 +132,7 @@ def mistakes(run: Path, corpora: dict[str, Path]) -> dict[str, tuple[list[str], 
     return {
         "rows that 4 devices do not divide": (*[of("good", "batch_size=6")] * 2, "divisible by 4.*6 rows"),
         "another corpus": (good, of("other"), same),
-        "another recipe": (good, of("good", "learning_rate=0.5"), f"{same}.*schedule.peak=0.5"),
+        "another recipe": (good, of("good", "learning_rate=0.5"), f"{same}.*optimizer.schedule.peak=0.5"),
         "no corpus on one host": (good, missing, "missing"),
         "no corpus": (missing, missing, "missing"),
         "a shard is missing on one host": (of("sharded"), of("shard_missing"), "Missing: shard-00001.bin"),
