@@ -73,21 +73,10 @@ def pretrain(
         chosen = find_recipe(recipe).with_settings(list(set))
         texts = open_corpora(corpus, Tokenizer.load(tokenizer) if tokenizer else None)
         unseen = open_corpora(held_out, next(iter(texts.values())).tokenizer()) if held_out else None
+    options = dict(held_out_steps=held_out_steps, report_every=report_every, keep=keep, output=output)
+    options |= dict(tensorboard=tensorboard, less_memory=less_memory, reschedule=reschedule)
     try:
-        return train(
-            chosen,
-            texts,
-            run,
-            unseen,
-            held_out_steps=held_out_steps,
-            report_every=report_every,
-            keep=keep,
-            output=output,
-            tensorboard=tensorboard,
-            less_memory=less_memory,
-            request=request,
-            reschedule=reschedule,
-        )
+        return train(chosen, texts, run, unseen, request, **options)
     except RunStopped:
         print(CONTINUE, flush=True)
         raise

@@ -50,7 +50,7 @@ def read(kind: typing.Any, stored: typing.Any, path: str = "") -> typing.Any:
                 f"`{path or 'recipe'}` is a {cls.__name__}, which needs {' and '.join(missing)}. Set them, too."
             )
         return cls(**{name: read(kinds[name], value, _joined(path, name)) for name, value in inner.items()})
-    if isinstance(stored, list):
+    if isinstance(stored, list | tuple):
         return tuple(read(_item(kind), value, _joined(path, number)) for number, value in enumerate(stored))
     return checked(kind, stored, path)
 

@@ -327,6 +327,7 @@ def test_wrong_settings_name_the_fix(setting, message):
         ("electra.tiny", "model.objective.alternating=true", "Received: embedding_sharing='shared'. Set model"),
         ("distilbert.tiny", "teacher=", "`teacher` must be given"),
         ("xlm.tiny", "data.names=3", "`data.names` must be of type tuple"),
+        ("xlm.tiny", "data.names=[3]", "`data.names.0` must be of type str. Received: 3"),
     ],
 )
 def test_parts_agree(name, setting, message):

@@ -74,7 +74,9 @@ def test_a_folder(tmp_path, tokenizer_folder, capsys):
 def test_a_recipe(capsys):
     found = info("bert.base", dtypes=FLOAT32)
     run = found["run"]
-    assert (run["objective"], run["batches"], run["updates"]) == ("MaskedLM", "MaskedLMBatches", 1_000_000)
+    assert (run["objective"], run["updates"]) == ("MaskedLM", 1_000_000)
+    assert run["data"] == "MaskedLMData(rows=SegmentPairs, static_masks=10)"
+    assert run["recipe"]["optimizer"]["schedule"]["warmup"] == 10_000
     assert [(part["rows"], part["length"], part["updates"]) for part in run["phases"]] == [
         (256, 128, 900_000), (256, 512, 100_000),
     ]  # fmt: skip
